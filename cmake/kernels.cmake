@@ -1,0 +1,73 @@
+# One object library per instruction set, holding one translation unit per operator.
+
+include(${CMAKE_CURRENT_LIST_DIR}/isas.cmake)
+
+set(TILEWRIGHT_ISAS ${TILEWRIGHT_ALL_ISAS} CACHE STRING
+    "Instruction sets to build kernels for; `native` means those this machine can execute")
+set(TILEWRIGHT_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimization level of the kernels")
+mark_as_advanced(TILEWRIGHT_KERNEL_OPTIMIZATION)
+
+set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ISAS})
+if(TILEWRIGHT_ISAS STREQUAL "native")
+  tilewright_native_isas(TILEWRIGHT_BUILT_ISAS)
+endif()
+foreach(isa IN LISTS TILEWRIGHT_BUILT_ISAS)
+  if(NOT isa IN_LIST TILEWRIGHT_ALL_ISAS)
+    message(FATAL_ERROR "TILEWRIGHT_ISAS: unknown `${isa}`; known: ${TILEWRIGHT_ALL_ISAS}, native")
+  endif()
+endforeach()
+list(JOIN TILEWRIGHT_BUILT_ISAS " " isas_shown)
+message(STATUS "Kernels for: ${isas_shown}")
+
+# Every header directly in tilewright/ops is an operator; the machinery lives in tilewright/ops/core.
+file(GLOB operator_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/tilewright/ops
+     ${PROJECT_SOURCE_DIR}/tilewright/ops/*.h)
+list(REMOVE_ITEM operator_headers catalog.h)
+
+# Sets `out` to the CamelCase form of a snake_case name: rms_norm gives RmsNorm.
+function(tilewright_camel_case name out)
+  set(result)
+  string(REPLACE "_" ";" words ${name})
+  foreach(word IN LISTS words)
+    string(SUBSTRING ${word} 0 1 head)
+    string(SUBSTRING ${word} 1 -1 tail)
+    string(TOUPPER ${head} head)
+    string(APPEND result ${head}${tail})
+  endforeach()
+  set(${out} ${result} PARENT_SCOPE)
+endfunction()
+
+# The rounding of every kernel is fixed by its text: no contraction, no reassociation.
+set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -ffp-contract=off
+                 -fno-trapping-math)
+# g++ 12's own AVX-512 headers read a variable to say "undefined".
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  list(APPEND kernel_flags -Wno-uninitialized -Wno-maybe-uninitialized)
+endif()
+
+set(TILEWRIGHT_KERNEL_TARGETS)
+set(isa_entries)
+foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
+  string(APPEND isa_entries " X(${ISA})")
+  set(sources)
+  foreach(header IN LISTS operator_headers)
+    string(REGEX REPLACE "\\.h$" "" NAME ${header})
+    tilewright_camel_case(${NAME} CAMEL_NAME)
+    set(source ${PROJECT_BINARY_DIR}/kernels/${ISA}/${NAME}.cc)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/kernel_build.cc.in ${source} @ONLY)
+    list(APPEND sources ${source})
+  endforeach()
+  if(sources)
+    add_library(tilewright_kernels_${ISA} OBJECT ${sources})
+    target_compile_options(tilewright_kernels_${ISA} PRIVATE ${kernel_flags} ${${ISA}_flags})
+    target_link_libraries(tilewright_kernels_${ISA} PRIVATE tilewright_build_settings)
+    list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_${ISA})
+  endif()
+endforeach()
+
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/tilewright/built_isas.h CONTENT
+"// Written by cmake/kernels.cmake: the instruction sets that this build has kernels for.
+#pragma once
+
+#define TW_FOR_EACH_BUILT_ISA(X)${isa_entries}
+" @ONLY)

@@ -1,0 +1,41 @@
+# tests/unit/**/*_test.cc make one GoogleTest program; tests/fuzz/*_fuzz.cc one libFuzzer program
+# each, with its seed corpus in tests/fuzz/corpus/NAME.
+
+if(TILEWRIGHT_TESTS)
+  enable_testing()
+  find_package(GTest QUIET)
+  if(NOT GTest_FOUND)
+    message(STATUS "GoogleTest not found: no unit tests (`tools/setup.sh test` installs it)")
+  endif()
+  file(GLOB_RECURSE unit_sources CONFIGURE_DEPENDS tests/unit/*_test.cc tests/ops/*_test.cc)
+  if(unit_sources AND GTest_FOUND)
+    add_executable(tilewright_tests ${unit_sources})
+    set_target_properties(tilewright_tests PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+    target_link_libraries(tilewright_tests PRIVATE ${TILEWRIGHT_OBJECT_TARGETS} tilewright_testing
+                          tilewright_build_settings GTest::gtest GTest::gtest_main)
+    include(GoogleTest)
+    gtest_discover_tests(tilewright_tests DISCOVERY_MODE PRE_TEST
+                         WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300)
+  endif()
+  if(PROJECT_IS_TOP_LEVEL AND NOT sanitize)
+    add_test(NAME install COMMAND tools/check_install.sh ${PROJECT_BINARY_DIR}
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    add_test(NAME isa_symbols COMMAND tools/lint/isa_symbols.py ${PROJECT_BINARY_DIR}
+             WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  endif()
+endif()
+
+if(TILEWRIGHT_FUZZ)
+  file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/*_fuzz.cc)
+  add_custom_target(tilewright_fuzzers)
+  foreach(source IN LISTS fuzz_sources)
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    set_target_properties(${name} PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    target_link_libraries(${name} PRIVATE ${TILEWRIGHT_OBJECT_TARGETS} tilewright_build_settings)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    add_dependencies(tilewright_fuzzers ${name})
+  endforeach()
+endif()

@@ -1,0 +1,56 @@
+# Compiler, warnings, sanitizers, and the optional ccache and mold.
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+# CMake's RelWithDebInfo defines NDEBUG; ours keeps the assertions.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g")
+
+find_program(CCACHE_PROGRAM ccache)
+mark_as_advanced(CCACHE_PROGRAM)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+find_program(MOLD_PROGRAM mold)
+mark_as_advanced(MOLD_PROGRAM)
+if(MOLD_PROGRAM)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+find_package(Threads REQUIRED)
+
+# What every one of our translation units is compiled with.
+add_library(tilewright_build_settings INTERFACE)
+target_compile_features(tilewright_build_settings INTERFACE cxx_std_20)
+target_include_directories(tilewright_build_settings INTERFACE
+  ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
+target_compile_options(tilewright_build_settings INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+# Baseline code reads the kernels' argument structs, and with them vector functions it never calls.
+target_compile_options(tilewright_build_settings INTERFACE -Wno-psabi)
+# g++ 12 reports overlapping copies inside std::string that cannot happen (GCC bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(tilewright_build_settings INTERFACE -Wno-restrict)
+endif()
+if(TILEWRIGHT_WERROR)
+  target_compile_options(tilewright_build_settings INTERFACE -Werror)
+endif()
+target_compile_definitions(tilewright_build_settings INTERFACE
+  TILEWRIGHT_VERSION="${PROJECT_VERSION}")
+target_link_libraries(tilewright_build_settings INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+
+set(sanitize ${TILEWRIGHT_SANITIZE})
+if(TILEWRIGHT_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "TILEWRIGHT_FUZZ needs Clang; this compiler is ${CMAKE_CXX_COMPILER_ID}")
+  endif()
+  list(APPEND sanitize fuzzer-no-link)
+endif()
+if(sanitize)
+  list(JOIN sanitize "," sanitize)
+  add_compile_options(-fsanitize=${sanitize} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${sanitize})
+endif()

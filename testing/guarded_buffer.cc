@@ -1,0 +1,42 @@
+#include "testing/guarded_buffer.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace tw::testing {
+namespace {
+constexpr size_t kPage = 4096;
+constexpr std::byte kPattern{0xA5};
+}  // namespace
+
+GuardedBuffer::GuardedBuffer(int64_t bytes) : bytes_(bytes) {
+  const size_t size = static_cast<size_t>(bytes);
+  const size_t body = (size / kPage + 2) * kPage;  // at least a page of pattern in front
+  map_bytes_ = body + kPage;
+  void* map = mmap(nullptr, map_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) throw std::bad_alloc();
+  map_ = static_cast<std::byte*>(map);
+  data_ = map_ + body - size;
+  std::fill(map_, data_, kPattern);
+  mprotect(map_ + body, kPage, PROT_NONE);
+}
+
+GuardedBuffer::~GuardedBuffer() {
+  if (map_ != nullptr) munmap(map_, map_bytes_);
+}
+
+GuardedBuffer::GuardedBuffer(GuardedBuffer&& other) noexcept
+    : map_(std::exchange(other.map_, nullptr)),
+      map_bytes_(other.map_bytes_),
+      data_(other.data_),
+      bytes_(other.bytes_) {}
+
+bool GuardedBuffer::front_intact() const {
+  return std::all_of(map_, data_, [](std::byte b) { return b == kPattern; });
+}
+
+}  // namespace tw::testing

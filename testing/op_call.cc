@@ -1,0 +1,272 @@
+#include "testing/op_call.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "testing/random.h"
+
+namespace tw::testing {
+namespace {
+
+std::vector<int64_t> parse_sizes(std::string_view text, char separator) {
+  std::vector<int64_t> out;
+  std::string part;
+  std::istringstream in{std::string(text)};
+  while (std::getline(in, part, separator)) out.push_back(std::stoll(part));
+  return out;
+}
+
+[[noreturn]] void bad_case(const ops::Schema& schema, const std::string& token) {
+  throw Error(ErrorKind::kInvalidArgument,
+              std::string(schema.name()) + ": case token '" + token + "' fits nothing in " +
+                  std::string(schema.text()));
+}
+
+/// Calls f with a typed null pointer of the dtype's element type.
+template <class F>
+auto visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+#define TW_CASE(id, name, kind, type) \
+  case DType::id:                     \
+    return f(static_cast<type*>(nullptr));
+    TW_FOR_EACH_SCALAR_DTYPE(TW_CASE)
+#undef TW_CASE
+    default:
+      throw Error(ErrorKind::kInternal, "not a scalar dtype");
+  }
+}
+
+int64_t offset_of(const TensorRef& tensor, int64_t i) {
+  int64_t offset = 0;
+  for (size_t d = static_cast<size_t>(tensor.rank); d-- > 0;) {
+    offset += (i % tensor.sizes[d]) * tensor.strides[d];
+    i /= tensor.sizes[d];
+  }
+  return offset;
+}
+
+void poison(void* data, int64_t bytes, DType dtype) {
+  const int64_t size = element_size(dtype);
+  for (int64_t i = 0; i < bytes / size; ++i) {
+    visit_dtype(dtype, [&]<class T>(T*) {
+      T value;
+      if constexpr (std::is_integral_v<T>) value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
+      else value = T(std::numeric_limits<float>::quiet_NaN());
+      std::memcpy(static_cast<std::byte*>(data) + i * size, &value, sizeof(T));
+    });
+  }
+}
+
+}  // namespace
+
+CaseSpec CaseSpec::parse(const ops::Schema& schema, std::string_view text) {
+  CaseSpec spec;
+  std::istringstream in{std::string(text)};
+  std::string token;
+  while (in >> token) {
+    const auto find = [&](std::string_view name) -> const ops::Arg* {
+      for (const ops::Arg& arg : schema)
+        if (arg.name == name) return &arg;
+      return nullptr;
+    };
+    if (token[0] == '+') {
+      const ops::Arg* arg = find(token.substr(1));
+      if (arg == nullptr || !arg->optional) bad_case(schema, token);
+      spec.optionals.push_back(token.substr(1));
+      continue;
+    }
+    const size_t equals = token.find('=');
+    if (equals == std::string::npos) bad_case(schema, token);
+    const std::string key = token.substr(0, equals), value = token.substr(equals + 1);
+    if (key == "*") {
+      spec.lead = parse_sizes(value, 'x');
+    } else if (const ops::Arg* arg = find(key); arg != nullptr) {
+      if (arg->kind != ops::ArgKind::kTensor) spec.scalars[key] = value;
+      else if (arg->is_broadcast())
+        spec.shapes[key] = parse_sizes(std::string_view(value).substr(1, value.size() - 2), ',');
+      else bad_case(schema, token);
+    } else {
+      spec.dims[key] = std::stoll(value);
+    }
+  }
+  return spec;
+}
+
+bool CaseSpec::passes(std::string_view optional) const {
+  return std::find(optionals.begin(), optionals.end(), optional) != optionals.end();
+}
+
+double element(const TensorRef& tensor, int64_t i) {
+  return visit_dtype(tensor.dtype, [&]<class T>(T*) {
+    return static_cast<double>(static_cast<const T*>(tensor.data)[offset_of(tensor, i)]);
+  });
+}
+
+void set_element(const TensorRef& tensor, int64_t i, double value) {
+  visit_dtype(tensor.dtype, [&]<class T>(T*) {
+    static_cast<T*>(tensor.data)[offset_of(tensor, i)] = static_cast<T>(value);
+  });
+}
+
+TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output) {
+  TensorRef out;
+  out.dtype = dtype;
+  out.rank = static_cast<int>(shape.size());
+  int64_t stride = layout == Layout::kStrided && out.rank > 0 ? 2 : 1;
+  int64_t reach = 1;  // elements from the first to one past the last
+  bool is_empty = false;
+  for (size_t d = shape.size(); d-- > 0;) {
+    out.sizes[d] = shape[d];
+    out.strides[d] = stride;
+    is_empty = is_empty || shape[d] == 0;
+    reach += (shape[d] - 1) * stride;
+    stride *= layout == Layout::kStrided ? shape[d] + 1 : shape[d];
+  }
+  const int64_t bytes = is_empty ? 0 : reach * element_size(dtype);
+  buffers_.emplace_back(bytes);
+  out.data = buffers_.back().data();
+  poison(out.data, bytes, dtype);
+  if (output) {
+    outputs_.push_back(out);
+    if (layout == Layout::kStrided) strided_outputs_.emplace_back(out, buffers_.size() - 1);
+  }
+  return out;
+}
+
+OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, const CaseSpec& spec,
+               uint64_t seed, Layout layout)
+    : call_(*op.schema) {
+  ops::Bindings known;
+  for (const auto& [name, size] : spec.dims) known.dims[name] = size;
+  known.lead = spec.lead;
+  for (const ops::Arg& arg : *op.schema) {
+    if (arg.kind == ops::ArgKind::kTensor || arg.output) continue;
+    const auto it = spec.scalars.find(std::string(arg.name));
+    if (it == spec.scalars.end()) continue;
+    if (arg.kind == ops::ArgKind::kChoice) call_.set_choice(arg.name, it->second);
+    else call_.set(arg.name, std::stod(it->second));
+  }
+  {
+    ops::Call scalars_only = call_;  // defaults, for materialize()
+    for (int i = 0; i < op.schema->size(); ++i)
+      if ((*op.schema)[i].kind != ops::ArgKind::kTensor && scalars_only[i].present)
+        known.scalars[std::string((*op.schema)[i].name)] = scalars_only[i].number;
+  }
+
+  Random random(seed);
+  for (int i = 0; i < op.schema->size(); ++i) {
+    const ops::Arg& arg = (*op.schema)[i];
+    const uint64_t arg_seed = random.next();
+    if (arg.output || arg.kind != ops::ArgKind::kTensor) continue;
+    if (arg.optional && !spec.passes(arg.name)) continue;
+    DType dtype = DType::kF32;
+    if (arg.is_type_variable()) dtype = combo[static_cast<size_t>(op.schema->type_index(arg.type))];
+    else find_dtype(arg.type, dtype);
+    if (std::optional<Tensor> made = op.materialize(arg.name, known, combo, arg_seed)) {
+      if (made->dtype() == DType::kU8 || layout == Layout::kContiguous) {
+        call_.set(arg.name, made->ref());
+      } else {
+        const TensorRef copy = make(made->ref().shape(), made->dtype(), layout, false);
+        for (int64_t e = 0; e < copy.count(); ++e) set_element(copy, e, element(made->ref(), e));
+        call_.set(arg.name, copy);
+      }
+      kept_.push_back(*made);
+      continue;
+    }
+    std::vector<int64_t> shape;
+    if (arg.is_broadcast()) {
+      const auto it = spec.shapes.find(std::string(arg.name));
+      if (it == spec.shapes.end()) bad_case(*op.schema, std::string(arg.name) + "=[?]");
+      shape = it->second;
+    } else {
+      shape = call_.output_shape(i, known);
+    }
+    const TensorRef tensor = make(shape, dtype, layout, false);
+    Random data(arg_seed);
+    const bool floating = info(dtype).kind == DTypeKind::kFloat;
+    for (int64_t e = 0, n = tensor.count(); e < n; ++e)
+      set_element(tensor, e, floating ? data.normal() : double(data.below(101) - 50));
+    call_.set(arg.name, tensor);
+  }
+
+  const std::vector<std::vector<int64_t>> shapes = op.infer(call_);
+  size_t next = 0;
+  for (int i = 0; i < op.schema->size(); ++i) {
+    const ops::Arg& arg = (*op.schema)[i];
+    if (!arg.output) continue;
+    const std::vector<int64_t>& shape = shapes[next++];
+    if (arg.optional && !spec.passes(arg.name)) continue;
+    call_.set(arg.name, make(shape, call_.dtype_of_arg(i), layout, true));
+  }
+}
+
+bool OpCall::padding_intact() const {
+  for (const GuardedBuffer& buffer : buffers_)
+    if (!buffer.front_intact()) return false;
+  for (const auto& [tensor, index] : strided_outputs_) {
+    const GuardedBuffer& buffer = buffers_[index];
+    const int64_t size = element_size(tensor.dtype), n = buffer.bytes() / size;
+    std::vector<bool> own(static_cast<size_t>(n), false);
+    for (int64_t i = 0, count = n > 0 ? tensor.count() : 0; i < count; ++i)
+      own[static_cast<size_t>(offset_of(tensor, i))] = true;
+    std::vector<std::byte> expected(static_cast<size_t>(buffer.bytes()));
+    poison(expected.data(), buffer.bytes(), tensor.dtype);
+    for (int64_t i = 0; i < n; ++i)
+      if (!own[static_cast<size_t>(i)] &&
+          std::memcmp(static_cast<const std::byte*>(buffer.data()) + i * size,
+                      expected.data() + i * size, static_cast<size_t>(size)) != 0)
+        return false;
+  }
+  return true;
+}
+
+double tolerance_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF16: return 1e-3;
+    case DType::kBf16: return 1.6e-2;
+    case DType::kF64: return 1e-12;
+    case DType::kF8E4m3fn: return 1e-1;
+    case DType::kF8E5m2: return 2e-1;
+    default: return 1e-5;
+  }
+}
+
+Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance) {
+  Comparison out;
+  const int64_t n = want.count();
+  double squares = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double w = element(want, i);
+    if (!std::isfinite(w)) continue;
+    squares += w * w;
+    ++finite;
+  }
+  const double rms = finite > 0 ? std::sqrt(squares / double(finite)) : 0;
+  const bool exact = info(want.dtype).kind != DTypeKind::kFloat;
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = element(got, i), w = element(want, i);
+    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
+    const double allowed = exact ? 0 : tolerance * (std::abs(w) + rms);
+    const double error = std::abs(g - w) / allowed;
+    if (error <= 1) {
+      out.worst = std::max(out.worst, error);
+      continue;
+    }
+    if (out.ok) {
+      std::ostringstream text;
+      text.precision(9);
+      text << "element " << i << " of " << want.describe() << " is " << g << ", expected " << w
+           << " (allowed difference " << allowed << ")";
+      out.message = text.str();
+    }
+    out.ok = false;
+    out.worst = std::isnan(error) ? INFINITY : std::max(out.worst, error);
+  }
+  return out;
+}
+
+}  // namespace tw::testing

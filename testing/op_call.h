@@ -1,0 +1,71 @@
+// A call of any operator, built from its schema and a Case: inputs from a seed, outputs poisoned.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "testing/guarded_buffer.h"
+#include "tilewright/ops/core/call.h"
+#include "tilewright/runtime/operators.h"
+
+namespace tw::testing {
+
+enum class Layout {
+  kContiguous,
+  kStrided,  // every dimension padded, the last one with stride 2, NaN in between
+};
+
+/// The parsed text of a Case.
+struct CaseSpec {
+  std::map<std::string, int64_t> dims;
+  std::vector<int64_t> lead;
+  std::map<std::string, std::vector<int64_t>> shapes;  // of `...` arguments
+  std::map<std::string, std::string> scalars;
+  std::vector<std::string> optionals;
+
+  /// Throws kInvalidArgument for text outside the grammar or names outside the schema.
+  static CaseSpec parse(const ops::Schema& schema, std::string_view text);
+  bool passes(std::string_view optional) const;
+};
+
+class OpCall {
+ public:
+  /// Throws tw::Error when the operator refuses the case.
+  OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, const CaseSpec& spec,
+         uint64_t seed, Layout layout);
+
+  ops::Call& call() { return call_; }
+  /// The tensors behind the outputs, in schema order.
+  const std::vector<TensorRef>& outputs() const { return outputs_; }
+  /// Whether no byte in front of any tensor, nor between the elements of an output, was written.
+  bool padding_intact() const;
+
+ private:
+  TensorRef make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output);
+
+  ops::Call call_;
+  std::deque<GuardedBuffer> buffers_;
+  std::vector<std::pair<TensorRef, size_t>> strided_outputs_;  // with the index of the buffer
+  std::vector<TensorRef> outputs_;
+  std::vector<Tensor> kept_;
+};
+
+/// Element i (row-major) of a tensor, as double.
+double element(const TensorRef& tensor, int64_t i);
+void set_element(const TensorRef& tensor, int64_t i, double value);
+
+struct Comparison {
+  bool ok = true;
+  double worst = 0;     // largest |got - want| in units of the allowance
+  std::string message;  // names the first element outside it
+};
+/// |got - want| <= tolerance * (|want| + rms(want)), NaN equal to NaN. Integers must be equal.
+Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance);
+
+/// The tolerance documented for a dtype: f32 1e-5, f16 1e-3, bf16 1.6e-2.
+double tolerance_of(DType dtype);
+
+}  // namespace tw::testing

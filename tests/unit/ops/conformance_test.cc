@@ -1,0 +1,179 @@
+// Every operator x instruction set x dtype x edge case, against its float64 definition. A loop over
+// the catalog: an operator that is listed is tested.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "testing/op_call.h"
+#include "testing/random.h"
+#include "tilewright/runtime/context.h"
+#include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/operators.h"
+
+namespace tw {
+namespace {
+
+using runtime::OperatorInfo;
+using testing::CaseSpec;
+using testing::Layout;
+using testing::OpCall;
+
+struct Setting {
+  const OperatorInfo* op;
+  std::vector<DType> combo;
+  Isa isa;
+};
+
+std::string combo_text(const std::vector<DType>& combo) {
+  std::string out;
+  for (DType dtype : combo) out += (out.empty() ? "" : "_") + std::string(name(dtype));
+  return out.empty() ? "untyped" : out;
+}
+
+void check(const Setting& s, const CaseSpec& spec, uint64_t seed, Layout layout) {
+  OpCall want(*s.op, s.combo, spec, seed, layout);
+  s.op->reference(want.call());
+
+  OpCall got(*s.op, s.combo, spec, seed, layout), alone(*s.op, s.combo, spec, seed, layout);
+  runtime::Context context(runtime::default_pool(), s.isa);
+  s.op->run(got.call(), context);
+  runtime::ThreadPool single(1);
+  runtime::Context single_context(single, s.isa);
+  s.op->run(alone.call(), single_context);
+
+  for (size_t i = 0; i < want.outputs().size(); ++i) {
+    const TensorRef& expected = want.outputs()[i];
+    const double tolerance = testing::tolerance_of(expected.dtype) * s.op->tolerance_scale;
+    const testing::Comparison c = testing::compare(got.outputs()[i], expected, tolerance);
+    EXPECT_TRUE(c.ok) << c.message;
+    EXPECT_TRUE(testing::compare(alone.outputs()[i], got.outputs()[i], 0).ok)
+        << "one thread gives other bits than " << runtime::default_pool().threads();
+  }
+  EXPECT_TRUE(got.padding_intact()) << "memory outside the outputs was written";
+}
+
+class EdgeCases : public ::testing::Test {
+ public:
+  explicit EdgeCases(Setting setting) : setting_(std::move(setting)) {}
+  void TestBody() override {
+    for (const ops::Case& c : setting_.op->edge_cases) {
+      const CaseSpec spec = CaseSpec::parse(*setting_.op->schema, c.text);
+      for (const Layout layout : {Layout::kContiguous, Layout::kStrided}) {
+        SCOPED_TRACE(std::string(c.label) + ": " + std::string(c.text) +
+                     (layout == Layout::kStrided ? " (strided)" : ""));
+        check(setting_, spec, 42, layout);
+      }
+    }
+  }
+
+ private:
+  Setting setting_;
+};
+
+/// An edge case with its dimensions redrawn: small, odd and empty sizes in every combination. Draws
+/// outside the operator's rules are refused by it and drawn again.
+class RandomShapes : public ::testing::Test {
+ public:
+  explicit RandomShapes(Setting setting) : setting_(std::move(setting)) {}
+  void TestBody() override {
+    testing::Random random(std::hash<std::string_view>{}(setting_.op->name()));
+    int accepted = 0;
+    for (int draw = 0; draw < 60 && accepted < 12; ++draw) {
+      const auto cases = setting_.op->edge_cases;
+      const auto& base = cases[size_t(random.below(int64_t(cases.size())))];
+      CaseSpec spec = CaseSpec::parse(*setting_.op->schema, base.text);
+      redraw(spec, random);
+      const uint64_t seed = random.next();
+      const Layout layout = random.below(2) ? Layout::kStrided : Layout::kContiguous;
+      try {
+        OpCall probe(*setting_.op, setting_.combo, spec, seed, layout);
+        setting_.op->cost(probe.call());
+      } catch (const Error& e) {
+        ASSERT_EQ(e.kind(), ErrorKind::kInvalidArgument) << e.what();
+        continue;
+      }
+      ++accepted;
+      SCOPED_TRACE(std::string(base.text) + " redrawn with seed " + std::to_string(seed));
+      check(setting_, spec, seed, layout);
+    }
+    EXPECT_GT(accepted, 0) << "no random draw was accepted";
+  }
+
+ private:
+  static void redraw(CaseSpec& spec, testing::Random& random) {
+    for (auto& [name, size] : spec.dims)
+      if (random.below(2) == 0) size = random.below(random.below(4) == 0 ? 300 : 40);
+    for (int64_t& size : spec.lead) size = random.below(6);
+    std::map<int64_t, int64_t> sizes;  // equal sizes stay equal, so that shapes still broadcast
+    for (auto& [name, shape] : spec.shapes)
+      for (int64_t& size : shape)
+        if (size != 1) size = sizes.emplace(size, random.below(60)).first->second;
+  }
+
+  Setting setting_;
+};
+
+/// What every operator must refuse, with an error that begins with its name.
+class BadCalls : public ::testing::Test {
+ public:
+  explicit BadCalls(const OperatorInfo* op) : op_(op) {}
+  void TestBody() override {
+    const CaseSpec spec = CaseSpec::parse(*op_->schema, op_->edge_cases.back().text);
+    for (int i = 0; i < op_->schema->size(); ++i) {
+      const ops::Arg& arg = (*op_->schema)[i];
+      if (arg.kind != ops::ArgKind::kTensor) continue;
+      expect_refused(i, "missing", [&](ops::Slot& slot) { slot.present = arg.optional; }, spec,
+                     arg.optional);
+      expect_refused(i, "rank", [](ops::Slot& s) { s.tensor.rank = 0; }, spec,
+                     arg.is_broadcast() || (arg.has_lead() && arg.rank == 1) || arg.rank == 0);
+      expect_refused(i, "dtype", [](ops::Slot& s) {
+        s.tensor.dtype = s.tensor.dtype == DType::kI16 ? DType::kU8 : DType::kI16;
+      }, spec, false);
+      expect_refused(i, "null", [](ops::Slot& s) { s.tensor.data = nullptr; }, spec, false);
+    }
+    ops::Call call(*op_->schema);
+    EXPECT_THROW(call.set("no_such_argument", 1), Error);
+  }
+
+ private:
+  template <class F>
+  void expect_refused(int i, const char* what, F&& spoil, const CaseSpec& spec, bool skip) {
+    OpCall call(*op_, op_->combos[0], spec, 1, Layout::kContiguous);
+    ops::Slot& slot = call.call()[i];
+    if (skip || !slot.present || slot.tensor.count() == 0) return;
+    spoil(slot);
+    runtime::Context context;
+    try {
+      op_->run(call.call(), context);
+      ADD_FAILURE() << (*op_->schema)[i].name << ": a bad " << what << " was accepted";
+    } catch (const Error& e) {
+      EXPECT_EQ(std::string(e.what()).rfind(op_->name(), 0), 0u) << e.what();
+    }
+  }
+  const OperatorInfo* op_;
+};
+
+const bool kRegistered = [] {
+  for (const OperatorInfo& op : runtime::operators()) {
+    ::testing::RegisterTest("BadCalls", std::string(op.name()).c_str(), nullptr, nullptr, __FILE__,
+                            __LINE__, [&op]() -> BadCalls* { return new BadCalls(&op); });
+    for (const Isa isa : runtime::available_isas()) {
+      for (const auto& combo : op.combos) {
+        const std::string test = std::string(op.name()) + "/" + std::string(name(isa)) + "/" +
+                                 combo_text(combo);
+        const Setting setting{&op, combo, isa};
+        ::testing::RegisterTest("EdgeCases", test.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                                [setting]() -> EdgeCases* { return new EdgeCases(setting); });
+        ::testing::RegisterTest("RandomShapes", test.c_str(), nullptr, nullptr, __FILE__, __LINE__,
+                                [setting]() -> RandomShapes* { return new RandomShapes(setting); });
+      }
+    }
+  }
+  return true;
+}();
+
+}  // namespace
+}  // namespace tw

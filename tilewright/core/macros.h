@@ -1,0 +1,30 @@
+// The few macros every layer may use. Freestanding: also read by NVRTC.
+#pragma once
+
+#if defined(__CUDACC__)
+#define TW_DEVICE __host__ __device__
+#else
+#define TW_DEVICE
+#endif
+
+// Forced inlining is part of the design of the kernels: a body compiled for one instruction set
+// must never be emitted as a mergeable symbol that a lesser machine could be handed.
+#if defined(__CUDACC__)
+#define TW_INLINE TW_DEVICE __forceinline__
+#else
+#define TW_INLINE inline __attribute__((always_inline))
+#endif
+
+#define TW_RESTRICT __restrict__
+
+#if defined(__clang__) || defined(__CUDACC__)
+#define TW_UNROLL _Pragma("unroll")
+#else
+#define TW_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+#if defined(_WIN32) || defined(__CUDACC__)
+#define TW_API
+#else
+#define TW_API __attribute__((visibility("default")))
+#endif

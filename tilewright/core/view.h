@@ -1,0 +1,97 @@
+// Typed, trivially copyable views of memory that kernels take by value. Freestanding.
+// Sizes and strides count elements. Bounds are the binder's business (ops/core/bind.h): a view that
+// reaches a kernel is valid.
+#pragma once
+
+#include "tilewright/core/types.h"
+
+namespace tw {
+
+/// A strided array of fixed rank.
+template <class T, int kRank>
+struct View {
+  static_assert(kRank >= 1);
+  T* data = nullptr;
+  int64_t sizes[kRank] = {};
+  int64_t strides[kRank] = {};
+
+  TW_INLINE int64_t size(int d) const { return sizes[d]; }
+  TW_INLINE int64_t stride(int d) const { return strides[d]; }
+  TW_INLINE explicit operator bool() const { return data != nullptr; }
+
+  template <class... Index>
+  TW_INLINE T& operator()(Index... index) const {
+    static_assert(sizeof...(Index) == kRank, "one index per dimension");
+    int64_t offset = 0;
+    int d = 0;
+    ((offset += int64_t(index) * strides[d++]), ...);
+    return data[offset];
+  }
+
+  /// The sub-view at index i of the first dimension.
+  TW_INLINE View<T, kRank - 1> operator[](int64_t i) const
+    requires(kRank > 1)
+  {
+    View<T, kRank - 1> out;
+    out.data = data + i * strides[0];
+    for (int d = 1; d < kRank; ++d) {
+      out.sizes[d - 1] = sizes[d];
+      out.strides[d - 1] = strides[d];
+    }
+    return out;
+  }
+};
+
+/// A contiguous View over `data`, row-major.
+template <class T, class... Size>
+TW_INLINE View<T, int(sizeof...(Size))> view(T* data, Size... size) {
+  View<T, int(sizeof...(Size))> out{data, {int64_t(size)...}, {}};
+  int64_t stride = 1;
+  for (int d = int(sizeof...(Size)) - 1; d >= 0; --d) {
+    out.strides[d] = stride;
+    stride *= out.sizes[d];
+  }
+  return out;
+}
+
+/// Any number of leading dimensions, seen as rows of one strided last dimension. Rows are numbered
+/// in row-major order, so that two Rows of equal leading shape agree on what row i is, however
+/// each is laid out.
+template <class T>
+struct Rows {
+  static constexpr int kMaxLead = 7;
+  T* data = nullptr;
+  int64_t rows = 0, cols = 0;
+  int64_t col_stride = 1;
+  int lead = 1;                       // leading dimensions left after merging, >= 1
+  int64_t lead_sizes[kMaxLead] = {};  // lead_sizes[0 .. lead)
+  int64_t lead_strides[kMaxLead] = {};
+
+  TW_INLINE explicit operator bool() const { return data != nullptr; }
+  TW_INLINE int64_t size(int d) const { return d == 0 ? rows : cols; }
+
+  TW_INLINE View<T, 1> row(int64_t i) const {
+    int64_t offset = 0;
+    for (int d = lead - 1; d > 0; --d) {
+      offset += (i % lead_sizes[d]) * lead_strides[d];
+      i /= lead_sizes[d];
+    }
+    offset += i * lead_strides[0];
+    return {data + offset, {cols}, {col_stride}};
+  }
+  TW_INLINE T& operator()(int64_t r, int64_t c) const { return row(r).data[c * col_stride]; }
+};
+
+/// Contiguous rows.
+template <class T>
+TW_INLINE Rows<T> rows(T* data, int64_t count, int64_t cols) {
+  Rows<T> out;
+  out.data = data;
+  out.rows = count;
+  out.cols = cols;
+  out.lead_sizes[0] = count;
+  out.lead_strides[0] = cols;
+  return out;
+}
+
+}  // namespace tw

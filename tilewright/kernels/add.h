@@ -1,0 +1,27 @@
+//   out = x + alpha * other, broadcast.
+#pragma once
+
+#include "tilewright/kernels/elementwise.h"
+
+namespace tw::kernels {
+
+template <class T>
+struct Add {
+  Rows<const T> x;      // [...]
+  Rows<const T> other;  // [...]
+  float alpha;
+  Rows<T> out;  // [...], may alias x or other
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(ElementwiseGrid::of(out).programs);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    using C = tile::compute_t<T>;
+    elementwise<C>(p, out, [a = C(alpha)](auto l, auto r) { return l + a * r; }, x, other);
+  }
+};
+
+}  // namespace tw::kernels

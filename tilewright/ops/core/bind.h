@@ -1,0 +1,162 @@
+// From a validated Call to the kernel aggregate of an operator: each field is initialised from the
+// slot of the same position, by its type.
+#pragma once
+
+#include <concepts>
+#include <cstring>
+#include <type_traits>
+
+#include "tilewright/core/dtype.h"
+#include "tilewright/core/view.h"
+#include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/operator.h"
+
+namespace tw::ops {
+
+/// A tensor's leading dimensions, merged where the strides allow, over its last one (or over
+/// single elements, for a schema type `T[*]`).
+template <class T>
+Rows<T> rows_of(const TensorRef& tensor, bool lead_only) {
+  Rows<T> out;
+  out.data = static_cast<T*>(tensor.data);
+  const int lead = lead_only || tensor.rank == 0 ? tensor.rank : tensor.rank - 1;
+  if (lead < tensor.rank) {
+    out.cols = tensor.sizes[static_cast<size_t>(lead)];
+    out.col_stride = tensor.strides[static_cast<size_t>(lead)];
+  } else {
+    out.cols = 1;
+  }
+  out.rows = 1;
+  out.lead = 0;
+  for (int d = 0; d < lead; ++d) {
+    const int64_t size = tensor.sizes[static_cast<size_t>(d)];
+    const int64_t stride = tensor.strides[static_cast<size_t>(d)];
+    out.rows = checked_mul(out.rows, size, "rows");
+    if (size == 1) continue;
+    if (out.lead > 0 && out.lead_strides[out.lead - 1] == stride * size) {
+      out.lead_sizes[out.lead - 1] *= size;
+      out.lead_strides[out.lead - 1] = stride;
+    } else {
+      out.lead_sizes[out.lead] = size;
+      out.lead_strides[out.lead++] = stride;
+    }
+  }
+  if (out.lead == 0) {
+    out.lead = 1;
+    out.lead_sizes[0] = out.rows;
+  }
+  return out;
+}
+
+/// Converts to whatever the kernel field at this position is.
+class FieldInit {
+ public:
+  FieldInit(const Arg& arg, const Slot& slot) : arg_(arg), slot_(slot) {}
+
+  template <class T, int kRank>
+  operator View<T, kRank>() const {  // NOLINT(google-explicit-constructor)
+    View<T, kRank> out;
+    if (!slot_.present) return out;
+    out.data = static_cast<T*>(slot_.tensor.data);
+    for (size_t d = 0; d < size_t{kRank}; ++d) {
+      out.sizes[d] = slot_.tensor.sizes[d];
+      out.strides[d] = slot_.tensor.strides[d];
+    }
+    return out;
+  }
+  template <class T>
+  operator Rows<T>() const {  // NOLINT(google-explicit-constructor)
+    if (!slot_.present) return {};
+    return rows_of<T>(slot_.tensor, arg_.has_lead() && arg_.rank == 1);
+  }
+  template <class A>
+    requires std::is_arithmetic_v<A>
+  operator A() const {  // NOLINT(google-explicit-constructor)
+    return static_cast<A>(slot_.number);
+  }
+
+ private:
+  const Arg& arg_;
+  const Slot& slot_;
+};
+
+namespace detail {
+
+template <class Kernel, int... I>
+Kernel make_kernel(const Call& call, std::integer_sequence<int, I...>) {
+  return Kernel{FieldInit(call.schema()[I], call[I])...};
+}
+
+/// The dtypes a Combo assigns, in the order of the schema's type variables.
+template <class C>
+struct combo_dtypes;
+template <class... Ts>
+struct combo_dtypes<Combo<Ts...>> {
+  static constexpr DType value[] = {dtype_of<Ts>..., DType::kF32};
+  static constexpr int size = static_cast<int>(sizeof...(Ts));
+};
+
+template <class C>
+bool matches(const Call& call) {
+  using D = combo_dtypes<C>;
+  for (int i = 0; i < call.schema().size(); ++i) {
+    const Arg& arg = call.schema()[i];
+    if (!arg.is_type_variable()) continue;
+    const int variable = call.schema().type_index(arg.type);
+    if (variable < D::size && call.dtype_of_arg(i) != D::value[variable]) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+/// "f32", "bf16": the dtypes of a Combo, joined by a slash.
+template <class C>
+std::string combo_name() {
+  using D = detail::combo_dtypes<C>;
+  std::string out;
+  for (int i = 0; i < D::size; ++i)
+    out += (i ? "/" : "") + std::string(name(D::value[i]));
+  return out;
+}
+
+/// Validates `call` and calls f.template operator()<index>(kernel) for the Combo of its dtypes.
+/// Throws kInvalidArgument for a call outside the schema, kUnsupported when the operator is not
+/// built for these dtypes or refuses these values.
+template <class Op, class F>
+void with_kernel(Call call, F&& f) {
+  call.bind();
+  broadcast_and_merge(call);
+  bool found = false;
+  for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+    if (found || !detail::matches<C>(call)) return;
+    found = true;
+    using Kernel = kernel_for_t<Op, C>;
+    const auto kernel = detail::make_kernel<Kernel>(
+        call, std::make_integer_sequence<int, Op::kSchema.size()>{});
+    if constexpr (requires { Op::supports(kernel); }) {
+      const Support support = Op::supports(kernel);
+      if (!support)
+        throw Error(ErrorKind::kInvalidArgument,
+                    std::string(Op::kSchema.name()) + ": " + support.reason() + "\n  in " +
+                        std::string(Op::kSchema.text()));
+    }
+    f.template operator()<kIndex>(kernel);
+  });
+  if (!found) {
+    std::string built;
+    for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+      built += (built.empty() ? "" : ", ") + combo_name<C>();
+    });
+    std::string given;
+    for (int i = 0; i < call.schema().size(); ++i)
+      if (call.schema()[i].is_type_variable() && call[i].present)
+        given += (given.empty() ? "" : ", ") + std::string(call.schema()[i].name) + ": " +
+                 call[i].tensor.describe();
+    throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) +
+                                             ": no kernel takes " + given + "; it is built for " +
+                                             built);
+  }
+}
+
+}  // namespace tw::ops

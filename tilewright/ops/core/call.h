@@ -1,0 +1,75 @@
+// A call with arguments known only at run time: what every door (CLI, tests, bindings) produces and
+// what is validated against the schema, once, for all operators.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilewright/core/tensor.h"
+#include "tilewright/ops/core/schema.h"
+
+namespace tw::ops {
+
+/// One argument. A tensor is absent when `present` is false; a scalar then takes its default.
+struct Slot {
+  bool present = false;
+  TensorRef tensor;
+  double number = 0;  // kFloat; also the integer, boolean or choice index of the other kinds
+};
+
+/// Sizes bound to dimension names while validating.
+struct Bindings {
+  std::map<std::string, int64_t, std::less<>> dims;
+  std::vector<int64_t> lead;  // sizes of `*`
+  std::map<std::string, double, std::less<>> scalars;
+
+  /// The size of a bound dimension. Throws kInternal when nothing bound it.
+  int64_t operator[](std::string_view name) const;
+  double scalar(std::string_view name) const;
+};
+
+/// Slots of one call, in schema order.
+class Call {
+ public:
+  explicit Call(const Schema& schema);
+
+  const Schema& schema() const { return *schema_; }
+  Slot& operator[](int i) { return slots_[static_cast<size_t>(i)]; }
+  const Slot& operator[](int i) const { return slots_[static_cast<size_t>(i)]; }
+
+  /// Sets an argument by name. Throws kInvalidArgument for a name the schema does not have, a
+  /// tensor where a scalar belongs (or the reverse), or a choice that is not one of the choices.
+  Call& set(std::string_view name, const TensorRef& tensor);
+  Call& set(std::string_view name, double number);
+  Call& set_choice(std::string_view name, std::string_view choice);
+
+  /// Checks presence, dtypes, ranks and sizes of the inputs, fills defaults, and returns what the
+  /// dimensions are bound to. Throws kInvalidArgument naming the argument and the rule.
+  Bindings bind_inputs();
+  /// As bind_inputs, and also that the outputs are given and fit.
+  Bindings bind();
+  /// The shape of output argument i under these bindings.
+  std::vector<int64_t> output_shape(int i, const Bindings& bindings) const;
+  /// The dtype of argument i: fixed by the schema, or that of another argument of its type variable.
+  DType dtype_of_arg(int i) const;
+
+ private:
+  Slot& find(std::string_view name, bool tensor);
+  void bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
+                   std::vector<int64_t>& broadcast) const;
+  [[noreturn]] void fail(const std::string& message) const;
+
+  const Schema* schema_;
+  std::vector<Slot> slots_;
+  std::vector<int64_t> broadcast_;
+
+  friend void broadcast_and_merge(Call& call);
+};
+
+/// Expands the `...` arguments to their common shape and merges dimensions that all of them allow,
+/// so that they reach the kernel as Rows of equal shape.
+void broadcast_and_merge(Call& call);
+
+}  // namespace tw::ops

@@ -1,0 +1,86 @@
+// What an operator declares, checked where the compiler can point at it.
+#pragma once
+
+#include <concepts>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "tilewright/core/error.h"
+#include "tilewright/ops/core/schema.h"
+
+namespace tw::ops {
+
+/// Work of one call, for rooflines and scheduling.
+struct Cost {
+  double flops = 0;
+  double bytes = 0;  // read + written, each element once
+};
+
+/// A named shape: "*=3 C=1025 eps=1e-5 +bias". Dimensions and scalars by name, `*=2x3` for leading
+/// dimensions, `x=[2,1]` for the shape of a `...` argument, `+name` to pass an optional tensor.
+struct Case {
+  std::string_view label;
+  std::string_view text;
+};
+
+/// One assignment of the schema's type variables.
+template <class... Ts>
+struct Combo {};
+/// All assignments an operator is built for.
+template <class... Cs>
+struct Combos {
+  static constexpr int kCount = static_cast<int>(sizeof...(Cs));
+};
+
+template <class Op, class C>
+struct kernel_for;
+template <class Op, class... Ts>
+struct kernel_for<Op, Combo<Ts...>> {
+  using type = typename Op::template Kernel<Ts...>;
+};
+/// The kernel aggregate of an operator for one Combo.
+template <class Op, class C>
+using kernel_for_t = typename kernel_for<Op, C>::type;
+
+/// Calls f.template operator()<index, Combo>() for each combination.
+template <class F, class... Cs>
+constexpr void for_each_combo(Combos<Cs...>, F&& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (f.template operator()<I, Cs>(), ...);
+  }(std::make_integer_sequence<int, static_cast<int>(sizeof...(Cs))>{});
+}
+
+namespace detail {
+template <class Cs>
+struct first_combo;
+template <class C, class... Cs>
+struct first_combo<Combos<C, Cs...>> {
+  using type = C;
+};
+}  // namespace detail
+
+template <class Op>
+concept Operator = requires(const kernel_for_t<
+                            Op, typename detail::first_combo<typename Op::Types>::type>& kernel) {
+  { Op::kSchema } -> std::convertible_to<const Schema&>;
+  Op::reference(kernel);
+  { Op::cost(kernel) } -> std::same_as<Cost>;
+  std::begin(Op::kEdgeCases);
+  std::begin(Op::kWorkloads);
+};
+
+/// The operators of a library, in the order they are listed.
+template <class... Ops>
+struct Catalog {
+  static constexpr int kCount = static_cast<int>(sizeof...(Ops));
+};
+
+template <class F, class... Ops>
+constexpr void for_each(Catalog<Ops...>, F&& f) {
+  (f.template operator()<Ops>(), ...);
+}
+
+}  // namespace tw::ops

@@ -1,0 +1,211 @@
+// An operator's signature as text, parsed by the compiler.
+//
+//   rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]
+//
+//   argument   NAME: TYPE                    a `?` after a tensor type makes it optional
+//   tensor     DTYPE[DIM, ...]               DTYPE: a dtype name, or an upper-case type variable
+//   dimension  C      bound by its first use, equal everywhere after
+//              2*C    a multiple of a named dimension
+//              4      exactly this
+//              *      any number of leading dimensions, equal wherever it stands
+//              ...    the shape all `...` arguments broadcast to (alone in its brackets)
+//   scalar     f32 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an index
+//
+// A malformed schema does not compile.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tw::ops {
+
+enum class ArgKind : uint8_t { kTensor, kFloat, kInt, kBool, kChoice };
+
+struct Dim {
+  enum class Kind : uint8_t { kNamed, kFixed, kLead, kBroadcast };
+  Kind kind = Kind::kNamed;
+  std::string_view name;  // kNamed
+  int64_t factor = 1;     // kNamed: size = factor * value; kFixed: the size
+};
+
+struct Arg {
+  static constexpr int kMaxDims = 8;
+  std::string_view name;
+  ArgKind kind = ArgKind::kTensor;
+  std::string_view type;  // dtype or type variable of a tensor; the choices of a choice
+  bool optional = false;
+  bool output = false;
+  int rank = 0;
+  Dim dims[kMaxDims] = {};
+  std::string_view default_text;  // empty: required
+
+  constexpr bool is_type_variable() const {
+    return kind == ArgKind::kTensor && type[0] >= 'A' && type[0] <= 'Z';
+  }
+  constexpr bool has_lead() const { return rank > 0 && dims[0].kind == Dim::Kind::kLead; }
+  constexpr bool is_broadcast() const {
+    return rank > 0 && dims[0].kind == Dim::Kind::kBroadcast;
+  }
+};
+
+class Schema {
+ public:
+  static constexpr int kMaxArgs = 24;
+  static constexpr int kMaxTypes = 4;
+
+  consteval explicit Schema(const char* text) : text_(text) { parse(); }
+
+  constexpr std::string_view text() const { return text_; }
+  constexpr std::string_view name() const { return name_; }
+  constexpr int size() const { return size_; }
+  constexpr const Arg& operator[](int i) const { return args_[i]; }
+  constexpr const Arg* begin() const { return args_; }
+  constexpr const Arg* end() const { return args_ + size_; }
+  /// Type variables in order of appearance.
+  constexpr int type_count() const { return type_count_; }
+  constexpr std::string_view type(int i) const { return types_[i]; }
+  constexpr int type_index(std::string_view variable) const {
+    for (int i = 0; i < type_count_; ++i)
+      if (types_[i] == variable) return i;
+    return -1;
+  }
+  /// Whether every output dimension is bound by an input.
+  constexpr bool outputs_bound() const {
+    for (const Arg& out : *this) {
+      if (!out.output) continue;
+      for (int d = 0; d < out.rank; ++d)
+        if (!bound_by_input(out.dims[d])) return false;
+    }
+    return true;
+  }
+
+ private:
+  constexpr bool bound_by_input(const Dim& dim) const {
+    if (dim.kind == Dim::Kind::kFixed) return true;
+    for (const Arg& in : *this) {
+      if (in.output || in.optional) continue;
+      for (int d = 0; d < in.rank; ++d)
+        if (in.dims[d].kind == dim.kind && in.dims[d].name == dim.name) return true;
+    }
+    return false;
+  }
+
+  consteval void parse() {
+    name_ = word();
+    expect('(');
+    parse_args(')', false);
+    expect('-');
+    expect('>');
+    parse_args('\0', true);
+    if (peek() != '\0') throw "schema: text after the last output";
+  }
+
+  consteval void parse_args(char end, bool output) {
+    for (;;) {
+      if (size_ == kMaxArgs) throw "schema: too many arguments";
+      Arg& arg = args_[size_++];
+      arg.name = word();
+      arg.output = output;
+      for (int i = 0; i + 1 < size_; ++i)
+        if (args_[i].name == arg.name) throw "schema: an argument name stands twice";
+      expect(':');
+      parse_type(arg);
+      if (accept('=')) arg.default_text = value();
+      if (!accept(',')) break;
+    }
+    if (end != '\0') expect(end);
+  }
+
+  consteval void parse_type(Arg& arg) {
+    const std::string_view first = word();
+    if (peek() == '|') {
+      arg.kind = ArgKind::kChoice;
+      const char* start = first.data();
+      while (accept('|')) word();
+      arg.type = std::string_view(start, static_cast<size_t>(text_.data() + at_ - start));
+      while (arg.type.back() == ' ') arg.type.remove_suffix(1);
+      return;
+    }
+    arg.type = first;
+    if (!accept('[')) {
+      if (first == "f32") arg.kind = ArgKind::kFloat;
+      else if (first == "i64") arg.kind = ArgKind::kInt;
+      else if (first == "bool") arg.kind = ArgKind::kBool;
+      else throw "schema: a scalar is f32, i64, bool or a|b|c";
+      return;
+    }
+    arg.kind = ArgKind::kTensor;
+    if (!accept(']')) {
+      do {
+        if (arg.rank == Arg::kMaxDims) throw "schema: too many dimensions";
+        arg.dims[arg.rank++] = dim();
+      } while (accept(','));
+      expect(']');
+    }
+    arg.optional = accept('?');
+    if (arg.is_type_variable() && type_index(arg.type) < 0) {
+      if (type_count_ == kMaxTypes) throw "schema: too many type variables";
+      types_[type_count_++] = arg.type;
+    }
+  }
+
+  consteval Dim dim() {
+    Dim out;
+    if (accept('*')) {
+      out.kind = Dim::Kind::kLead;
+    } else if (peek() == '.') {
+      for (int i = 0; i < 3; ++i) expect('.');
+      out.kind = Dim::Kind::kBroadcast;
+    } else if (peek() >= '0' && peek() <= '9') {
+      out.kind = Dim::Kind::kFixed;
+      out.factor = 0;
+      for (char c : word()) out.factor = out.factor * 10 + (c - '0');
+      if (accept('*')) {
+        out.kind = Dim::Kind::kNamed;
+        out.name = word();
+      }
+    } else {
+      out.name = word();
+    }
+    return out;
+  }
+
+  consteval char peek() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  consteval bool accept(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  consteval void expect(char c) {
+    if (!accept(c)) throw "schema: unexpected character";
+  }
+  static constexpr bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  }
+  consteval std::string_view word() {
+    peek();
+    const size_t start = at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    if (at_ == start) throw "schema: a name was expected";
+    return text_.substr(start, at_ - start);
+  }
+  consteval std::string_view value() {
+    peek();
+    const size_t start = at_;
+    while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != ')' && text_[at_] != ' ') ++at_;
+    return text_.substr(start, at_ - start);
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  std::string_view name_;
+  Arg args_[kMaxArgs] = {};
+  int size_ = 0;
+  std::string_view types_[kMaxTypes] = {};
+  int type_count_ = 0;
+};
+
+}  // namespace tw::ops

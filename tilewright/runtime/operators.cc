@@ -1,0 +1,91 @@
+#include "tilewright/runtime/operators.h"
+
+#include "tilewright/ops/catalog.h"
+#include "tilewright/runtime/launch.h"
+
+namespace tw::runtime {
+namespace {
+
+template <class Op>
+void run(const ops::Call& call, Context& context) {
+  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { launch<Op>(context, kernel); });
+}
+
+template <class Op>
+void reference(const ops::Call& call) {
+  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
+}
+
+template <class Op>
+ops::Cost cost(const ops::Call& call) {
+  ops::Cost out;
+  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { out = Op::cost(kernel); });
+  return out;
+}
+
+template <class Op>
+std::vector<std::vector<int64_t>> infer(ops::Call& call) {
+  const ops::Bindings bindings = call.bind_inputs();
+  if constexpr (requires { Op::infer(call, bindings); }) {
+    return Op::infer(call, bindings);
+  } else {
+    static_assert(Op::kSchema.outputs_bound(),
+                  "an output dimension is bound by no input; define infer()");
+    std::vector<std::vector<int64_t>> shapes;
+    for (int i = 0; i < call.schema().size(); ++i)
+      if (call.schema()[i].output) shapes.push_back(call.output_shape(i, bindings));
+    return shapes;
+  }
+}
+
+template <class Op>
+std::optional<Tensor> materialize(std::string_view arg, const ops::Bindings& bindings,
+                                  std::span<const DType> combo, uint64_t seed) {
+  if constexpr (requires { Op::materialize(arg, bindings, combo, seed); })
+    return Op::materialize(arg, bindings, combo, seed);
+  return std::nullopt;
+}
+
+template <class Op>
+OperatorInfo describe() {
+  static_assert(ops::Operator<Op>, "an operator declares kSchema, Types, Kernel, reference, cost, "
+                                   "kEdgeCases and kWorkloads");
+  OperatorInfo out{};
+  out.schema = &Op::kSchema;
+  out.edge_cases = Op::kEdgeCases;
+  out.workloads = Op::kWorkloads;
+  ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+    using D = ops::detail::combo_dtypes<C>;
+    out.combos.emplace_back(D::value, D::value + D::size);
+  });
+  if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
+  out.run = run<Op>;
+  out.reference = reference<Op>;
+  out.cost = cost<Op>;
+  out.infer = infer<Op>;
+  out.materialize = materialize<Op>;
+  return out;
+}
+
+}  // namespace
+
+std::span<const OperatorInfo> operators() {
+  static const std::vector<OperatorInfo> kTable = [] {
+    std::vector<OperatorInfo> table;
+    ops::for_each(ops::All{}, [&]<class Op>() { table.push_back(describe<Op>()); });
+    return table;
+  }();
+  return kTable;
+}
+
+const OperatorInfo& find_operator(std::string_view name) {
+  std::string near;
+  for (const OperatorInfo& op : operators()) {
+    if (op.name() == name) return op;
+    if (op.name().find(name) != std::string_view::npos || name.find(op.name()) != std::string_view::npos)
+      near += (near.empty() ? "; did you mean " : ", ") + std::string(op.name());
+  }
+  throw Error(ErrorKind::kInvalidArgument, "there is no operator " + std::string(name) + near);
+}
+
+}  // namespace tw::runtime

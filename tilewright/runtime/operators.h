@@ -1,0 +1,46 @@
+// Every operator of the catalog behind one type-erased interface: what the command line, the tests,
+// the benchmarks and the bindings loop over.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilewright/core/tensor.h"
+#include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/operator.h"
+#include "tilewright/runtime/context.h"
+
+namespace tw::runtime {
+
+struct OperatorInfo {
+  const ops::Schema* schema;
+  std::span<const ops::Case> edge_cases;
+  std::span<const ops::Case> workloads;
+  /// The dtypes of each combination, in the order of the schema's type variables.
+  std::vector<std::vector<DType>> combos;
+  /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
+  double tolerance_scale = 1;
+
+  /// Runs the call on the CPU target. Throws as with_kernel does.
+  void (*run)(const ops::Call& call, Context& context);
+  /// Runs the float64 definition.
+  void (*reference)(const ops::Call& call);
+  ops::Cost (*cost)(const ops::Call& call);
+  /// Shapes of the outputs in schema order, from validated inputs.
+  std::vector<std::vector<int64_t>> (*infer)(ops::Call& call);
+  /// Makes an input that cannot be random numbers (indices, packed weights); nullopt: any will do.
+  std::optional<Tensor> (*materialize)(std::string_view arg, const ops::Bindings& bindings,
+                                       std::span<const DType> combo, uint64_t seed);
+
+  std::string_view name() const { return schema->name(); }
+};
+
+/// All operators, in catalog order.
+TW_API std::span<const OperatorInfo> operators();
+/// Throws kInvalidArgument, naming the closest operators, when there is none of this name.
+TW_API const OperatorInfo& find_operator(std::string_view name);
+
+}  // namespace tw::runtime

@@ -1,0 +1,198 @@
+// Loads and stores that convert between a storage type in memory and the arithmetic type in a
+// vector register: f16 and bf16 widen to float32, everything else keeps its type.
+// Partial forms touch exactly n elements, so that the end of a row may be the end of a page.
+#pragma once
+
+#include <immintrin.h>
+
+#include "tilewright/tile/cpu/vector.h"
+
+namespace tw::tile {
+
+/// The type arithmetic on T happens in.
+template <class T>
+struct compute_type {
+  using type = T;
+};
+template <>
+struct compute_type<f16> {
+  using type = float;
+};
+template <>
+struct compute_type<bf16> {
+  using type = float;
+};
+template <>
+struct compute_type<f8_e4m3fn> {
+  using type = float;
+};
+template <>
+struct compute_type<f8_e5m2> {
+  using type = float;
+};
+template <class T>
+struct compute_type<const T> : compute_type<T> {};
+template <class T>
+using compute_t = typename compute_type<T>::type;
+
+template <class A, class B>
+inline constexpr bool same_type = false;
+template <class A>
+inline constexpr bool same_type<A, A> = true;
+
+template <class Bits>
+TW_INLINE Bits load_bits(const void* p) {
+  Bits out;
+  __builtin_memcpy(&out, p, sizeof(Bits));
+  return out;
+}
+
+TW_INLINE f32x8 widen_f16(vec<uint16_t, 8> bits) {
+  return (f32x8)_mm256_cvtph_ps((__m128i)bits);
+}
+TW_INLINE vec<uint16_t, 8> narrow_f16(f32x8 v) {
+  return (vec<uint16_t, 8>)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
+}
+#if defined(__AVX512F__)
+TW_INLINE f32x16 widen_f16(vec<uint16_t, 16> bits) {
+  return (f32x16)_mm512_cvtph_ps((__m256i)bits);
+}
+TW_INLINE vec<uint16_t, 16> narrow_f16(f32x16 v) {
+  return (vec<uint16_t, 16>)_mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT);
+}
+#endif
+
+/// Nearest even; NaN stays NaN.
+template <int kN>
+TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
+  using U = vec<uint32_t, kN>;
+  const U u = bit_cast<U>(v);
+  const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+  return convert<vec<uint16_t, kN>>(select(v == v, rounded, (u >> 16) | 0x40u));
+}
+
+/// Lanes from p[0 .. lanes).
+template <class V, class T>
+TW_INLINE V load(const T* p) {
+  constexpr int kN = kLanesOf<V>;
+  if constexpr (same_type<T, f16>) {
+    return widen_f16(load_bits<vec<uint16_t, kN>>(p));
+  } else if constexpr (same_type<T, bf16>) {
+    const auto wide = convert<vec<uint32_t, kN>>(load_bits<vec<uint16_t, kN>>(p));
+    return bit_cast<V>(wide << 16);
+  } else if constexpr (same_type<T, f8_e4m3fn> || same_type<T, f8_e5m2>) {
+    V out;
+    for (int i = 0; i < kN; ++i) out[i] = float(p[i]);
+    return out;
+  } else if constexpr (sizeof(T) == sizeof(V{}[0])) {
+    return load_bits<V>(p);
+  } else {
+    return convert<V>(load_bits<vec<T, kN>>(p));
+  }
+}
+
+template <class T, class V>
+TW_INLINE void store(T* p, V v) {
+  constexpr int kN = kLanesOf<V>;
+  if constexpr (same_type<T, f16>) {
+    const auto bits = narrow_f16(v);
+    __builtin_memcpy(p, &bits, sizeof(bits));
+  } else if constexpr (same_type<T, bf16>) {
+    const auto bits = narrow_bf16<kN>(v);
+    __builtin_memcpy(p, &bits, sizeof(bits));
+  } else if constexpr (same_type<T, f8_e4m3fn> || same_type<T, f8_e5m2>) {
+    for (int i = 0; i < kN; ++i) p[i] = T(v[i]);
+  } else if constexpr (sizeof(T) == sizeof(V{}[0])) {
+    __builtin_memcpy(p, &v, sizeof(v));
+  } else {
+    const auto narrow = convert<vec<T, kN>>(v);
+    __builtin_memcpy(p, &narrow, sizeof(narrow));
+  }
+}
+
+/// Lanes from p[0 .. n); the others are zero. Reads nothing past p[n - 1].
+template <class V, class T>
+TW_INLINE V load_partial(const T* p, int n) {
+  constexpr int kN = kLanesOf<V>;
+#if defined(__AVX512F__)
+  if constexpr (same_type<T, float> && kN == 16)
+    return (V)_mm512_maskz_loadu_ps(__mmask16((1u << n) - 1u), p);
+  if constexpr (sizeof(T) == 2 && kN == 16) {
+    const vec<uint16_t, 16> bits =
+        (vec<uint16_t, 16>)_mm256_maskz_loadu_epi16(__mmask16((1u << n) - 1u), p);
+    return load<V>((const T*)&bits);
+  }
+#endif
+  if constexpr (same_type<T, float> && kN == 8) {
+    const i32x8 mask = iota<i32x8>(0) < splat<i32x8>(n);
+    return (V)_mm256_maskload_ps(p, (__m256i)mask);
+  }
+  alignas(64) T buffer[kN];
+  __builtin_memset(buffer, 0, sizeof(buffer));
+  for (int i = 0; i < n; ++i) buffer[i] = p[i];
+  return load<V>(buffer);
+}
+
+/// Writes p[0 .. n) and nothing else.
+template <class T, class V>
+TW_INLINE void store_partial(T* p, V v, int n) {
+  constexpr int kN = kLanesOf<V>;
+#if defined(__AVX512F__)
+  if constexpr (same_type<T, float> && kN == 16) {
+    _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1u), (__m512)v);
+    return;
+  }
+#endif
+  if constexpr (same_type<T, float> && kN == 8) {
+    const i32x8 mask = iota<i32x8>(0) < splat<i32x8>(n);
+    _mm256_maskstore_ps(p, (__m256i)mask, (__m256)v);
+    return;
+  }
+  alignas(64) T buffer[kN];
+  store(buffer, v);
+  for (int i = 0; i < n; ++i) p[i] = buffer[i];
+}
+
+/// Non-temporal store: the line goes to memory without being read first and without evicting the
+/// working set. p must be aligned to the bytes written (is_streamable).
+template <class T, class V>
+TW_INLINE void stream(T* p, V v) {
+  alignas(64) T buffer[kLanesOf<V>];
+  store(buffer, v);
+  constexpr int kBytes = int(sizeof(buffer));
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64) {
+    _mm512_stream_si512((__m512i*)p, load_bits<__m512i>(buffer));
+    return;
+  }
+#endif
+  if constexpr (kBytes == 32) {
+    _mm256_stream_si256((__m256i*)p, load_bits<__m256i>(buffer));
+  } else if constexpr (kBytes == 16) {
+    _mm_stream_si128((__m128i*)p, load_bits<__m128i>(buffer));
+  } else {
+    store(p, v);
+  }
+}
+template <class V, class T>
+TW_INLINE bool is_streamable(const T* p) {
+  return (uint64_t(p) & (sizeof(T) * kLanesOf<V> - 1)) == 0;
+}
+
+template <class V, class T>
+TW_INLINE V gather(const T* p, int64_t stride, int n = kLanesOf<V>) {
+  alignas(64) T buffer[kLanesOf<V>];
+  __builtin_memset(buffer, 0, sizeof(buffer));
+  for (int i = 0; i < n; ++i) buffer[i] = p[i * stride];
+  return load<V>(buffer);
+}
+template <class T, class V>
+TW_INLINE void scatter(T* p, int64_t stride, V v, int n = kLanesOf<V>) {
+  alignas(64) T buffer[kLanesOf<V>];
+  store(buffer, v);
+  for (int i = 0; i < n; ++i) p[i * stride] = buffer[i];
+}
+
+TW_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+
+}  // namespace tw::tile

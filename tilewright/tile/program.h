@@ -1,0 +1,43 @@
+// What a running instance of a kernel knows about itself, on every target. Freestanding.
+//
+// A kernel is an aggregate of its arguments with
+//
+//     Plan plan<P>(const Machine&) const     how much work there is, for the build P
+//     void operator()(P p) const             the work of one program instance
+//
+// The launcher runs instances 0 .. plan.grid[phase) of each phase, in any order and on any thread;
+// all instances of a phase finish before the next phase starts.
+#pragma once
+
+#include "tilewright/core/machine.h"
+#include "tilewright/core/types.h"
+
+namespace tw::tile {
+
+struct Plan {
+  static constexpr int kMaxPhases = 4;
+  int phases = 1;
+  int64_t grid[kMaxPhases] = {};   // program instances per phase
+  int64_t workspace_bytes = 0;     // shared by all instances, uninitialised, 64-byte aligned
+  int64_t scratch_bytes = 0;       // private to the thread running an instance, 64-byte aligned
+};
+
+/// The common case: one phase of `grid` instances.
+TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
+  Plan plan;
+  plan.grid[0] = grid;
+  plan.scratch_bytes = scratch_bytes;
+  return plan;
+}
+
+/// The state behind a CPU program. One per thread; the launcher moves index and phase.
+struct ProgramState {
+  int64_t index = 0;
+  int phase = 0;
+  bool streaming = false;  // outputs exceed the caches: store around them
+  void* workspace = nullptr;
+  void* scratch = nullptr;
+  const Machine* machine = nullptr;
+};
+
+}  // namespace tw::tile
