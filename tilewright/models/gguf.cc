@@ -1,0 +1,304 @@
+#include "tilewright/models/gguf.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "tilewright/core/checked.h"
+#include "tilewright/core/printable.h"
+#include "tilewright/models/gguf_parse.h"
+
+namespace tw::models {
+namespace {
+
+constexpr int64_t kDefaultAlignment = 32;
+constexpr int64_t kMinAlignment = 8;    // what the widest scalar type needs
+constexpr size_t kShownNameBytes = 96;  // of a name in a message
+
+std::string quoted(std::string_view text) {
+  return "'" + printable(text, kShownNameBytes) + "'";
+}
+
+std::string number(double x) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", x);
+  return text;
+}
+
+/// Indices of `items` sorted by their `field`. Calls `duplicate(item)` on an item whose field
+/// another one before it in the file has too.
+template <class T, class Duplicate>
+std::vector<uint32_t> sorted_index(const std::vector<T>& items, std::string_view T::* field,
+                                   Duplicate duplicate) {
+  std::vector<uint32_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(items[a].*field, a) < std::pair(items[b].*field, b);
+  });
+  for (size_t i = 1; i < order.size(); ++i) {
+    if (items[order[i - 1]].*field == items[order[i]].*field) duplicate(items[order[i]]);
+  }
+  return order;
+}
+
+template <class T>
+const T* find_sorted(const std::vector<T>& items, const std::vector<uint32_t>& order,
+                     std::string_view T::* field, std::string_view wanted) {
+  const auto at =
+      std::lower_bound(order.begin(), order.end(), wanted,
+                       [&](uint32_t i, std::string_view text) { return items[i].*field < text; });
+  return at != order.end() && items[*at].*field == wanted ? &items[*at] : nullptr;
+}
+
+bool is_bool(GgufType type) {
+  return type == GgufType::kBool;
+}
+bool is_string(GgufType type) {
+  return type == GgufType::kString;
+}
+bool is_integer_type(GgufType type) {
+  return is_integer(type);
+}
+bool is_float_type(GgufType type) {
+  return is_float(type);
+}
+bool is_integer_or_bool(GgufType type) {
+  return is_integer(type) || is_bool(type);
+}
+
+bool above_int64(const GgufValue& value, int64_t i) {
+  return value.element_type() == GgufType::kU64 && value.as_int(i) < 0;
+}
+
+}  // namespace
+
+std::string_view name(GgufType type) {
+  constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                         "bool", "string", "array", "u64", "i64", "f64"};
+  return kNames[size_t(type)];
+}
+
+std::string_view GgufStrings::Iterator::operator*() const {
+  return {reinterpret_cast<const char*>(at_ + 8), gguf::load<uint64_t>(at_)};
+}
+
+GgufStrings::Iterator& GgufStrings::Iterator::operator++() {
+  at_ += 8 + gguf::load<uint64_t>(at_);
+  --left_;
+  return *this;
+}
+
+GgufStrings::Iterator GgufStrings::Iterator::operator++(int) {
+  const Iterator before = *this;
+  ++*this;
+  return before;
+}
+
+std::string GgufValue::type_name() const {
+  const std::string element(name(type_));
+  return is_array_ ? "array<" + element + ">" : element;
+}
+
+int64_t GgufValue::as_int(int64_t i) const {
+  switch (type_) {
+    case GgufType::kU8:
+    case GgufType::kBool:
+      return gguf::load<uint8_t>(data_ + i);
+    case GgufType::kI8:
+      return gguf::load<int8_t>(data_ + i);
+    case GgufType::kU16:
+      return gguf::load<uint16_t>(data_ + 2 * i);
+    case GgufType::kI16:
+      return gguf::load<int16_t>(data_ + 2 * i);
+    case GgufType::kU32:
+      return gguf::load<uint32_t>(data_ + 4 * i);
+    case GgufType::kI32:
+      return gguf::load<int32_t>(data_ + 4 * i);
+    case GgufType::kU64:
+    case GgufType::kI64:
+      return gguf::load<int64_t>(data_ + 8 * i);
+    default:
+      throw Error(ErrorKind::kInternal, "GgufValue::as_int on " + type_name());
+  }
+}
+
+double GgufValue::as_float(int64_t i) const {
+  if (type_ == GgufType::kF32) return double(gguf::load<float>(data_ + 4 * i));
+  if (type_ == GgufType::kF64) return gguf::load<double>(data_ + 8 * i);
+  throw Error(ErrorKind::kInternal, "GgufValue::as_float on " + type_name());
+}
+
+GgufFile GgufFile::open(const std::string& path) {
+  MappedFile file = MappedFile::open(path);
+  GgufFile out = parse(file.bytes(), path);
+  out.file_ = std::move(file);
+  return out;
+}
+
+GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
+  GgufFile out;
+  out.bytes_ = bytes;
+  out.name_ = std::move(name);
+  gguf::Cursor cursor(bytes, out.name_);
+  const gguf::Header header = gguf::read_header(cursor);
+  out.version_ = header.version;
+  out.entries_ = gguf::read_metadata(cursor, header.entries);
+  out.entries_by_key_ = sorted_index(out.entries_, &GgufEntry::key, [&](const GgufEntry& entry) {
+    cursor.set_subject({"metadata", gguf::kNoIndex, entry.key});
+    cursor.fail("the key occurs twice", entry.offset);
+  });
+  out.check_split();
+  const int64_t alignment = out.find_int("general.alignment").value_or(kDefaultAlignment);
+  if (alignment < kMinAlignment || !std::has_single_bit(uint64_t(alignment))) {
+    throw out.metadata_error("general.alignment", std::to_string(alignment) +
+                                                      " is no power of two of at least " +
+                                                      std::to_string(kMinAlignment));
+  }
+  out.alignment_ = alignment;
+  out.tensors_ = gguf::read_tensors(cursor, header.tensors);
+  out.tensors_by_name_ =
+      sorted_index(out.tensors_, &GgufTensor::name, [&](const GgufTensor& tensor) {
+        cursor.set_subject({"tensor", gguf::kNoIndex, tensor.name});
+        cursor.fail("the name occurs twice", tensor.header_offset);
+      });
+  out.data_offset_ = round_up(cursor.position(), alignment);
+  gguf::place_tensors(cursor, out.data_offset_, alignment, out.tensors_);
+  return out;
+}
+
+void GgufFile::check_split() const {
+  const int64_t parts = find_int("split.count").value_or(1);
+  if (parts <= 1) return;
+  throw Error(ErrorKind::kUnsupported,
+              metadata_error("split.count", "one of " + std::to_string(parts) +
+                                                " parts of a split model; merge them first")
+                  .what());
+}
+
+const GgufEntry* GgufFile::find(std::string_view key) const {
+  return find_sorted(entries_, entries_by_key_, &GgufEntry::key, key);
+}
+
+const GgufEntry* GgufFile::find_scalar(std::string_view key, bool (*accepts)(GgufType),
+                                       const char* wanted) const {
+  const GgufEntry* entry = find(key);
+  if (entry == nullptr) return nullptr;
+  if (!entry->value.is_array() && accepts(entry->value.element_type())) return entry;
+  throw metadata_error(key, "is " + entry->value.type_name() + ", expected " + wanted);
+}
+
+const GgufEntry* GgufFile::find_array(std::string_view key, bool (*accepts)(GgufType),
+                                      const char* wanted) const {
+  const GgufEntry* entry = find(key);
+  if (entry == nullptr) return nullptr;
+  if (entry->value.is_array() && accepts(entry->value.element_type())) return entry;
+  throw metadata_error(key, "is " + entry->value.type_name() + ", expected " + wanted);
+}
+
+std::optional<int64_t> GgufFile::find_int(std::string_view key) const {
+  const GgufEntry* entry = find_scalar(key, is_integer_type, "an integer");
+  if (entry == nullptr) return std::nullopt;
+  if (above_int64(entry->value, 0)) {
+    throw metadata_error(
+        key, std::to_string(uint64_t(entry->value.as_int())) + " is above 9223372036854775807");
+  }
+  return entry->value.as_int();
+}
+
+std::optional<uint32_t> GgufFile::find_u32(std::string_view key) const {
+  const std::optional<int64_t> value = find_int(key);
+  if (!value) return std::nullopt;
+  if (*value < 0 || *value > int64_t(UINT32_MAX)) {
+    throw metadata_error(key, std::to_string(*value) + " is not in 0..4294967295");
+  }
+  return uint32_t(*value);
+}
+
+std::optional<float> GgufFile::find_f32(std::string_view key) const {
+  const GgufEntry* entry = find_scalar(key, is_float_type, "a float");
+  if (entry == nullptr) return std::nullopt;
+  const double value = entry->value.as_float();
+  if (!(std::fabs(value) <= double(std::numeric_limits<float>::max()))) {
+    throw metadata_error(key, number(value) + " is not a finite f32");
+  }
+  return float(value);
+}
+
+std::optional<bool> GgufFile::find_bool(std::string_view key) const {
+  const GgufEntry* entry = find_scalar(key, is_bool, "a bool");
+  if (entry == nullptr) return std::nullopt;
+  return entry->value.as_int() != 0;
+}
+
+std::optional<std::string_view> GgufFile::find_string(std::string_view key) const {
+  const GgufEntry* entry = find_scalar(key, is_string, "a string");
+  if (entry == nullptr) return std::nullopt;
+  return *entry->value.strings().begin();
+}
+
+std::optional<GgufNumbers<int64_t>> GgufFile::find_ints(std::string_view key) const {
+  const GgufEntry* entry = find_array(key, is_integer_or_bool, "an array of integers");
+  if (entry == nullptr) return std::nullopt;
+  for (int64_t i = 0; i < entry->value.size(); ++i) {
+    if (!above_int64(entry->value, i)) continue;
+    throw metadata_error(key, "element " + std::to_string(i) + " is above 9223372036854775807");
+  }
+  return GgufNumbers<int64_t>(entry->value);
+}
+
+std::optional<GgufNumbers<float>> GgufFile::find_floats(std::string_view key) const {
+  const GgufEntry* entry = find_array(key, is_float_type, "an array of floats");
+  if (entry == nullptr) return std::nullopt;
+  return GgufNumbers<float>(entry->value);
+}
+
+std::optional<GgufStrings> GgufFile::find_strings(std::string_view key) const {
+  const GgufEntry* entry = find_array(key, is_string, "an array of strings");
+  if (entry == nullptr) return std::nullopt;
+  return entry->value.strings();
+}
+
+#define TW_REQUIRE(type, kind)                                \
+  type GgufFile::require_##kind(std::string_view key) const { \
+    if (auto value = find_##kind(key)) return *value;         \
+    throw metadata_error(key, "is missing");                  \
+  }
+TW_REQUIRE(int64_t, int)
+TW_REQUIRE(uint32_t, u32)
+TW_REQUIRE(float, f32)
+TW_REQUIRE(bool, bool)
+TW_REQUIRE(std::string_view, string)
+TW_REQUIRE(GgufNumbers<int64_t>, ints)
+TW_REQUIRE(GgufNumbers<float>, floats)
+TW_REQUIRE(GgufStrings, strings)
+#undef TW_REQUIRE
+
+const GgufTensor* GgufFile::find_tensor(std::string_view tensor) const {
+  return find_sorted(tensors_, tensors_by_name_, &GgufTensor::name, tensor);
+}
+
+const GgufTensor& GgufFile::require_tensor(std::string_view tensor) const {
+  const GgufTensor* found = find_tensor(tensor);
+  if (found == nullptr) throw tensor_error(tensor, "is missing");
+  return *found;
+}
+
+Error GgufFile::metadata_error(std::string_view key, const std::string& problem) const {
+  const GgufEntry* entry = find(key);
+  return {ErrorKind::kBadFile,
+          printable(name_) + ": metadata " + quoted(key) + ": " + problem +
+              (entry ? " (at byte " + std::to_string(entry->offset) + ")" : "")};
+}
+
+Error GgufFile::tensor_error(std::string_view tensor, const std::string& problem) const {
+  const GgufTensor* found = find_tensor(tensor);
+  return {ErrorKind::kBadFile,
+          printable(name_) + ": tensor " + quoted(tensor) + ": " + problem +
+              (found ? " (header at byte " + std::to_string(found->header_offset) + ")" : "")};
+}
+
+}  // namespace tw::models

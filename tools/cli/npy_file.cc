@@ -1,0 +1,56 @@
+#include "tools/cli/npy_file.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include "tilewright/core/checked.h"
+#include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
+
+namespace tw::cli {
+namespace {
+
+// Magic, version, and a Python dict padded so that the data starts at a multiple of 64 bytes.
+std::string header(std::span<const int64_t> shape) {
+  std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+  for (const int64_t dim : shape) dict += std::to_string(dim) + ", ";
+  if (shape.size() > 1) dict.resize(dict.size() - 2);
+  dict += "), }";
+  constexpr size_t kPrefix = 10;  // magic 6, version 2, length of the dict 2
+  while ((kPrefix + dict.size() + 1) % 64 != 0) dict += ' ';
+  dict += '\n';
+  const std::string prefix("\x93NUMPY\x01\x00", 8);
+  return prefix + char(dict.size() & 255) + char(dict.size() >> 8) + dict;
+}
+
+[[noreturn]] void fail(const std::string& path, int code) {
+  throw Error(ErrorKind::kIo,
+              printable(path) + ": cannot write: " + std::generic_category().message(code));
+}
+
+}  // namespace
+
+NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape)
+    : path_(path), stream_(path, std::ios::binary | std::ios::trunc), left_(1) {
+  if (!stream_) fail(path_, errno);
+  for (const int64_t dim : shape) left_ = checked_mul(left_, dim, "array size");
+  stream_ << header(shape);
+}
+
+void NpyFile::write(std::span<const float> values) {
+  left_ -= int64_t(values.size());
+  stream_.write(reinterpret_cast<const char*>(values.data()),
+                static_cast<std::streamsize>(values.size_bytes()));
+  if (!stream_) fail(path_, errno);
+}
+
+void NpyFile::close() {
+  stream_.close();
+  if (!stream_) fail(path_, errno);
+  if (left_ != 0) {
+    throw Error(ErrorKind::kInternal, printable(path_) + ": " + std::to_string(left_) +
+                                          " values short of the array's shape");
+  }
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,29 @@
+// Writes one float32 array as a .npy file (format version 1.0), piece by piece.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+
+namespace tw::cli {
+
+/// A .npy file being written. Row-major float32; the pieces follow each other in memory order.
+class NpyFile {
+ public:
+  /// Creates or replaces `path`. Throws kIo when the system refuses.
+  NpyFile(const std::string& path, std::span<const int64_t> shape);
+
+  void write(std::span<const float> values);
+
+  /// Flushes; throws kIo when anything failed to reach the file, kInternal when the number of
+  /// values written is not that of the shape.
+  void close();
+
+ private:
+  std::string path_;
+  std::ofstream stream_;
+  int64_t left_;  // values still to come
+};
+
+}  // namespace tw::cli
