@@ -2,14 +2,18 @@
 #pragma once
 
 #include "tilewright/ops/add.h"
+#include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/rms_norm.h"
+#include "tilewright/ops/rope.h"
 
 namespace tw::ops {
 
 using All = Catalog<  //
     Add,              //
+    FusedAddRmsNorm,  //
     Mul,              //
-    RmsNorm>;
+    RmsNorm,          //
+    Rope>;
 
 }  // namespace tw::ops

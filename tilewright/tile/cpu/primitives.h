@@ -43,20 +43,25 @@ TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
 
-/// Writes the span's lanes to a row, around the caches when the program streams.
+/// Writes the span's lanes to a row that is read again soon.
 template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
+TW_INLINE void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
   if (row.stride(0) == 1) [[likely]] {
-    T* to = row.data + at.offset;
-    if constexpr (kFull) {
-      if (p.streaming() && is_streamable<V>(to)) stream(to, v);
-      else tile::store(to, v);
-    } else {
-      store_partial(to, v, at.count);
-    }
+    if constexpr (kFull) tile::store(row.data + at.offset, v);
+    else store_partial(row.data + at.offset, v, at.count);
   } else {
     scatter(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
   }
+}
+
+/// Writes the span's lanes to a row, around the caches when the program streams.
+template <class P, class C, bool kFull, class T, class V>
+TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
+  if constexpr (kFull) {
+    T* to = row.data + at.offset;
+    if (p.streaming() && row.stride(0) == 1 && is_streamable<V>(to)) return stream(to, v);
+  }
+  store_cached(row, at, v);
 }
 
 /// v where the span has a column, `fill` in lanes past the end.

@@ -1,0 +1,65 @@
+// Rotary position embedding. Su et al., arXiv:2104.09864, eq. 34.
+//
+//   (a, b) -> (a cos - b sin, b cos + a sin)      for each pair (a, b) of the first 2 R dimensions
+//
+// Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
+// strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
+// One program per token; cos and sin are read once for all its heads.
+#pragma once
+
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+template <class T>
+struct Rope {
+  View<const T, 4> x;                // [batch, seq, heads, dim]
+  View<const float, 2> cos;          // [positions, pairs], pairs <= dim / 2
+  View<const float, 2> sin;          // [positions, pairs]
+  View<const int32_t, 2> positions;  // [batch, seq], rows of cos and sin; absent: 0, 1, 2, ...
+  bool interleaved;
+  View<T, 4> out;  // [batch, seq, heads, dim], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(x.size(0) * x.size(1));
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    const int64_t b = p.index() / x.size(1), s = p.index() % x.size(1);
+    const int64_t position = positions ? positions(b, s) : s;
+    const auto cos_row = cos[position], sin_row = sin[position];
+    const int64_t pairs = cos_row.size(0);
+    for (int64_t h = 0; h < x.size(2); ++h) {
+      const auto from = x[b][s][h];
+      const auto to = out[b][s][h];
+      const auto from_a = half(from, 0, pairs), from_b = half(from, 1, pairs);
+      const auto to_a = half(to, 0, pairs), to_b = half(to, 1, pairs);
+      tile::for_row(p, pairs, [&](auto at) {
+        const auto a = tile::load(from_a, at), c = tile::load(cos_row, at);
+        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at);
+        tile::store(p, to_a, at, a * c - o * n);
+        tile::store(p, to_b, at, o * c + a * n);
+      });
+      const auto from_rest = rest(from, 2 * pairs), to_rest = rest(to, 2 * pairs);
+      tile::for_row(p, from_rest.size(0),
+                    [&](auto at) { tile::store(p, to_rest, at, tile::load(from_rest, at)); });
+    }
+  }
+
+ private:
+  template <class U>
+  TW_INLINE View<U, 1> half(const View<U, 1>& row, int which, int64_t pairs) const {
+    const int64_t step = row.stride(0);
+    return {row.data + which * step * (interleaved ? 1 : pairs),
+            {pairs},
+            {interleaved ? 2 * step : step}};
+  }
+  template <class U>
+  TW_INLINE static View<U, 1> rest(const View<U, 1>& row, int64_t begin) {
+    return {row.data + begin * row.stride(0), {row.size(0) - begin}, {row.stride(0)}};
+  }
+};
+
+}  // namespace tw::kernels

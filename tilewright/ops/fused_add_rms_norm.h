@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cmath>
+
+#include "tilewright/kernels/fused_add_rms_norm.h"
+#include "tilewright/ops/core/operator.h"
+
+namespace tw::ops {
+
+/// x + residual, and its RMS normalization over the last axis. `out` may alias `x`, `residual_out`
+/// may alias `residual`.
+struct FusedAddRmsNorm {
+  static constexpr Schema kSchema{
+      "fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> "
+      "out: T[*, C], residual_out: T[*, C]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::FusedAddRmsNorm<T>;
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      double sum = 0;
+      for (int64_t c = 0; c < k.x.cols; ++c) {
+        k.residual_out(r, c) = T(double(k.x(r, c)) + double(k.residual(r, c)));
+        sum += std::pow(double(k.residual_out(r, c)), 2);
+      }
+      const double rms = std::sqrt(sum / double(k.x.cols) + double(k.eps));
+      for (int64_t c = 0; c < k.x.cols; ++c)
+        k.out(r, c) = T(double(k.residual_out(r, c)) / rms * double(k.weight(c)));
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    const double n = double(k.x.rows) * double(k.x.cols);
+    return {.flops = 5 * n, .bytes = double(sizeof(T)) * (4 * n + double(k.x.cols))};
+  }
+
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
+                                        {"no columns", "*=3 C=0"},
+                                        {"one element", "*=1 C=1"},
+                                        {"single spans and a tail", "*=3 C=45"},
+                                        {"unrolled spans and a tail", "*=2x3 C=1031"}};
+  static constexpr Case kWorkloads[] = {{"llama-3.1-8b/decode", "*=1 C=4096"},
+                                        {"llama-3.1-8b/prefill", "*=2048 C=4096"}};
+};
+
+}  // namespace tw::ops
