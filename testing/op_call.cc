@@ -126,6 +126,13 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
     stride *= layout == Layout::kStrided ? shape[d] + 1 : shape[d];
   }
   const int64_t bytes = is_empty ? 0 : reach * element_size(dtype);
+  if (layout == Layout::kAligned) {
+    kept_.push_back(Tensor::empty(shape, dtype));
+    out.data = kept_.back().ref().data;
+    poison(out.data, bytes, dtype);
+    if (output) outputs_.push_back(out);
+    return out;
+  }
   buffers_.emplace_back(bytes);
   out.data = buffers_.back().data();
   poison(out.data, bytes, dtype);
@@ -166,7 +173,7 @@ OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, co
     if (arg.is_type_variable()) dtype = combo[static_cast<size_t>(op.schema->type_index(arg.type))];
     else find_dtype(arg.type, dtype);
     if (std::optional<Tensor> made = op.materialize(arg.name, known, combo, arg_seed)) {
-      if (made->dtype() == DType::kU8 || layout == Layout::kContiguous) {
+      if (made->dtype() == DType::kU8 || layout != Layout::kStrided) {
         call_.set(arg.name, made->ref());
       } else {
         const TensorRef copy = make(made->ref().shape(), made->dtype(), layout, false);

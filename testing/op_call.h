@@ -14,8 +14,9 @@
 namespace tw::testing {
 
 enum class Layout {
-  kContiguous,
-  kStrided,  // every dimension padded, the last one with stride 2, NaN in between
+  kContiguous,  // ends where a page that may be touched ends
+  kStrided,     // every dimension padded, the last one with stride 2, NaN in between
+  kAligned,     // as an application allocates: aligned, huge pages, no guards; for benchmarks
 };
 
 /// The parsed text of a Case.

@@ -42,7 +42,8 @@ struct Rope {
         tile::store(p, to_a, at, a * c - o * n);
         tile::store(p, to_b, at, o * c + a * n);
       });
-      const auto from_rest = rest(from, 2 * pairs), to_rest = rest(to, 2 * pairs);
+      const auto from_rest = rest(from, 2 * pairs);
+      const auto to_rest = rest(to, 2 * pairs);
       tile::for_row(p, from_rest.size(0),
                     [&](auto at) { tile::store(p, to_rest, at, tile::load(from_rest, at)); });
     }

@@ -16,6 +16,17 @@ using Bytes = typename P::template Vec<uint8_t>;
 template <class P>
 using Words16 = typename P::template Vec<int16_t>;
 
+/// Ends an expression here, in a register: g++ otherwise gathers long integer sums at their end, and
+/// spills every addend until then.
+template <class V>
+TW_INLINE void settle(V& v) {
+#if defined(__AVX512VL__)
+  __asm__("" : "+v"(v));
+#else
+  __asm__("" : "+x"(v));
+#endif
+}
+
 /// The four bytes at p in every 32-bit lane.
 template <class P>
 TW_INLINE Bytes<P> splat4(const void* p) {
@@ -66,41 +77,39 @@ struct CodeRange {
   }
 };
 
-/// A sum over k of w[k] * x[k] per 32-bit lane, four k at a time: w in kRange, x in [-127, 127].
-/// Exact for up to 2^31 / (4 * 255 * 127) additions. Meant for fully unrolled loops, in which the
-/// counter is a constant.
+/// How w[k] * x[k] is summed over k per 32-bit lane, four k a step: w in kRange, x in [-127, 127].
+/// Steps add up in a Part, kSteps of them at most, and Parts are widened to 32-bit sums. All of it
+/// is exact.
 template <class P, CodeRange kRange>
-struct DotSum {
+struct DotSteps {
   using I32 = typename P::i32;
+  static constexpr bool kNarrow = !P::kHasVnni && !kRange.is_signed;  // Parts hold 16-bit sums
+  static constexpr int kSteps = kNarrow ? kRange.pairs() : 1 << 14;
+  template <bool kIsNarrow, class = void>
+  struct PartOf {
+    using type = I32;
+  };
+  template <class Unused>
+  struct PartOf<true, Unused> {
+    using type = Words16<P>;
+  };
+  using Part = typename PartOf<kNarrow>::type;
 
-  I32 sum;
-  Words16<P> part;
-  int parts = 0;
-
-  /// Starts from `start`.
-  TW_INLINE explicit DotSum(I32 start) : sum(start), part() {}
-
-  TW_INLINE void add(Bytes<P> w, Bytes<P> x) {
+  /// part + the products of one step.
+  TW_INLINE static Part add(Part part, Bytes<P> w, Bytes<P> x) {
     if constexpr (P::kHasVnni) {
       static_assert(!kRange.is_signed, "vpdpbusd takes unsigned codes: add 128 and take it back");
-      sum = dot_u8s8(sum, w, bit_cast<typename P::template Vec<int8_t>>(x));
-    } else if constexpr (kRange.is_signed) {
-      sum += add_pairs(dot_pairs(abs_i8(w), apply_sign(x, w)));
+      return dot_u8s8(part, w, bit_cast<typename P::template Vec<int8_t>>(x));
     } else {
-      const Words16<P> pairs = dot_pairs(w, x);
-      part = parts == 0 ? pairs : part + pairs;
-      if (++parts == kRange.pairs()) flush();
+      if constexpr (kNarrow) part += dot_pairs(w, x);
+      else part += add_pairs(dot_pairs(abs_i8(w), apply_sign(x, w)));
+      settle(part);
+      return part;
     }
   }
-  TW_INLINE I32 total() {
-    if (parts > 0) flush();
-    return sum;
-  }
-
- private:
-  TW_INLINE void flush() {
-    sum += add_pairs(part);
-    parts = 0;
+  TW_INLINE static I32 widen(Part part) {
+    if constexpr (kNarrow) return add_pairs(part);
+    else return part;
   }
 };
 

@@ -31,4 +31,16 @@ TW_INLINE void store_tile(P, const float* tile, int64_t row, int rows, int64_t c
   }
 }
 
+/// Fetches the lines that store_tile will write, while the tile is still being computed.
+template <class T>
+TW_INLINE void prefetch_tile(int64_t row, int rows, int64_t column, int64_t columns,
+                             const Rows<T>& out) {
+  if (out.col_stride != 1) return;
+  for (int r = 0; r < rows; ++r) {
+    const char* line = reinterpret_cast<const char*>(out.row(row + r).data + column);
+    const char* end = line + columns * int64_t{sizeof(T)};
+    for (; line < end; line += 64) __builtin_prefetch(line, 1, 3);
+  }
+}
+
 }  // namespace tw::tile

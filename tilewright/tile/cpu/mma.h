@@ -114,10 +114,11 @@ struct Bf16DotPanel {
 
 // ---- the tile ------------------------------------------------------------------------------
 
-/// kVecs vectors of each row of the tile: k values of k, starting from zero or from c.
+/// kVecs vectors of each row of the tile: k values of k, starting from zero or from c. Returns
+/// `ahead` moved past the lines that were prefetched, one for every four steps.
 template <class Format, class P, int kRows, int kVecs>
-TW_INLINE void mma_columns(P, const typename Format::Unit* a, const typename Format::Element* b,
-                           int64_t k, float* c, bool accumulate) {
+TW_INLINE const char* mma_columns(P, const typename Format::Unit* a, const typename Format::Element* b,
+                           int64_t k, float* c, bool accumulate, const char* ahead) {
   using V = typename P::template Vec<float>;
   constexpr int kN = kLanesOf<V>;
   constexpr int kUnits = kRows * Format::kDepth / Format::kUnitDepth;  // of a, per step
@@ -141,6 +142,8 @@ TW_INLINE void mma_columns(P, const typename Format::Unit* a, const typename For
   for (; steps >= kUnroll; steps -= kUnroll) {
     TW_UNROLL
     for (int u = 0; u < kUnroll; ++u) Format::step(acc, a + u * kUnits, b + u * kElements);
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += 64;
     a += kUnroll * kUnits;
     b += kUnroll * kElements;
   }
@@ -157,13 +160,15 @@ TW_INLINE void mma_columns(P, const typename Format::Unit* a, const typename For
     TW_UNROLL
     for (int j = 0; j < kVecs; ++j) store(c + r * kPanelWidth + j * kN, acc[r][j]);
   }
+  return ahead;
 }
 
 /// A tile of kRows rows; columns from `cols` on may be left as they are.
 template <class Format, class P, int kRows>
-__attribute__((noinline)) void mma_rows(P p, const typename Format::Unit* a,
-                                        const typename Format::Element* b, int64_t k, float* c,
-                                        int64_t cols, bool accumulate) {
+__attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit* a,
+                                               const typename Format::Element* b, int64_t k,
+                                               float* c, int64_t cols, bool accumulate,
+                                               const char* ahead) {
   constexpr int kN = P::template kLanes<float>;
   constexpr int kAll = kPanelWidth / kN;
   // As many columns at once as the registers hold beside two vectors of b and a broadcast.
@@ -171,22 +176,24 @@ __attribute__((noinline)) void mma_rows(P p, const typename Format::Unit* a,
   TW_UNROLL
   for (int j = 0; j < kAll; j += kVecs) {
     if (j > 0 && j * kN >= cols) break;
-    mma_columns<Format, P, kRows, kVecs>(p, a, b + j * kN * Format::kDepth, k, c + j * kN,
-                                         accumulate);
+    ahead = mma_columns<Format, P, kRows, kVecs>(p, a, b + j * kN * Format::kDepth, k, c + j * kN,
+                                                 accumulate, ahead);
   }
+  return ahead;
 }
 
-/// c (+)= a · b for 1 <= rows <= kMaxTileRows.
+/// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
+/// returns where to go on.
 template <class Format, class P>
-TW_INLINE void mma(P p, int rows, const typename Format::Unit* a,
-                   const typename Format::Element* b, int64_t k, float* c, int64_t cols,
-                   bool accumulate) {
+TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
+                          const typename Format::Element* b, int64_t k, float* c, int64_t cols,
+                          bool accumulate, const char* ahead) {
   switch (rows) {
-#define TW_ROWS(count)                                                       \
-  case count:                                                                \
-    if constexpr (count <= kMaxTileRows<P>)                                  \
-      mma_rows<Format, P, count>(p, a, b, k, c, cols, accumulate);           \
-    break;
+#define TW_ROWS(count)                                                             \
+  case count:                                                                      \
+    if constexpr (count <= kMaxTileRows<P>)                                        \
+      return mma_rows<Format, P, count>(p, a, b, k, c, cols, accumulate, ahead);   \
+    [[fallthrough]];
     TW_ROWS(1) TW_ROWS(2) TW_ROWS(3) TW_ROWS(4) TW_ROWS(5) TW_ROWS(6) TW_ROWS(7)
     TW_ROWS(8) TW_ROWS(9) TW_ROWS(10) TW_ROWS(11) TW_ROWS(12) TW_ROWS(13) TW_ROWS(14)
 #undef TW_ROWS

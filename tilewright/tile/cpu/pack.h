@@ -7,78 +7,55 @@
 
 namespace tw::tile {
 
-// ---- transposition in registers ------------------------------------------------------------
+/// Fetches a line that is needed soon, but not next, into the second-level cache.
+TW_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 
-/// v[i][j] <-> v[j][i], eight vectors of eight 32-bit lanes.
-template <class V>
-TW_INLINE void transpose(V (&v)[8]) {
-  V pairs[8], quads[8];
-  TW_UNROLL
-  for (int i = 0; i < 8; i += 2) {
-    pairs[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    pairs[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  TW_UNROLL
-  for (int i = 0; i < 8; i += 4) {
-    TW_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const V lo = pairs[i + h], hi = pairs[i + h + 2];
-      quads[i + 2 * h] = __builtin_shufflevector(lo, hi, 0, 1, 8, 9, 4, 5, 12, 13);
-      quads[i + 2 * h + 1] = __builtin_shufflevector(lo, hi, 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  TW_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    v[i] = __builtin_shufflevector(quads[i], quads[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
-    v[i + 4] = __builtin_shufflevector(quads[i], quads[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
-  }
+namespace detail {
+
+/// The 128-bit chunks of 32-bit lanes in a, b side by side.
+template <class A>
+TW_INLINE auto concat(A a, A b) {
+  constexpr int kN = kLanesOf<A>;
+  if constexpr (kN == 4) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+  else
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-/// v[i][j] <-> v[j][i], sixteen vectors of sixteen 32-bit lanes.
-template <class V>
-TW_INLINE void transpose(V (&v)[16]) {
-  V pairs[16], quads[16];
-  TW_UNROLL
-  for (int i = 0; i < 16; i += 2) {
-    pairs[i] = __builtin_shufflevector(v[i], v[i + 1], 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25,
-                                       12, 28, 13, 29);
-    pairs[i + 1] = __builtin_shufflevector(v[i], v[i + 1], 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11,
-                                           27, 14, 30, 15, 31);
-  }
-  TW_UNROLL
-  for (int i = 0; i < 16; i += 4) {
-    TW_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const V lo = pairs[i + h], hi = pairs[i + h + 2];
-      quads[i + 2 * h] = __builtin_shufflevector(lo, hi, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25,
-                                                 12, 13, 28, 29);
-      quads[i + 2 * h + 1] = __builtin_shufflevector(lo, hi, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11,
-                                                     26, 27, 14, 15, 30, 31);
-    }
-  }
-  // Quad q of row group g holds, in its 128-bit lane L, the four rows of g at column 4 L + q.
-  TW_UNROLL
-  for (int q = 0; q < 4; ++q) {
-    V even[2], odd[2];
-    TW_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      const V lo = quads[8 * h + q], hi = quads[8 * h + 4 + q];
-      even[h] = __builtin_shufflevector(lo, hi, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
-                                        26, 27);
-      odd[h] = __builtin_shufflevector(lo, hi, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29,
-                                       30, 31);
-    }
-    TW_UNROLL
-    for (int lane = 0; lane < 4; ++lane) {
-      const V a = lane % 2 ? odd[0] : even[0], b = lane % 2 ? odd[1] : even[1];
-      v[4 * lane + q] =
-          lane < 2 ? V(__builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24,
-                                               25, 26, 27))
-                   : V(__builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23,
-                                               28, 29, 30, 31));
-    }
-  }
+/// Four elements from each of row[0], row[4], row[8] ..., at `at`, side by side.
+template <class E, int kLanes, class T>
+TW_INLINE auto load_quads(const T* const* row, int64_t at) {
+  using Quad = vec<E, 4>;
+  const auto quad = [&](int i) { return load_bits<Quad>(row[i] + at); };
+  if constexpr (kLanes == 8) return concat(quad(0), quad(4));
+  else return concat(concat(quad(0), quad(4)), concat(quad(8), quad(12)));
 }
+
+/// Transposes the 4 x 4 blocks of 32-bit lanes that the 128-bit lanes of v hold.
+template <class V>
+TW_INLINE void transpose_quads(V (&v)[4]) {
+  const auto lo = [](V a, V b) {
+    if constexpr (kLanesOf<V> == 8)
+      return V(__builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13));
+    else
+      return V(__builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13,
+                                       29));
+  };
+  const auto hi = [](V a, V b) {
+    if constexpr (kLanesOf<V> == 8)
+      return V(__builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
+    else
+      return V(__builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30,
+                                       15, 31));
+  };
+  // Lanes interleave as 0 2, then as 01 23: two rounds of unpacking.
+  const V a = lo(v[0], v[2]), b = lo(v[1], v[3]), c = hi(v[0], v[2]), d = hi(v[1], v[3]);
+  v[0] = lo(a, b);
+  v[1] = hi(a, b);
+  v[2] = lo(c, d);
+  v[3] = hi(c, d);
+}
+
+}  // namespace detail
 
 // ---- units ---------------------------------------------------------------------------------
 
@@ -88,11 +65,15 @@ struct WidenedUnits {
   using Unit = float;
   static constexpr int kDepth = 1;  // values of k in a unit
 
-  /// Units of one row, from p on; count of them exist (all lanes when kFull).
-  template <class V, bool kFull>
-  TW_INLINE static V along(const T* p, int count) {
-    if constexpr (kFull) return load<V>(p);
-    else return load_partial<V>(p, count);
+  /// Four units of row[0], row[4] ... from element `at` on.
+  template <class V>
+  TW_INLINE static V quads(const T* const* row, int64_t at) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      return detail::load_quads<float, kLanesOf<V>>(row, at);
+    } else {
+      const auto bits = detail::load_quads<uint16_t, kLanesOf<V>>(row, at);
+      return load<V>(reinterpret_cast<const T*>(&bits));
+    }
   }
   /// One unit of `rows` rows whose values lie side by side.
   template <class V>
@@ -113,12 +94,9 @@ struct PairUnits {
   using Unit = uint32_t;
   static constexpr int kDepth = 2;
 
-  template <class V, bool kFull>
-  TW_INLINE static V along(const bf16* p, int count) {
-    if constexpr (kFull) return load_bits<V>(p);
-    alignas(64) bf16 buffer[2 * kLanesOf<V>] = {};
-    for (int i = 0; i < 2 * count; ++i) buffer[i] = p[i];
-    return load_bits<V>(buffer);
+  template <class V>
+  TW_INLINE static V quads(const bf16* const* row, int64_t at) {
+    return detail::load_quads<uint32_t, kLanesOf<V>>(row, at);
   }
   template <class V>
   TW_INLINE static V across(const bf16* p, int64_t stride, int rows, bool whole) {
@@ -126,12 +104,12 @@ struct PairUnits {
   }
   template <class V, class Rows>
   TW_INLINE static V scattered(const Rows& rows, int64_t offset, bool whole) {
-    V out{};
+    alignas(64) uint32_t buffer[kLanesOf<V>] = {};
     for (int i = 0; i < rows.count; ++i) {
       const bf16* p = rows.row[i] + offset;
-      out[i] = p->bits | (whole ? uint32_t(p[rows.stride].bits) << 16 : 0u);
+      buffer[i] = p->bits | (whole ? uint32_t(p[rows.stride].bits) << 16 : 0u);
     }
-    return out;
+    return load_bits<V>(buffer);
   }
 
  private:
@@ -148,14 +126,22 @@ struct PairUnits {
 
 // ---- blocks --------------------------------------------------------------------------------
 
-/// Up to one vector of rows, k apart by `stride`; lanes past `count` pack as zeros.
+/// Up to one vector of rows, values of k apart by `stride`. `row` is set for all lanes: those from
+/// `count` on repeat a valid row, and what they pack is never used.
 template <class P, class T>
 struct PackRows {
   static constexpr int kLanes = P::template kLanes<float>;
   const T* row[kLanes];
   int count;
   int64_t stride;
+  int64_t ahead;  // elements from what is packed now to what will be packed soon
 
+  /// pointer_of(i) for each of `valid` >= 1 rows.
+  template <class F>
+  TW_INLINE PackRows(int64_t valid, int64_t k_stride, int64_t distance, F&& pointer_of)
+      : count(int(valid < kLanes ? valid : kLanes)), stride(k_stride), ahead(distance) {
+    for (int i = 0; i < kLanes; ++i) row[i] = i < count ? pointer_of(i) : row[0];
+  }
   TW_INLINE bool side_by_side() const {
     for (int i = 1; i < count; ++i)
       if (row[i] != row[0] + i) return false;
@@ -167,7 +153,7 @@ namespace detail {
 
 /// Where packed vectors go: units `pitch` apart, the last of which ends at `end`. With a pitch
 /// below the vector's lanes, each store is overwritten in part by the next one.
-template <class Unit>
+template <class Unit, bool kWide>
 struct PackTarget {
   Unit* to;
   int64_t pitch;
@@ -176,8 +162,9 @@ struct PackTarget {
   template <class V>
   TW_INLINE void put(int64_t unit, V v) const {
     Unit* at = to + unit * pitch;
-    if (at + kLanesOf<V> <= end) [[likely]] store(at, v);
-    else {
+    if (kWide || at + kLanesOf<V> <= end) [[likely]] {
+      store(at, v);
+    } else {
       alignas(64) Unit buffer[kLanesOf<V>];
       store(buffer, v);
       for (int64_t i = 0; i < pitch; ++i) at[i] = buffer[i];
@@ -185,76 +172,70 @@ struct PackTarget {
   }
 };
 
-/// Rows that are contiguous in k: square blocks through the registers.
-template <class Units, class V, class P, class T, class Unit>
-TW_INLINE void pack_along(const PackRows<P, T>& rows, int64_t first, int64_t k,
-                          const PackTarget<Unit>& target) {
-  constexpr int kN = kLanesOf<V>, kDepth = Units::kDepth;
-  int64_t u = 0;
+template <class Units, bool kWide, class P, class T>
+TW_INLINE void pack(const PackRows<P, T>& rows, int64_t first, int64_t k,
+                    const PackTarget<typename Units::Unit, kWide>& target) {
+  using V = typename P::template Vec<typename Units::Unit>;
+  constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
   const int64_t whole = k / kDepth;
-  V v[kN];
-  for (; u + kN <= whole; u += kN) {
-    const int64_t at = first + u * kDepth;
-    if (rows.count == kN) {
+  int64_t u = 0;
+  if (rows.stride == 1) {  // contiguous in k: blocks of four units through the registers
+    for (; u + 4 <= whole; u += 4) {
+      const int64_t at = first + u * kDepth;
+      if (u % kLine == 0)
+        for (int i = 0; i < rows.count; ++i) prefetch_l2(rows.row[i] + at + rows.ahead);
+      V v[4];
       TW_UNROLL
-      for (int i = 0; i < kN; ++i) v[i] = Units::template along<V, true>(rows.row[i] + at, kN);
-    } else {
+      for (int r = 0; r < 4; ++r) v[r] = Units::template quads<V>(rows.row + r, at);
+      transpose_quads(v);
       TW_UNROLL
-      for (int i = 0; i < kN; ++i)
-        v[i] = i < rows.count ? Units::template along<V, true>(rows.row[i] + at, kN) : V{};
+      for (int i = 0; i < 4; ++i) target.put(u + i, v[i]);
     }
-    transpose(v);
-    TW_UNROLL
-    for (int i = 0; i < kN; ++i) target.put(u + i, v[i]);
+  } else if (rows.side_by_side()) {
+    for (; u < whole; ++u) {
+      const T* at = rows.row[0] + (first + u * kDepth) * rows.stride;
+      prefetch_l2(at + rows.ahead);
+      target.put(u, Units::template across<V>(at, rows.stride, rows.count, true));
+    }
   }
-  if (u < whole) {
-    const int64_t at = first + u * kDepth;
-    const int rest = int(whole - u);
-    TW_UNROLL
-    for (int i = 0; i < kN; ++i)
-      v[i] = i < rows.count ? Units::template along<V, false>(rows.row[i] + at, rest) : V{};
-    transpose(v);
-    for (int i = 0; i < rest; ++i) target.put(u + i, v[i]);
+  for (; u * kDepth < k; ++u) {  // any strides, the rest, and the last unit of an odd k
+    target.put(u, Units::template scattered<V>(rows, (first + u * kDepth) * rows.stride,
+                                               (u + 1) * kDepth <= k));
   }
 }
 
 }  // namespace detail
 
 /// to[u * pitch + lane] = the unit of rows.row[lane] that starts at k = first + u * Units::kDepth, for
-/// `k` values of k. The pitch is either above kLanes, and then all lanes of a unit are written, or
-/// rows.count. Writes nothing from `end` on, which is where the block ends.
+/// `k` values of k: rows.count = pitch rows, tightly. The block ends at `end`.
 template <class Units, class P, class T>
-TW_INLINE void pack(P, const PackRows<P, T>& rows, int64_t first, int64_t k,
-                    typename Units::Unit* to, int64_t pitch, typename Units::Unit* end) {
+TW_INLINE void pack_tight(P, const PackRows<P, T>& rows, int64_t first, int64_t k,
+                          typename Units::Unit* to, typename Units::Unit* end) {
   using Unit = typename Units::Unit;
   using V = typename P::template Vec<Unit>;
-  constexpr int kN = kLanesOf<V>, kDepth = Units::kDepth;
-  const detail::PackTarget<Unit> target{to, pitch, end};
-  int64_t done = 0;  // units
-  const int64_t whole = k / kDepth;
-  if (rows.count > 0 && rows.stride == 1) {
-    if (pitch == 1 && kDepth == 1) {  // one row: nothing to interleave
-      for (; done + kN <= whole; done += kN)
-        store(to + done, Units::template along<V, true>(rows.row[0] + first + done, kN));
-    } else {
-      detail::pack_along<Units, V>(rows, first, k, target);
-      done = whole;
-    }
-  } else if (rows.side_by_side()) {
-    for (; done < whole; ++done)
-      target.put(done, Units::template across<V>(rows.row[0] + (first + done * kDepth) * rows.stride,
-                                                 rows.stride, rows.count, true));
+  constexpr int kN = kLanesOf<V>;
+  int64_t done = 0;
+  if constexpr (Units::kDepth == 1) {
+    if (rows.count == 1 && rows.stride == 1)  // nothing to interleave
+      for (; done + kN <= k; done += kN) store(to + done, load<V>(rows.row[0] + first + done));
   }
-  for (; done * kDepth < k; ++done) {  // any strides, and the last unit of an odd k
-    const bool complete = (done + 1) * kDepth <= k;
-    target.put(done, Units::template scattered<V>(rows, (first + done * kDepth) * rows.stride,
-                                                  complete));
-  }
+  detail::pack<Units, false>(rows, first + done, k - done,
+                             detail::PackTarget<Unit, false>{to + done, rows.count, end});
 }
 
-/// A panel's worth of `Format` elements widened to rows of float32, `k` values of k.
+/// The same with units `pitch` apart, a pitch no smaller than a vector, all of which is written.
+template <class Units, class P, class T>
+TW_INLINE void pack_wide(P, const PackRows<P, T>& rows, int64_t first, int64_t k,
+                         typename Units::Unit* to, int64_t pitch) {
+  using Unit = typename Units::Unit;
+  detail::pack<Units, true>(rows, first, k, detail::PackTarget<Unit, true>{to, pitch, nullptr});
+}
+
+// ---- panels of 16-bit weights --------------------------------------------------------------
+
+/// `values` elements, a multiple of 32, widened.
 template <class T, class P>
-TW_INLINE void widen_rows(P, const T* from, int64_t values, float* to) {
+TW_INLINE void widen(P, const T* from, int64_t values, float* to) {
   using V = typename P::template Vec<float>;
   constexpr int kN = kLanesOf<V>;
   for (int64_t i = 0; i < values; i += 2 * kN) {
@@ -263,7 +244,7 @@ TW_INLINE void widen_rows(P, const T* from, int64_t values, float* to) {
   }
 }
 
-/// bf16 pairs [k / 2][width][2] widened to [k][width].
+/// bf16 pairs [k / 2][width][2] widened to [k][width], width a multiple of the lanes.
 template <class P>
 TW_INLINE void widen_pairs(P, const bf16* from, int64_t k, int64_t width, float* to) {
   using V = typename P::template Vec<float>;

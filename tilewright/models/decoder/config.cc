@@ -1,0 +1,155 @@
+#include "tilewright/models/decoder/config.h"
+
+#include <cmath>
+
+namespace tw::models {
+namespace {
+
+constexpr int64_t kMaxSize = int64_t{1} << 24;  // any width or count of a real model is far below
+constexpr int64_t kMaxContext = int64_t{1} << 31;
+
+/// Metadata under the architecture's prefix, with range checks.
+class Reader {
+ public:
+  Reader(const GgufFile& file, std::string architecture)
+      : file_(file), architecture_(std::move(architecture)) {}
+
+  std::string key(const char* suffix) const { return architecture_ + "." + suffix; }
+
+  int64_t size(const char* suffix, int64_t most = kMaxSize) const {
+    return in_range(suffix, file_.require_int(key(suffix)), most);
+  }
+  int64_t size_or(const char* suffix, int64_t fallback, int64_t most = kMaxSize) const {
+    const auto value = file_.find_int(key(suffix));
+    return value ? in_range(suffix, *value, most) : fallback;
+  }
+  float positive(const char* suffix) const {
+    return check_positive(suffix, file_.require_f32(key(suffix)));
+  }
+  float positive_or(const char* suffix, float fallback) const {
+    const auto value = file_.find_f32(key(suffix));
+    return value ? check_positive(suffix, *value) : fallback;
+  }
+  Error error(const char* suffix, const std::string& problem) const {
+    return file_.metadata_error(key(suffix), problem);
+  }
+
+ private:
+  int64_t in_range(const char* suffix, int64_t value, int64_t most) const {
+    if (value < 1 || value > most)
+      throw error(suffix, std::to_string(value) + " is not in 1.." + std::to_string(most));
+    return value;
+  }
+  float check_positive(const char* suffix, float value) const {
+    if (!(value > 0) || !std::isfinite(value))
+      throw error(suffix, std::to_string(value) + " is not a positive number");
+    return value;
+  }
+
+  const GgufFile& file_;
+  std::string architecture_;
+};
+
+void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
+  c.layers = read.size("block_count", 4096);
+  c.hidden = read.size("embedding_length");
+  c.intermediate = read.size("feed_forward_length");
+  c.heads = read.size("attention.head_count", 65536);
+  c.kv_heads = read.size_or("attention.head_count_kv", c.heads, 65536);
+  c.context_length = read.size("context_length", kMaxContext);
+  if (c.heads % c.kv_heads != 0)
+    throw read.error("attention.head_count_kv", std::to_string(c.kv_heads) +
+                                                    " does not divide the head count " +
+                                                    std::to_string(c.heads));
+  if (!file.find(read.key("attention.key_length")) && c.hidden % c.heads != 0)
+    throw read.error("attention.head_count",
+                     std::to_string(c.heads) + " does not divide the embedding length " +
+                         std::to_string(c.hidden) + ", and attention.key_length is missing");
+  c.head_dim = read.size_or("attention.key_length", c.hidden / c.heads, 4096);
+  const int64_t value_dim = read.size_or("attention.value_length", c.head_dim, 4096);
+  if (value_dim != c.head_dim)
+    throw Error(ErrorKind::kUnsupported, file.name() + ": keys of " + std::to_string(c.head_dim) +
+                                             " and values of " + std::to_string(value_dim) +
+                                             " dimensions; only equal ones are supported");
+  const GgufTensor& embedding = file.require_tensor("token_embd.weight");
+  if (embedding.rank != 2 || embedding.shape()[1] != c.hidden)
+    throw file.tensor_error("token_embd.weight",
+                            "its rows are not of the embedding length " + std::to_string(c.hidden));
+  c.vocabulary = embedding.shape()[0];
+}
+
+void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
+  c.rope_dim = read.size_or("rope.dimension_count", c.head_dim, 4096);
+  if (c.rope_dim > c.head_dim || c.rope_dim % 2 != 0)
+    throw read.error("rope.dimension_count",
+                     std::to_string(c.rope_dim) + " is not an even number up to the head size " +
+                         std::to_string(c.head_dim));
+  c.rope_base = read.positive_or("rope.freq_base", 10000);
+  const auto scaling = file.find_string(read.key("rope.scaling.type"));
+  if (scaling && *scaling == "linear") c.rope_scaling = RopeScaling::kLinear;
+  else if (scaling && *scaling == "yarn") c.rope_scaling = RopeScaling::kYarn;
+  else if (scaling && *scaling != "none")
+    throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" + std::string(*scaling) +
+                                             "'; known are none, linear and yarn");
+  if (c.rope_scaling != RopeScaling::kNone) {
+    c.rope_factor = read.positive("rope.scaling.factor");
+    c.rope_original_context =
+        read.size_or("rope.scaling.original_context_length", c.context_length, kMaxContext);
+    c.rope_attention_factor = read.positive_or(
+        "rope.scaling.attn_factor", 1);
+  }
+  if (const GgufTensor* factors = file.find_tensor("rope_freqs.weight")) {
+    if (factors->dtype != DType::kF32 || factors->elements != c.rope_dim / 2)
+      throw file.tensor_error("rope_freqs.weight", "it must hold one f32 per rotated pair");
+    const auto* values = reinterpret_cast<const float*>(factors->data);
+    c.rope_frequency_factors.assign(values, values + factors->elements);
+    for (float f : c.rope_frequency_factors)
+      if (!(f > 0) || !std::isfinite(f))
+        throw file.tensor_error("rope_freqs.weight", "a factor is not a positive number");
+  }
+}
+
+void read_window(const Reader& read, DecoderConfig& c) {
+  if (c.architecture == "gemma2" || c.architecture == "gemma3") {
+    c.window = read.size("attention.sliding_window", kMaxContext);
+    c.window_pattern = c.architecture == "gemma2" ? 2 : 6;
+  }
+}
+
+}  // namespace
+
+DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
+  DecoderConfig c;
+  c.architecture = std::string(file.require_string("general.architecture"));
+  const bool gemma = c.architecture == "gemma2" || c.architecture == "gemma3";
+  if (!gemma && c.architecture != "llama" && c.architecture != "qwen2" && c.architecture != "qwen3")
+    throw Error(ErrorKind::kUnsupported,
+                file.name() + ": architecture '" + c.architecture +
+                    "'; known are llama (Llama, SmolLM2, Mistral), qwen2, qwen3, gemma2, gemma3");
+  const Reader read(file, c.architecture);
+  read_sizes(file, read, c);
+  c.norm_eps = read.positive("attention.layer_norm_rms_epsilon");
+  c.attention_scale = 1 / std::sqrt(static_cast<float>(c.head_dim));
+  c.rope_interleaved = c.architecture == "llama";
+  read_rope(file, read, c);
+  read_window(read, c);
+  c.qk_norm = file.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
+  c.qkv_bias = file.find_tensor("blk.0.attn_q.bias") != nullptr;
+  c.post_norms = gemma;
+  if (gemma) {
+    c.activation = GatedActivation::kGeluTanh;
+    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
+    // Gemma 2 27B and Gemma 3 27B scale queries by the width per head instead of the head size.
+    if (c.layers == (c.architecture == "gemma2" ? 46 : 62))
+      c.attention_scale = 1 / std::sqrt(static_cast<float>(c.hidden / c.heads));
+    if (c.architecture == "gemma2") {
+      c.attention_softcap = read.positive_or("attn_logit_softcapping", 50);
+      c.logit_softcap = read.positive_or("final_logit_softcapping", 30);
+    } else {
+      c.rope_local_base = 10000;
+    }
+  }
+  return c;
+}
+
+}  // namespace tw::models

@@ -1,0 +1,64 @@
+// The decoder-only transformer family as one description. Llama, SmolLM2, Mistral, Qwen2, Qwen3 and
+// Gemma 2/3 are settings of it, read from GGUF metadata.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tilewright/core/macros.h"
+#include "tilewright/models/gguf.h"
+
+namespace tw::models {
+
+enum class RopeScaling : uint8_t { kNone, kLinear, kYarn };
+enum class GatedActivation : uint8_t { kSilu, kGeluTanh };
+
+struct DecoderConfig {
+  std::string architecture;
+  int64_t layers = 0;
+  int64_t hidden = 0;        // model width
+  int64_t intermediate = 0;  // feed-forward width
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // divides heads
+  int64_t head_dim = 0;  // of queries, keys and values
+  int64_t vocabulary = 0;
+  int64_t context_length = 0;  // trained positions
+
+  float norm_eps = 1e-5f;
+  GatedActivation activation = GatedActivation::kSilu;
+  float embedding_scale = 1;   // Gemma: sqrt(hidden)
+  float attention_scale = 0;   // of q k^T
+  float attention_softcap = 0; // 0: none
+  float logit_softcap = 0;     // 0: none
+
+  // Rotary embedding. In GGUF, Llama's q and k are permuted for the interleaved form.
+  bool rope_interleaved = false;
+  int64_t rope_dim = 0;  // leading dimensions of a head that turn
+  float rope_base = 10000;
+  float rope_local_base = 0;  // of windowed layers; 0: as rope_base (Gemma 3: 10000)
+  RopeScaling rope_scaling = RopeScaling::kNone;
+  float rope_factor = 1;
+  int64_t rope_original_context = 0;
+  float rope_attention_factor = 1;            // YaRN's scale of cos and sin
+  std::vector<float> rope_frequency_factors;  // Llama 3.1: divisors per frequency; empty: none
+
+  int64_t window = 0;           // keys a windowed layer sees, itself included; 0: no window
+  int64_t window_pattern = 0;   // every n-th layer sees everything; 0: no windowed layer, 1: all are
+
+  bool qk_norm = false;    // RMS norm of each query and key head (Qwen3, Gemma 3)
+  bool post_norms = false; // norms after attention and feed-forward (Gemma 2, 3)
+  bool qkv_bias = false;   // Qwen2
+
+  bool is_windowed(int64_t layer) const {
+    if (window == 0 || window_pattern == 0) return false;
+    return window_pattern == 1 || (layer + 1) % window_pattern != 0;
+  }
+
+  /// Reads the description and checks that its numbers make sense together and agree with the
+  /// tensors' shapes. Throws kUnsupported for an architecture outside the family, kBadFile for
+  /// metadata that is missing, out of range or contradictory.
+  static TW_API DecoderConfig from_gguf(const GgufFile& file);
+};
+
+}  // namespace tw::models

@@ -1,0 +1,104 @@
+// Row primitives on CUDA: threads of the block take the columns in turn. The names and meanings are
+// those of tile/cpu/primitives.h.
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/tile/cuda/program.h"
+
+namespace tw::tile {
+
+template <class T>
+struct compute_type {
+  using type = T;
+};
+template <>
+struct compute_type<f16> {
+  using type = float;
+};
+template <>
+struct compute_type<bf16> {
+  using type = float;
+};
+template <class T>
+struct compute_type<const T> : compute_type<T> {};
+template <class T>
+using compute_t = typename compute_type<T>::type;
+
+/// One column of a row; every thread of the block holds another.
+template <class P, class C, bool kFull>
+struct Span {
+  using Vec = C;
+  static constexpr int kLanes = 1;
+  int64_t offset;
+  int count;
+};
+
+template <class V, class S>
+TW_INLINE V splat(S x) {
+  return V(x);
+}
+TW_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+TW_INLINE float sqrt(float a) { return ::sqrtf(a); }
+TW_INLINE float rsqrt(float a) { return 1 / ::sqrtf(a); }
+
+template <class C = float, class P, class F>
+__device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
+  for (int64_t c = p.thread(); c < n; c += p.threads()) f(Span<P, C, true>{c, 1});
+}
+
+template <class P, class C, bool kFull, class T>
+__device__ __forceinline__ C load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
+  return C(row.data[at.offset * row.stride(0)]);
+}
+
+template <class P, class C, bool kFull, class T, class V>
+__device__ __forceinline__ void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at,
+                                             V v) {
+  row.data[at.offset * row.stride(0)] = T(v);
+}
+template <class P, class C, bool kFull, class T, class V>
+__device__ __forceinline__ void store(P, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
+  store_cached(row, at, v);
+}
+
+struct Sum {
+  template <class C>
+  TW_INLINE static constexpr C identity() {
+    return C(0);
+  }
+  template <class V>
+  TW_INLINE static V combine(V a, V b) {
+    return a + b;
+  }
+};
+/// Propagates NaN.
+struct Max {
+  template <class C>
+  TW_INLINE static constexpr C identity() {
+    return C(-__builtin_inf());
+  }
+  template <class V>
+  TW_INLINE static V combine(V a, V b) {
+    return ((a > b) | (a != a)) ? a : b;
+  }
+};
+
+/// The same value in every thread. Threads, then lanes of a warp, then warps: a fixed tree.
+template <class C = float, class R, class P, class F>
+__device__ __forceinline__ C reduce_row(P p, R, int64_t n, F&& f) {
+  C acc = R::template identity<C>();
+  for (int64_t c = p.thread(); c < n; c += p.threads())
+    acc = R::combine(acc, C(f(Span<P, C, true>{c, 1})));
+  for (int lane = 16; lane > 0; lane /= 2)
+    acc = R::combine(acc, __shfl_xor_sync(0xffffffffu, acc, lane));
+  C* shared = reinterpret_cast<C*>(p.shared_);
+  const int warp = p.thread() / 32, warps = (p.threads() + 31) / 32;
+  if (p.thread() % 32 == 0) shared[warp] = acc;
+  __syncthreads();
+  C all = shared[0];
+  for (int w = 1; w < warps; ++w) all = R::combine(all, shared[w]);
+  __syncthreads();  // the next reduction writes the same memory
+  return all;
+}
+
+}  // namespace tw::tile

@@ -1,0 +1,34 @@
+// The CUDA program: one thread block works through an instance, lanes are its threads.
+// Freestanding: compiles with nvcc and NVRTC.
+#pragma once
+
+#include "tilewright/tile/program.h"
+
+namespace tw::tile::cuda {
+
+struct Program {
+  /// A thread holds one element of a span.
+  template <class C>
+  using Vec = C;
+  template <class C = float>
+  static constexpr int kLanes = 1;
+
+  int64_t index_;
+  int phase_;
+  float* shared_;  // one float64 per warp, for reductions
+
+  TW_INLINE int64_t index() const { return index_; }
+  TW_INLINE int phase() const { return phase_; }
+  TW_INLINE bool streaming() const { return false; }
+  __device__ __forceinline__ static int thread() { return int(threadIdx.x); }
+  __device__ __forceinline__ static int threads() { return int(blockDim.x); }
+};
+
+/// Runs instance blockIdx.x of a kernel aggregate.
+template <class Kernel>
+__device__ __forceinline__ void run(const Kernel& kernel, int phase) {
+  __shared__ double shared[32];
+  kernel(Program{int64_t(blockIdx.x), phase, reinterpret_cast<float*>(shared)});
+}
+
+}  // namespace tw::tile::cuda

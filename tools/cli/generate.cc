@@ -1,0 +1,194 @@
+// tilewright generate: text from a language model.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tilewright/models/chat_template/chat_template.h"
+#include "tilewright/models/generator.h"
+#include "tilewright/models/tokenizer/stream_decoder.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
+
+namespace tw::cli {
+namespace {
+
+struct Options {
+  ModelOptions model;
+  std::optional<std::string> prompt, file, system;
+  bool interactive = false, chat = false, greedy = false;
+  models::GenerateOptions generate;
+};
+
+/// The prompt format of the model's chat template, for a conversation so far.
+class Chat {
+ public:
+  Chat(const LoadedModel& model, const std::optional<std::string>& system)
+      : template_(source(model.file)) {
+    const auto text = [&](int32_t id) {
+      return id < 0 ? std::string() : model.tokenizer.token_text(id);
+    };
+    bos_ = text(model.tokenizer.bos_id());
+    eos_ = text(model.tokenizer.eos_id());
+    if (system) messages_.push_back({"system", *system});
+  }
+  std::string ask(const std::string& question) {
+    messages_.push_back({"user", question});
+    return models::apply_chat_template(template_, messages_, true, bos_, eos_);
+  }
+  void answer(const std::string& text) { messages_.push_back({"assistant", text}); }
+
+ private:
+  static std::string_view source(const models::GgufFile& file) {
+    const auto found = file.find_string("tokenizer.chat_template");
+    if (!found)
+      throw Error(ErrorKind::kUnsupported, file.name() + ": the model has no chat template");
+    return *found;
+  }
+  models::ChatTemplate template_;
+  std::vector<models::Message> messages_;
+  std::string bos_, eos_;
+};
+
+struct Answer {
+  models::GenerateResult result;
+  std::string text;
+};
+
+Answer answer(LoadedModel& model, models::Generator& generator, const Options& options,
+              const std::string& prompt, bool parse_special) {
+  // A chat template writes the begin-of-text token itself.
+  const std::vector<int32_t> tokens = model.tokenizer.encode(
+      prompt, {.add_special = !parse_special, .parse_special = parse_special});
+  Answer out;
+  models::StreamDecoder decoder(model.tokenizer);
+  const auto emit = [&](const std::string& piece) {
+    out.text += piece;
+    if (options.model.as_json) return;
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  };
+  out.result = generator.run(tokens, options.generate, [&](int32_t token) {
+    emit(decoder.push(token));
+    return true;
+  });
+  emit(decoder.finish());
+  return out;
+}
+
+double rate(size_t tokens, double seconds) { return seconds > 0 ? double(tokens) / seconds : 0; }
+
+void report(const LoadedModel& model, const Options& options, const Answer& a) {
+  const models::GenerateResult& r = a.result;
+  const size_t prefilled = size_t(r.prompt_tokens - r.reused_tokens);
+  const double prefill = rate(prefilled, r.prefill_seconds);
+  // The first token comes from the prompt's own pass.
+  const double decode = rate(r.tokens.empty() ? 0 : r.tokens.size() - 1, r.decode_seconds);
+  if (options.model.as_json) {
+    std::cout << nlohmann::json{{"text", a.text},
+                                {"tokens", r.tokens},
+                                {"prompt_tokens", r.prompt_tokens},
+                                {"reused_tokens", r.reused_tokens},
+                                {"stopped", r.stopped},
+                                {"load_ms", 1e3 * model.load_seconds},
+                                {"prefill_ms", 1e3 * r.prefill_seconds},
+                                {"prefill_tok_s", prefill},
+                                {"decode_tok_s", decode},
+                                {"peak_rss_bytes", peak_rss_bytes()},
+                                {"isa", name(model.context.isa())},
+                                {"threads", model.context.pool().threads()}}
+                     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+              << "\n";
+    return;
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr,
+               "\n[load %.0f ms | prompt %lld tokens, %.0f tok/s | %zu tokens, %.1f tok/s | %s, "
+               "%d threads]\n",
+               1e3 * model.load_seconds, static_cast<long long>(r.prompt_tokens), prefill,
+               r.tokens.size(), decode, name(model.context.isa()),
+               model.context.pool().threads());
+}
+
+void converse(LoadedModel& model, models::Generator& generator, const Options& options) {
+  std::optional<Chat> chat;
+  if (options.chat) chat.emplace(model, options.system);
+  std::string line, text;
+  while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
+    const std::string prompt = chat ? chat->ask(line) : line;
+    const Answer a = answer(model, generator, options, prompt, options.chat);
+    if (chat) chat->answer(a.text);
+    report(model, options, a);
+  }
+}
+
+void run(Options options) {
+  LoadedModel model = load_model(options.model);
+  models::Generator generator(model.decoder, model.context);
+  const auto ends = model.tokenizer.text_ends();
+  options.generate.stop_tokens.assign(ends.begin(), ends.end());
+  options.generate.exact = options.model.exact;
+  if (options.greedy) options.generate.sampling.temperature = 0;
+  if (options.interactive) return converse(model, generator, options);
+
+  std::string prompt = options.prompt ? *options.prompt : read_text(*options.file);
+  if (options.chat) prompt = Chat(model, options.system).ask(prompt);
+  const Answer a = answer(model, generator, options, prompt, options.chat);
+  if (!options.model.as_json) std::fputc('\n', stdout);
+  report(model, options, a);
+}
+
+void add_sampling_options(CLI::App& command, models::Sampling& s) {
+  const auto group = command.add_option_group("Sampling");
+  group->add_option("--temperature", s.temperature, "0: always the most likely token")
+      ->capture_default_str();
+  group->add_option("--top-k", s.top_k, "Keep the k most likely tokens; 0: all")
+      ->capture_default_str();
+  group->add_option("--top-p", s.top_p, "Keep the likeliest tokens that sum to p")
+      ->capture_default_str();
+  group->add_option("--min-p", s.min_p, "Drop tokens below this share of the likeliest")
+      ->capture_default_str();
+  group->add_option("--repetition-penalty", s.repetition_penalty, "1: none")
+      ->capture_default_str();
+  group->add_option("--frequency-penalty", s.frequency_penalty, "Per earlier occurrence")
+      ->capture_default_str();
+  group->add_option("--presence-penalty", s.presence_penalty, "For having occurred")
+      ->capture_default_str();
+  group->add_option("--penalty-tokens", s.penalty_tokens, "How far back penalties look; -1: all")
+      ->capture_default_str();
+  group->add_option("--seed", s.seed, "The same seed draws the same text")->capture_default_str();
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("generate", "Write text with a language model");
+  add_model_options(*command, options->model);
+  auto* source = command->add_option_group("Prompt");
+  source->add_option("-p,--prompt", options->prompt, "The prompt");
+  source->add_option("-f,--file", options->file, "Read the prompt from a file; - reads stdin");
+  source->add_flag("-i,--interactive", options->interactive, "Ask for prompts, one a line");
+  source->require_option(1);
+  command->add_flag("--chat", options->chat, "Put the prompt into the model's chat template");
+  command->add_option("--system", options->system, "System message, with --chat");
+  command->add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens to write at most")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  command->add_option("--prefill-chunk", options->generate.prefill_chunk, "Prompt tokens per pass")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
+  add_sampling_options(*command, options->generate.sampling);
+  command->footer(
+      "Example: tilewright generate model.gguf --chat -p \"Why is the sky blue?\" -n 128\n"
+      "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tw::cli

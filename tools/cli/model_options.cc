@@ -1,0 +1,82 @@
+#include "tools/cli/model_options.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include <CLI/CLI.hpp>
+
+#include "tilewright/core/printable.h"
+#include "tilewright/models/tokenizer/from_gguf.h"
+
+namespace tw::cli {
+namespace {
+
+class ProgressBar {
+ public:
+  ProgressBar() : shown_(isatty(STDERR_FILENO) != 0) {}
+  ~ProgressBar() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  void operator()(double done) const {
+    if (shown_) std::fprintf(stderr, "\rloading %3.0f %%", 100 * done);
+  }
+
+ private:
+  bool shown_;
+};
+
+}  // namespace
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("MODEL", options.path, "GGUF file")->required();
+  command.add_option("--threads", options.threads, "Threads; default: every processor we may use")
+      ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));
+  command.add_flag("--exact", options.exact,
+                   "Multiply float32 activations; default: int8 activations");
+  command.add_flag("--json", options.as_json, "Print JSON");
+}
+
+LoadedModel load_model(const ModelOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  std::unique_ptr<runtime::ThreadPool> own_pool;
+  if (options.threads > 0) own_pool = std::make_unique<runtime::ThreadPool>(options.threads);
+  runtime::ThreadPool& pool = own_pool ? *own_pool : runtime::default_pool();
+  models::GgufFile file = models::GgufFile::open(options.path);
+  models::Tokenizer tokenizer = models::tokenizer_from_gguf(file);
+  const ProgressBar bar;
+  models::Decoder decoder = models::Decoder::load(file, pool, bar);
+  if (tokenizer.vocab_size() > decoder.config().vocabulary)
+    throw Error(ErrorKind::kBadFile,
+                printable(options.path) + ": the tokenizer has " +
+                    std::to_string(tokenizer.vocab_size()) + " tokens, but the model only " +
+                    std::to_string(decoder.config().vocabulary));
+  runtime::Context context(pool);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {std::move(own_pool), std::move(context), std::move(file), std::move(tokenizer),
+          std::move(decoder), seconds};
+}
+
+std::string read_text(const std::string& path) {
+  if (path == "-")
+    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.is_open() || in.bad())
+    throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
+  return text;
+}
+
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace tw::cli

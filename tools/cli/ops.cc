@@ -1,0 +1,81 @@
+// tilewright ops: the operator catalog.
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/operators.h"
+#include "tools/cli/commands.h"
+
+namespace tw::cli {
+namespace {
+
+using nlohmann::json;
+
+json cases(std::span<const ops::Case> list) {
+  json out = json::array();
+  for (const ops::Case& c : list) out.push_back({{"label", c.label}, {"case", c.text}});
+  return out;
+}
+
+json combos(const runtime::OperatorInfo& op) {
+  json out = json::array();
+  for (const auto& combo : op.combos) {
+    json dtypes = json::object();
+    for (int i = 0; i < op.schema->type_count(); ++i)
+      dtypes[std::string(op.schema->type(i))] = name(combo[size_t(i)]);
+    out.push_back(dtypes);
+  }
+  return out;
+}
+
+json to_json(const runtime::OperatorInfo& op) {
+  json targets = {"reference"};
+  for (const Isa isa : runtime::built_isas()) targets.push_back(std::string("cpu/") + name(isa));
+  return {{"name", op.name()},
+          {"schema", op.schema->text()},
+          {"dtypes", combos(op)},
+          {"targets", targets},
+          {"edge_cases", cases(op.edge_cases)},
+          {"workloads", cases(op.workloads)}};
+}
+
+void print_human(const runtime::OperatorInfo& op) {
+  std::string dtypes;
+  for (const auto& combo : op.combos) {
+    std::string one;
+    for (const DType dtype : combo) one += (one.empty() ? "" : "/") + std::string(name(dtype));
+    if (!one.empty()) dtypes += (dtypes.empty() ? "" : " ") + one;
+  }
+  std::printf("%s\n    dtypes: %s\n", std::string(op.schema->text()).c_str(),
+              dtypes.empty() ? "as stated" : dtypes.c_str());
+}
+
+}  // namespace
+
+void add_ops(CLI::App& app) {
+  struct Options {
+    std::string op;
+    bool as_json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("ops", "List the operators");
+  command->add_option("NAME", options->op, "Only this one");
+  command->add_flag("--json", options->as_json, "Print JSON");
+  command->footer("Example: tilewright ops rms_norm --json");
+  command->callback([options] {
+    json all = json::array();
+    for (const runtime::OperatorInfo& op : runtime::operators()) {
+      if (!options->op.empty() && op.name() != runtime::find_operator(options->op).name()) continue;
+      if (options->as_json) all.push_back(to_json(op));
+      else print_human(op);
+    }
+    if (options->as_json) std::cout << all.dump(2) << "\n";
+  });
+}
+
+}  // namespace tw::cli

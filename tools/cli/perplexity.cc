@@ -1,0 +1,82 @@
+// tilewright perplexity: how well a model predicts a text.
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
+
+namespace tw::cli {
+namespace {
+
+struct PerplexityOptions {
+  ModelOptions model;
+  std::string file;
+  int64_t context = 512;
+};
+
+/// -log p(token) under a row of logits.
+double surprise(std::span<const float> logits, int32_t token) {
+  double largest = -INFINITY, sum = 0;
+  for (const float v : logits) largest = std::max(largest, double(v));
+  for (const float v : logits) sum += std::exp(double(v) - largest);
+  return std::log(sum) + largest - double(logits[size_t(token)]);
+}
+
+void run_perplexity(const PerplexityOptions& options) {
+  LoadedModel model = load_model(options.model);
+  const std::vector<int32_t> tokens = model.tokenizer.encode(read_text(options.file));
+  const size_t vocabulary = size_t(model.decoder.config().vocabulary);
+  const size_t window = size_t(std::min(options.context, model.decoder.config().context_length));
+  double total = 0;
+  int64_t counted = 0;
+  std::vector<float> logits;
+  for (size_t start = 0; start + 1 < tokens.size(); start += window) {
+    const size_t size = std::min(window, tokens.size() - start);
+    if (size < 2) break;
+    models::KvCache cache = model.decoder.make_cache();
+    const models::SequenceTokens part{&cache, std::span(tokens).subspan(start, size)};
+    model.decoder.forward(model.context, {&part, 1}, options.model.exact, models::LogitRows::kAll,
+                          logits);
+    for (size_t i = 0; i + 1 < size; ++i) {
+      total += surprise(std::span(logits).subspan(i * vocabulary, vocabulary), tokens[start + i + 1]);
+      ++counted;
+    }
+    std::fprintf(stderr, "\r%zu / %zu tokens, perplexity %.4f", start + size, tokens.size(),
+                 std::exp(total / double(counted)));
+  }
+  std::fputc('\n', stderr);
+  if (counted == 0)
+    throw Error(ErrorKind::kInvalidArgument, "perplexity: the text has fewer than two tokens");
+  const double mean = total / double(counted);
+  if (options.model.as_json)
+    std::cout << nlohmann::json{{"perplexity", std::exp(mean)},
+                                {"nats_per_token", mean},
+                                {"tokens", counted},
+                                {"window", window}}
+              << "\n";
+  else
+    std::printf("%.6f\n", std::exp(mean));
+}
+
+}  // namespace
+
+void add_perplexity(CLI::App& app) {
+  auto options = std::make_shared<PerplexityOptions>();
+  CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
+  add_model_options(*command, options->model);
+  command->add_option("FILE", options->file, "Text; - reads standard input")->required();
+  command->add_option("--context", options->context, "Tokens per independent window")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+  command->footer("Example: tilewright perplexity model.gguf book.txt --json");
+  command->callback([options] { run_perplexity(*options); });
+}
+
+}  // namespace tw::cli
