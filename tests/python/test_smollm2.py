@@ -1,0 +1,147 @@
+"""The published SmolLM2-135M-Instruct against transformers, token for token."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import run_json, run_tool, tool_logits
+
+NEW_TOKENS = 128
+TIE = 1e-4  # of the largest logit: closer than this, either token is right
+
+PROMPTS = {
+    "one token": "The",
+    "capital": "The capital of France is",
+    "code": "def fibonacci(n):\n    ",
+    "digits": "3.14159265358979 and 2.71828182845904 are",
+    "question": "Why is the sky blue?",
+    "list": "Ingredients:\n- flour\n- eggs\n-",
+    "story": "Once upon a time, in a village by the sea, there lived",
+    "unicode": "Überraschung: 東京 и Москва 🙂 are",
+    "whitespace": "a  b\t\tc\n\n\nd",
+    "json": '{"name": "Ada", "born": 1815, "known_for": [',
+    "math": "To solve 2x + 3 = 11, first",
+    "dialogue": '"I cannot believe it," she said. "You',
+    "latin": "Lorem ipsum dolor sit amet,",
+    "upper": "BREAKING NEWS: SCIENTISTS HAVE",
+    "poem": "Two roads diverged in a yellow wood,\nAnd sorry I could not travel both\n",
+    "chat": "<|im_start|>user\nName three colours.<|im_end|>\n<|im_start|>assistant\n",
+}
+LENGTHS = [60, 200, 500, 1000, 1500]  # tokens, cut from English text
+
+
+def tokenize(model: Path, text: str) -> list[int]:
+    return run_json("tokenize", model, "-p", text, "--parse-special")["tokens"]
+
+
+@pytest.fixture(scope="module")
+def prompts(smollm: Path, english: str) -> dict[str, list[int]]:
+    all_tokens = tokenize(smollm, english[:20000])
+    out = {name: tokenize(smollm, text) for name, text in PROMPTS.items()}
+    for length in LENGTHS:
+        out[f"{length} tokens"] = all_tokens[length : 2 * length]
+    return out
+
+
+@pytest.mark.parametrize("name", [*PROMPTS, *(f"{n} tokens" for n in LENGTHS)])
+def test_exact_mode_is_transformers(name, prompts, smollm, smollm_reference, tmp_path):
+    """Logits within 1e-3 of the largest, and every greedy token the same."""
+    import torch
+
+    prompt = prompts[name]
+    listed = ",".join(map(str, prompt))
+    ours = run_json(
+        "generate", smollm, "--tokens", listed, "-n", NEW_TOKENS, "--exact", "--greedy"
+    )
+    text = prompt + ours["tokens"]
+    with torch.no_grad():
+        want = smollm_reference(torch.tensor([text])).logits[0].numpy()
+    got = tool_logits(smollm, text, tmp_path / "logits.npy", "--exact")
+    largest = np.abs(want).max()
+    assert np.abs(got - want).max() <= 1e-3 * largest
+
+    # Greedy: at each step our token is transformers' first choice.
+    ends = {2, 0}  # <|im_end|>, <|endoftext|>: generate leaves them out and stops
+    for i in range(len(prompt) - 1, len(text) - 1):
+        choice = int(want[i].argmax())
+        if choice != text[i + 1]:
+            gap = want[i, choice] - want[i, text[i + 1]]
+            assert gap < TIE * largest, f"token {i + 1 - len(prompt)}: {text[i + 1]} != {choice}"
+    if ours["stopped"]:
+        assert int(want[-1].argmax()) in ends
+    else:
+        assert len(ours["tokens"]) == NEW_TOKENS
+
+
+def test_int8_mode_stays_close(smollm, english, tmp_path):
+    """Default mode against exact: small KL divergence, perplexity within half a percent."""
+    tokens = tokenize(smollm, english[:40000])[:4200]
+    assert len(tokens) == 4200
+    divergences, exact_nll, int8_nll = [], [], []
+    for start in range(0, len(tokens), 525):
+        part = tokens[start : start + 525]
+        exact = log_softmax(tool_logits(smollm, part, tmp_path / "e.npy", "--exact"))
+        int8 = log_softmax(tool_logits(smollm, part, tmp_path / "q.npy"))
+        divergences.append((np.exp(exact) * (exact - int8)).sum(axis=-1))
+        following = np.array(part[1:])[:, None]
+        exact_nll.append(-np.take_along_axis(exact[:-1], following, 1))
+        int8_nll.append(-np.take_along_axis(int8[:-1], following, 1))
+    assert np.concatenate(divergences).mean() < 5e-3
+    ratio = math.exp(np.concatenate(int8_nll).mean() - np.concatenate(exact_nll).mean())
+    assert abs(ratio - 1) < 0.005
+
+
+def log_softmax(x: np.ndarray) -> np.ndarray:
+    x = x.astype(np.float64)
+    x -= x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+
+@pytest.mark.parametrize("flags", [[], ["--exact"]])
+def test_bits_do_not_depend_on_threads_or_chunks(smollm, prompts, tmp_path, flags):
+    tokens = prompts["200 tokens"]
+    base = tool_logits(smollm, tokens, tmp_path / "base.npy", *flags)
+    for other in (["--threads", 1], ["--chunk", 1], ["--chunk", 7], ["--chunk", 64]):
+        got = tool_logits(smollm, tokens, tmp_path / "other.npy", *flags, *other)
+        assert np.array_equal(base, got), other
+
+
+def test_the_same_seed_writes_the_same_text(smollm):
+    flags = ["-p", "Once", "-n", 24, "--temperature", 1.2, "--top-p", 0.9]
+    first = run_json("generate", smollm, *flags, "--seed", 5)["tokens"]
+    assert run_json("generate", smollm, *flags, "--seed", 5)["tokens"] == first
+    assert run_json("generate", smollm, *flags, "--seed", 6)["tokens"] != first
+
+
+def test_text_goes_to_stdout_and_speed_to_stderr(smollm):
+    result = run_tool("generate", smollm, "-p", "The capital of France is", "-n", 4, "--greedy")
+    assert result.returncode == 0
+    assert result.stdout.startswith(" Paris.")
+    assert "tok/s" in result.stderr
+
+
+def test_chat_answers(smollm):
+    answer = run_json("generate", smollm, "--chat", "-p", "What is 2 + 2?", "-n", 40, "--greedy")
+    assert "4" in answer["text"]
+    assert "<|im" not in answer["text"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-n", 4],  # no prompt
+        ["-p", "x", "-f", "y"],  # two prompts
+        ["-p", "x", "--temperature", -1],
+        ["-p", "x", "--top-p", "nan"],
+        ["-p", "x", "--threads", 0],
+        ["-p", ""],
+        ["-p", "word " * 9000],  # beyond the context
+    ],
+)
+def test_wrong_arguments_are_refused(smollm, arguments):
+    result = run_tool("generate", smollm, *arguments)
+    assert result.returncode == 2
+    assert result.stderr.startswith("tilewright generate") or "--" in result.stderr
