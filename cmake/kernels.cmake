@@ -3,17 +3,19 @@
 include(${CMAKE_CURRENT_LIST_DIR}/isas.cmake)
 
 set(TILEWRIGHT_ISAS ${TILEWRIGHT_ALL_ISAS} CACHE STRING
-    "Instruction sets to build kernels for; `native` means those this machine can execute")
+    "Instruction sets to build kernels for; `native`: those this machine can execute, or `none`")
 set(TILEWRIGHT_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimization level of the kernels")
 mark_as_advanced(TILEWRIGHT_KERNEL_OPTIMIZATION)
 
 set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ISAS})
 if(TILEWRIGHT_ISAS STREQUAL "native")
   tilewright_native_isas(TILEWRIGHT_BUILT_ISAS)
+elseif(TILEWRIGHT_ISAS STREQUAL "none")
+  set(TILEWRIGHT_BUILT_ISAS)
 endif()
 foreach(isa IN LISTS TILEWRIGHT_BUILT_ISAS)
   if(NOT isa IN_LIST TILEWRIGHT_ALL_ISAS)
-    message(FATAL_ERROR "TILEWRIGHT_ISAS: unknown `${isa}`; known: ${TILEWRIGHT_ALL_ISAS}, native")
+    message(FATAL_ERROR "TILEWRIGHT_ISAS: unknown `${isa}`; known: ${TILEWRIGHT_ALL_ISAS} native none")
   endif()
 endforeach()
 list(JOIN TILEWRIGHT_BUILT_ISAS " " isas_shown)

@@ -18,7 +18,7 @@ if(TILEWRIGHT_TESTS)
     gtest_discover_tests(tilewright_tests DISCOVERY_MODE PRE_TEST
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300)
   endif()
-  if(PROJECT_IS_TOP_LEVEL AND NOT sanitize)
+  if(PROJECT_IS_TOP_LEVEL AND NOT TILEWRIGHT_SANITIZE)
     add_test(NAME install COMMAND tools/check_install.sh ${PROJECT_BINARY_DIR}
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     add_test(NAME isa_symbols COMMAND tools/lint/isa_symbols.py ${PROJECT_BINARY_DIR}

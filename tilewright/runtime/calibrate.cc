@@ -10,10 +10,12 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tilewright/core/checked.h"
 #include "tilewright/core/error.h"
+#include "tilewright/runtime/thread_count.h"
 
 namespace tw::runtime {
 namespace {
@@ -25,6 +27,13 @@ constexpr int64_t kStreamChunk = 2 << 20;  // bytes a thread claims at once: 50 
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Processor time that all threads of this process have used.
+double process_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
 }
 
 template <class F>
@@ -61,15 +70,20 @@ std::byte* map_memory(int64_t bytes, int advice) {
   return static_cast<std::byte*>(data);
 }
 
+template <class Condition>
+void spin_until(Condition&& condition) {
+  for (int spins = 0; !condition(); ++spins) {
+    __asm__ volatile("pause" ::: "memory");
+    if (spins > 10000) sched_yield();  // the other side's core is taken
+  }
+}
+
 /// A body that holds its thread until `threads` bodies have started.
 class Rendezvous {
  public:
   void wait_for(int64_t threads) {
     arrived_.fetch_add(1, std::memory_order_relaxed);
-    for (int spins = 0; arrived_.load(std::memory_order_relaxed) < threads; ++spins) {
-      __asm__ volatile("pause" ::: "memory");
-      if (spins > 10000) sched_yield();  // somebody's core is taken
-    }
+    spin_until([&] { return arrived_.load(std::memory_order_relaxed) >= threads; });
   }
 
  private:
@@ -80,6 +94,21 @@ void meet(ThreadPool& pool) {
   Rendezvous rendezvous;
   pool.parallel_for(pool.threads(), 1,
                     [&](int64_t, int64_t, int) { rendezvous.wait_for(pool.threads()); });
+}
+
+/// Nanoseconds for a counter to be raised by another thread and seen again, over `trips` trips.
+double round_trip(ThreadPool& pool, int trips) {
+  alignas(64) std::atomic<int> ball{0};
+  double seconds = 0;
+  pool.parallel_for(2, 1, [&](int64_t side, int64_t, int) {
+    const auto start = Clock::now();
+    for (int i = 0; i < trips; ++i) {
+      spin_until([&] { return ball.load(std::memory_order_acquire) == 2 * i + int(side); });
+      ball.store(2 * i + int(side) + 1, std::memory_order_release);
+    }
+    if (side == 1) seconds = seconds_since(start);
+  });
+  return 1e9 * seconds / trips;
 }
 
 template <class F>
@@ -160,6 +189,11 @@ double measure_cache_read(ThreadPool& pool, const tile::MemoryProbe& probe, int6
 ForkJoinTimes measure_fork_join(ThreadPool& pool) {
   ForkJoinTimes out;
   for (int warm = 0; warm < 100; ++warm) meet(pool);
+  if (pool.threads() > 1) {
+    std::vector<double> trips;
+    for (int run = 0; run < 25; ++run) trips.push_back(round_trip(pool, 200));
+    out.round_trip = median(std::move(trips));
+  }
   out.hot = median_nanoseconds(5000, 0.5, [&] { meet(pool); });
   out.caller_only = median_nanoseconds(
       5000, 0.5, [&] { pool.parallel_for(pool.threads(), 1, [](int64_t, int64_t, int) {}); });
@@ -218,12 +252,17 @@ int64_t stream_array_bytes() {
   return std::clamp(available / 4 / kStreamChunk * kStreamChunk, kLeast, kMost);
 }
 
-Calibration calibrate(ThreadPool& pool, const std::function<void(const std::string&)>& progress) {
-  Calibration out;
+CalibrationRun calibrate(ThreadPool& pool,
+                         const std::function<void(const std::string&)>& progress) {
+  CalibrationRun run;
+  Calibration& out = run.calibration;
   ThreadPool single(1);
   const std::vector<Isa> isas = available_isas();
-  if (isas.empty())
+  if (isas.empty()) {
     throw Error(ErrorKind::kUnsupported, "calibration: no build of the kernels runs here");
+  }
+  const double processor_before = process_seconds();
+  const auto start = Clock::now();
   for (const Isa isa : isas) {
     progress(std::string("arithmetic, ") + name(isa));
     // With all threads at work, as kernels run: clocks and shared units are part of the rate.
@@ -235,6 +274,8 @@ Calibration calibrate(ThreadPool& pool, const std::function<void(const std::stri
         .int8_dot_gops = share * measure_arithmetic(pool, tile::int8_dot_probe(isa)),
     };
   }
+  run.processor_share = (process_seconds() - processor_before) /
+                        (seconds_since(start) * std::min(pool.threads(), affinity_count()));
   const int64_t bytes = stream_array_bytes();
   progress("memory, 2 x " + std::to_string(bytes >> 20) + " MiB");
   const TouchedMemory a(pool, bytes), b(pool, bytes);
@@ -244,7 +285,7 @@ Calibration calibrate(ThreadPool& pool, const std::function<void(const std::stri
   const StreamRates all = measure_streams(pool, probe, a, b);
   out.dram_read_all_gbs = all.read;
   out.dram_copy_gbs = std::max(all.copy, all.copy_around);
-  return out;
+  return run;
 }
 
 }  // namespace tw::runtime

@@ -47,6 +47,7 @@ TW_API double measure_cache_read(ThreadPool& pool, const tile::MemoryProbe& prob
 
 /// Medians, in nanoseconds.
 struct ForkJoinTimes {
+  double round_trip = 0;   // a cache line to another core and back; 0 with one thread
   double caller_only = 0;  // parallel_for of empty bodies: nobody needs to help
   double hot = 0;          // one body per thread, each waiting until all have started
   double phase = 0;        // the same, per phase of a parallel_phases
@@ -68,9 +69,16 @@ TW_API double measure_clock_ghz();
 /// little free memory.
 TW_API int64_t stream_array_bytes();
 
+struct CalibrationRun {
+  Calibration calibration;
+  /// How much of the threads' time the processors really gave them, about 1 on an idle machine.
+  /// Far below, the rates are those of a busy machine, not its limits.
+  double processor_share = 1;
+};
+
 /// Measures everything in Calibration for the builds in available_isas(), in at most 15 seconds.
 /// Calls `progress` with what is about to be measured.
-TW_API Calibration calibrate(ThreadPool& pool,
-                             const std::function<void(const std::string&)>& progress);
+TW_API CalibrationRun calibrate(ThreadPool& pool,
+                                const std::function<void(const std::string&)>& progress);
 
 }  // namespace tw::runtime

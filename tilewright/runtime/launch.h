@@ -10,7 +10,7 @@ namespace tw::runtime {
 
 /// Entries of Op for the best build not above `isa`; null when the library carries none.
 template <class Op>
-const ops::KernelEntry* entries_for(Isa isa) {
+const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
   const ops::KernelEntry* best = nullptr;
 #define TW_CONSIDER(built) \
   if (Isa::built <= isa) best = ops::kernel_entries<Op, Isa::built>();

@@ -35,7 +35,7 @@ constexpr CoreTable kAlderLake{4.5, 32, 0, 0, 0, 64, 0, 0, 30, 60, 64};
 constexpr CoreTable kSapphireRapids{3.4, 32, 64, 32, 128, 64, 85, 256, 17, 180, 64};
 constexpr CoreTable kZen1{3.2, 16, 0, 0, 0, 16, 0, 0, 20, 30, 8};
 constexpr CoreTable kZen2{3.3, 32, 0, 0, 0, 32, 0, 0, 20, 30, 8};
-constexpr CoreTable kZen3{3.4, 32, 0, 0, 0, 64, 0, 0, 25, 35, 8};
+constexpr CoreTable kZen3{3.4, 32, 0, 0, 0, 48, 0, 0, 25, 35, 8};
 constexpr CoreTable kZen4{3.6, 32, 32, 64, 0, 64, 64, 128, 30, 40, 8};
 constexpr CoreTable kZen5{3.7, 32, 64, 128, 0, 64, 128, 256, 40, 42, 8};
 constexpr CoreTable kZen5Mobile{3.7, 32, 32, 64, 0, 64, 64, 128, 40, 60, 8};

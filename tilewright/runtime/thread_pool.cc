@@ -143,7 +143,7 @@ void ThreadPool::dispatch(const Job& job) {
   }
   join_.finished.store(false, std::memory_order_relaxed);
   if (open_phase(job, 0)) {
-    claim_chunks(0);
+    claim_chunks(0, true);
     wait_for_finish();
   }
   std::exception_ptr failure;
@@ -155,8 +155,9 @@ void ThreadPool::dispatch(const Job& job) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Publishes the first phase from `index` on that has tasks; false when there is none. Only one
-/// thread can be here: the caller at the start, later the one that ran the last chunk of a phase.
+/// Publishes the first phase from `index` on that has tasks; false when there is none. Its first
+/// chunk is the publisher's own, the others are there to be claimed. Only one thread can be here:
+/// the caller at the start, later the one that ran the last chunk of a phase.
 bool ThreadPool::open_phase(const Job& job, int index) {
   try {
     for (; index < job.phases && !failed_.load(std::memory_order_relaxed); ++index) {
@@ -167,11 +168,12 @@ bool ThreadPool::open_phase(const Job& job, int index) {
       phase_.tasks = work.tasks;
       phase_.chunk = chunk_of(work);
       phase_.chunks = ceil_div(work.tasks, phase_.chunk);
-      const int64_t chunks = phase_.chunks;  // once published, the phase may end at any time
-      join_.unfinished.store(chunks, std::memory_order_relaxed);
+      const int64_t others = phase_.chunks - 1;
+      join_.unfinished.store(phase_.chunks, std::memory_order_relaxed);
+      if (others == 0) return true;
       // The store and the load pair with sleep_while(): one side always sees the other.
-      phase_.unclaimed.store(chunks, std::memory_order_seq_cst);
-      if (parking_.sleepers.load(std::memory_order_seq_cst) > 0) wake(chunks - 1);
+      phase_.unclaimed.store(others, std::memory_order_seq_cst);
+      if (parking_.sleepers.load(std::memory_order_seq_cst) > 0) wake(others);
       return true;
     }
   } catch (...) {
@@ -200,13 +202,18 @@ bool ThreadPool::nothing_to_claim() const {
 }
 
 /// Runs chunks until none is left to claim, and opens the next phase if this thread ran the last.
+/// With `holds_first`, this thread has just opened the phase and owns its chunk 0.
 ///
 /// A successful decrement makes this thread the owner of one chunk of whatever phase is current at
 /// that moment; the phase cannot end, nor its description change, before the chunk is reported.
 /// So a thread that wakes up late either gets a chunk of the current phase or nothing.
-void ThreadPool::claim_chunks(int worker) {
-  for (;;) {
+void ThreadPool::claim_chunks(int worker, bool holds_first) {
+  for (;; holds_first = true) {
     int64_t ran = 0;
+    if (holds_first) {
+      run_chunk(0, worker);
+      ++ran;
+    }
     while (!nothing_to_claim()) {
       const int64_t left = phase_.unclaimed.fetch_sub(1, std::memory_order_acquire);
       if (left <= 0) break;
@@ -231,7 +238,7 @@ void ThreadPool::wait_for_finish() {
   Backoff backoff(oversubscribed_);
   while (!join_.finished.load(std::memory_order_acquire)) {
     if (!nothing_to_claim()) {
-      claim_chunks(0);
+      claim_chunks(0, false);
       backoff = Backoff(oversubscribed_);
     } else if (backoff.pause()) {
       parking_.caller_sleeps.store(true, std::memory_order_seq_cst);
@@ -280,7 +287,7 @@ void ThreadPool::worker_main(int worker, int processor) {
     sched_setaffinity(0, sizeof set, &set);
   }
   while (!parking_.stop.load(std::memory_order_relaxed)) {
-    claim_chunks(worker);
+    claim_chunks(worker, false);
     wait_for_work();
   }
 }

@@ -117,7 +117,7 @@ class TW_API ThreadPool {
   bool open_phase(const Job& job, int index);
   void run_chunk(int64_t chunk, int worker) noexcept;
   void record_failure() noexcept;
-  void claim_chunks(int worker);
+  void claim_chunks(int worker, bool holds_first);
   void finish();
   bool nothing_to_claim() const;
   void wait_for_finish();

@@ -207,10 +207,10 @@ struct Decoder::Pass {
     layer.gate_up(context, normed.in(), wide.all(), exact);
     if (gelu)
       runtime::launch<ops::GeluTanhAndMul>(
-          context, kernels::GeluTanhAndMul<float>{wide.in(), hidden.all()});
+          context, ops::GeluTanhAndMul::Kernel<float>{wide.in(), hidden.all()});
     else
       runtime::launch<ops::SiluAndMul>(context,
-                                       kernels::SiluAndMul<float>{wide.in(), hidden.all()});
+                                       ops::SiluAndMul::Kernel<float>{wide.in(), hidden.all()});
   }
 
   void run_layers() {

@@ -1,7 +1,6 @@
 #include "tilewright/models/decoder/linear_weight.h"
 
 #include <cstring>
-#include <optional>
 
 #include "tilewright/core/block_formats.h"
 #include "tilewright/kernels/linear_packed.h"
@@ -97,8 +96,11 @@ LinearWeight LinearWeight::load(const GgufFile& file, std::span<const MatrixSour
     dequantize(first.dtype, part.blocks, to, part.rows * out.cols_);
     to += part.rows * out.cols_;
   }
-  out.packed_ = ops::pack_weight(
-      View<const float, 2>(view<const float>(dense.span<float>().data(), out.rows_, out.cols_)));
+  const ops::WeightPacker<float> packer(
+      view<const float>(dense.span<float>().data(), out.rows_, out.cols_));
+  pool.parallel_for(packer.panels(), 0,
+                    [&](int64_t begin, int64_t end, int) { packer.pack(begin, end); });
+  out.packed_ = packer.packed();
   return out;
 }
 

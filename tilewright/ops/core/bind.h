@@ -122,9 +122,12 @@ std::string combo_name() {
 
 /// Validates `call` and calls f.template operator()<index>(kernel) for the Combo of its dtypes.
 /// Throws kInvalidArgument for a call outside the schema, kUnsupported when the operator is not
-/// built for these dtypes or refuses these values.
+/// built for these dtypes or refuses these values. An operator that names dimensions by number
+/// defines rearrange(Call&), which reorders sizes and strides so that its schema fits; it leaves a
+/// call that is wrong in other ways as it is.
 template <class Op, class F>
 void with_kernel(Call call, F&& f) {
+  if constexpr (requires { Op::rearrange(call); }) Op::rearrange(call);
   call.bind();
   broadcast_and_merge(call);
   bool found = false;

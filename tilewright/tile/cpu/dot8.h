@@ -70,10 +70,12 @@ struct CodeRange {
   int max_code = 255;      // of unsigned codes
   bool is_signed = false;  // signed bytes in [-128, 127] instead
 
-  /// Products of pairs that fit into 16 bits when the other side is in [-127, 127].
-  constexpr int pairs() const {
-    const int fit = 32767 / (2 * 127 * max_code);
-    return fit < 1 ? 1 : fit;
+  /// Products of pairs that fit into 16 bits when the other side is in [-127, 127], rounded down to
+  /// a power of two.
+  TW_INLINE constexpr int pairs() const {
+    int fit = 1;
+    while (2 * fit * 2 * 127 * max_code <= 32767) fit *= 2;
+    return fit;
   }
 };
 

@@ -182,17 +182,13 @@ __attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit*
   return ahead;
 }
 
-/// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
-/// returns where to go on.
-template <class Format, class P>
-TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
-                          const typename Format::Element* b, int64_t k, float* c, int64_t cols,
-                          bool accumulate, const char* ahead) {
+/// Calls f.operator()<rows>() for 1 <= rows <= kMax <= 14.
+template <int kMax, class F>
+TW_INLINE auto with_rows(int rows, F&& f) {
   switch (rows) {
-#define TW_ROWS(count)                                                             \
-  case count:                                                                      \
-    if constexpr (count <= kMaxTileRows<P>)                                        \
-      return mma_rows<Format, P, count>(p, a, b, k, c, cols, accumulate, ahead);   \
+#define TW_ROWS(count)                                                       \
+  case count:                                                                \
+    if constexpr (count <= kMax) return f.template operator()<count>();      \
     [[fallthrough]];
     TW_ROWS(1) TW_ROWS(2) TW_ROWS(3) TW_ROWS(4) TW_ROWS(5) TW_ROWS(6) TW_ROWS(7)
     TW_ROWS(8) TW_ROWS(9) TW_ROWS(10) TW_ROWS(11) TW_ROWS(12) TW_ROWS(13) TW_ROWS(14)
@@ -200,6 +196,17 @@ TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
     default:
       __builtin_unreachable();
   }
+}
+
+/// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
+/// returns where to go on.
+template <class Format, class P>
+TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
+                          const typename Format::Element* b, int64_t k, float* c, int64_t cols,
+                          bool accumulate, const char* ahead) {
+  return with_rows<kMaxTileRows<P>>(rows, [&]<int kRows>() {
+    return mma_rows<Format, P, kRows>(p, a, b, k, c, cols, accumulate, ahead);
+  });
 }
 
 }  // namespace tw::tile

@@ -1,0 +1,232 @@
+"""Small vocabularies, written as GGUF, and the same in the `tokenizers` package.
+
+The pre-tokenizers are put together as in the public tokenizer.json files of each family.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import sentencepiece
+from gguf_files import write_gguf
+from tokenizer_texts import hard_texts
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, trainers
+from tokenizers.pre_tokenizers import ByteLevel, Digits, PreTokenizer, Sequence, Split
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_end|>\n", "<|im"]
+USER = ["qzxw", "    ", "qzx"]
+
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+END = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + END
+QWEN2 = CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + END
+QWEN35 = (
+    CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*" + END
+)
+UPPER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]"
+LOWER = r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + END
+)
+O200K = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*" + END
+)
+DEEPSEEK3 = (
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+    r"|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*" + END
+)
+
+
+def byte_level(regex: bool) -> PreTokenizer:
+    return ByteLevel(add_prefix_space=False, use_regex=regex)
+
+
+def split(*patterns: str) -> list[PreTokenizer]:
+    return [Split(Regex(pattern), "isolated") for pattern in patterns]
+
+
+@dataclass
+class Family:
+    """How the public tokenizer.json of a family is put together."""
+
+    steps: list[PreTokenizer]
+    nfc: bool = False
+    ignore_merges: bool = False
+
+
+FAMILIES = {
+    "gpt-2": Family([byte_level(True)]),
+    "olmo": Family([byte_level(True)], nfc=True),
+    "smollm": Family([Digits(individual_digits=True), byte_level(True)]),
+    "llama-bpe": Family([*split(LLAMA3), byte_level(False)], ignore_merges=True),
+    "dbrx": Family([*split(LLAMA3), byte_level(False)]),
+    "qwen2": Family([*split(QWEN2), byte_level(False)], nfc=True),
+    "deepseek-r1-qwen": Family([*split(QWEN2), byte_level(False)]),
+    "qwen35": Family([*split(QWEN35), byte_level(False)], nfc=True),
+    "tekken": Family([*split(TEKKEN), byte_level(False)], ignore_merges=True),
+    "gpt-4o": Family([*split(O200K), byte_level(False)]),
+    "deepseek-coder": Family(
+        [
+            *split(r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+"),
+            *split("[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"),
+            Digits(individual_digits=True),
+            byte_level(False),
+        ]
+    ),
+    "deepseek-v3": Family(
+        [
+            *split(r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK3),
+            byte_level(False),
+        ]
+    ),
+}
+
+
+@cache
+def hf_composes_differently() -> frozenset[str]:
+    """Characters that `tokenizers` normalises by an old Unicode, and those too new for Python."""
+    nfc = normalizers.NFC()
+
+    def differs(character: str) -> bool:
+        text = f"a\u0301{character}\u0316{character}"
+        return nfc.normalize_str(text) != unicodedata.normalize("NFC", text)
+
+    characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
+    return frozenset(c for c in characters if unicodedata.category(c) == "Cn" or differs(c))
+
+
+def assemble(family: Family, vocab: dict[str, int], merges: list[tuple[str, str]]) -> Tokenizer:
+    tokenizer = Tokenizer(
+        models.BPE(vocab=vocab, merges=merges, ignore_merges=family.ignore_merges)
+    )
+    tokenizer.pre_tokenizer = Sequence(family.steps)
+    tokenizer.decoder = decoders.ByteLevel()
+    if family.nfc:
+        tokenizer.normalizer = normalizers.NFC()
+    return tokenizer
+
+
+def add_tokens(tokenizer: Tokenizer, special: list[str], user_defined: list[str]) -> Tokenizer:
+    tokenizer.add_special_tokens([AddedToken(text, normalized=False) for text in special])
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in user_defined])
+    return tokenizer
+
+
+def train(name: str, path: Path) -> Tokenizer:
+    """Trains a vocabulary of a few hundred merges, writes it to `path`, and returns the oracle."""
+    family = FAMILIES[name]
+    source = Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True)
+    texts = hard_texts(1500, seed=1) + [line for line in source if "qzx" not in line] * 3
+    learner = assemble(family, {}, [])
+    trainer = trainers.BpeTrainer(
+        vocab_size=1500, initial_alphabet=ByteLevel.alphabet(), show_progress=False
+    )
+    learner.train_from_iterator(texts, trainer)
+    model = json.loads(learner.to_str())["model"]
+    vocab, merges = model["vocab"], [tuple(merge) for merge in model["merges"]]
+    if family.ignore_merges:  # words that the merges do not make
+        for text in texts[300:900]:
+            for word, _ in learner.pre_tokenizer.pre_tokenize_str(text):
+                vocab.setdefault(word, len(vocab))
+    tokens = sorted(vocab, key=vocab.__getitem__) + SPECIAL + USER
+    types = [NORMAL] * len(vocab) + [CONTROL] * len(SPECIAL) + [USER_DEFINED] * len(USER)
+    write_gguf(
+        path,
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": name,
+            "tokenizer.ggml.tokens": tokens,
+            "tokenizer.ggml.token_type": types,
+            "tokenizer.ggml.merges": [" ".join(merge) for merge in merges],
+            "tokenizer.ggml.bos_token_id": len(vocab),
+            "tokenizer.ggml.eos_token_id": len(vocab) + 2,
+        },
+        {},
+    )
+    return add_tokens(assemble(family, vocab, merges), SPECIAL, USER)
+
+
+@dataclass
+class PieceModel:
+    """A trained SentencePiece model, the same as GGUF, and the same in `tokenizers`."""
+
+    processor: sentencepiece.SentencePieceProcessor
+    path: Path
+    oracle: Tokenizer
+    user_defined: list[str]
+
+
+def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
+    """All ways to make a piece of two others, best score first."""
+    found = [
+        (-score, piece[:i], piece[i:])
+        for piece, score in scores.items()
+        for i in range(1, len(piece))
+        if piece[:i] in scores and piece[i:] in scores
+    ]
+    return [(left, right) for _, left, right in sorted(found, key=lambda m: m[0])]
+
+
+def train_pieces(path: Path, byte_fallback: bool, space_prefix: bool) -> PieceModel:
+    user_defined = ["qzxw", "<sep>", "qzx"]
+    model = io.BytesIO()
+    sentences = [t for t in hard_texts(4000, seed=6) if len(t) < 1000 and "\0" not in t]
+    sentences = [t for t in sentences if all(c < "\u0600" or c in "你好世界一二三" for c in t)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences), model_writer=model, model_type="bpe", vocab_size=3000,
+        byte_fallback=byte_fallback, normalization_rule_name="identity", character_coverage=0.98,
+        remove_extra_whitespaces=False, add_dummy_prefix=space_prefix, minloglevel=2,
+        user_defined_symbols=user_defined,
+    )  # fmt: skip
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(i) for i in range(len(processor))]
+    scores = [processor.get_score(i) for i in range(len(processor))]
+
+    def kind(i: int) -> int:
+        if processor.is_unknown(i):
+            return UNKNOWN
+        if processor.is_control(i):
+            return CONTROL
+        if processor.is_byte(i):
+            return BYTE
+        return USER_DEFINED if pieces[i] in user_defined else NORMAL
+
+    types = [kind(i) for i in range(len(pieces))]
+    metadata = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.pre": "default",
+        "tokenizer.ggml.tokens": pieces,
+        "tokenizer.ggml.scores": scores,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": processor.bos_id(),
+        "tokenizer.ggml.eos_token_id": processor.eos_id(),
+        "tokenizer.ggml.unknown_token_id": processor.unk_id(),
+    }
+    if not space_prefix:
+        metadata["tokenizer.ggml.add_space_prefix"] = False
+    write_gguf(path, metadata, {})
+
+    normal = {pieces[i]: scores[i] for i in range(len(pieces)) if types[i] == NORMAL}
+    oracle = Tokenizer(
+        models.BPE(
+            vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges_of(normal),
+            unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback,
+        )
+    )  # fmt: skip
+    steps = [normalizers.Prepend("▁")] if space_prefix else []
+    oracle.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
+    strip = [decoders.Strip(" ", 1, 0)] if space_prefix else []
+    oracle.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
+    add_tokens(oracle, ["<unk>", "<s>", "</s>"], user_defined)
+    return PieceModel(processor, path, oracle, user_defined)

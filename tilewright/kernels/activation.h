@@ -1,0 +1,75 @@
+// Activations as functors on vectors of float32 or float64, shared by the elementwise operators and by the
+// epilogues of matrix multiplication.
+#pragma once
+
+#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+/// The order of the schema choice `none|relu|gelu|gelu_tanh|silu`.
+enum class Activation : int { kNone, kRelu, kGelu, kGeluTanh, kSilu };
+
+struct Identity {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return x;
+  }
+};
+/// max(x, 0); NaN stays NaN.
+struct Relu {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return x < V{} ? V{} : x;
+  }
+};
+/// x Φ(x), Φ the normal distribution's. Hendrycks & Gimpel, arXiv:1606.08415.
+struct Gelu {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return x * 0.5f * (1 + tile::erf(x * tile::splat<V>(0.70710678118654752)));
+  }
+};
+/// The tanh approximation of Gelu, ibid. section 2.
+struct GeluTanh {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    const V inner =
+        tile::splat<V>(0.79788456080286536) * tile::fma(x * x * x, tile::splat<V>(0.044715), x);
+    return x * 0.5f * (1 + tile::tanh(inner));
+  }
+};
+/// σ(x) = 1 / (1 + e^-x).
+struct Sigmoid {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return tile::sigmoid(x);
+  }
+};
+struct Tanh {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return tile::tanh(x);
+  }
+};
+/// x σ(x).
+struct Silu {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return x / (1 + tile::exp(-x));
+  }
+};
+
+/// Calls f with the functor of `activation`.
+template <class F>
+TW_INLINE void with_activation(Activation activation, F&& f) {
+  switch (activation) {
+    case Activation::kNone: return f(Identity{});
+    case Activation::kRelu: return f(Relu{});
+    case Activation::kGelu: return f(Gelu{});
+    case Activation::kGeluTanh: return f(GeluTanh{});
+    case Activation::kSilu: return f(Silu{});
+  }
+}
+
+}  // namespace tw::kernels

@@ -1,0 +1,63 @@
+// Scaled dot-product attention over keys in one tensor. Vaswani et al., arXiv:1706.03762, eq. 1.
+//
+//   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap)
+//   out[i]  = sum over visible j of exp(s[i, j]) v[j] / (exp(sink) + sum over visible j of exp(s[i,
+//   j])) lse[i]  = log of that denominator
+//
+// Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135); float32 throughout.
+#pragma once
+
+#if !defined(__CUDACC__)
+#include "tilewright/kernels/attention_run_cpu.h"
+#endif
+
+namespace tw::kernels {
+
+template <class T, class U>
+struct Attention {
+  View<const T, 4> q;              // [B, S, Hq, D]
+  View<const U, 4> k;              // [B, L, H, D]
+  View<const U, 4> v;              // [B, L, H, Dv]
+  View<const int32_t, 1> kv_lens;  // [B], keys of k and v that are there; or no data: L
+  View<const float, 1> sinks;      // [Hq], or no data
+  View<const float, 3> k_scale;    // [B, L, H], or no data: 1
+  View<const float, 3> v_scale;    // [B, L, H], or no data: 1
+  float scale;                     // 0: 1 / sqrt(D)
+  bool causal;
+  int64_t window_left, window_right;  // < 0: unlimited
+  float softcap;                      // 0: none
+  View<T, 4> out;                     // [B, S, Hq, Dv]
+  View<float, 3> lse;                 // [B, Hq, S], or no data
+
+  TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
+  TW_INLINE AttentionOptions options() const {
+    return {sinks, scale, causal, window_left, window_right, softcap};
+  }
+  TW_INLINE SequenceLengths lengths() const {
+    return {q.size(0), q.size(1), k.size(1), {}, {}, kv_lens};
+  }
+
+  TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
+    AttentionSequence<T, U> here;
+    here.q = q[b];
+    here.out = out[b];
+    if (lse) here.lse = lse[b];
+    here.kv_len = lengths().kv_len(b);
+    here.k = key_source(k[b]);
+    here.v = key_source(v[b]);
+    if (k_scale) here.k_scale = key_source(k_scale[b]);
+    if (v_scale) here.v_scale = key_source(v_scale[b]);
+    return here;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return attention_detail::make_plan<P>(*this, machine);
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_detail::run<T, U>(p, *this);
+  }
+};
+
+}  // namespace tw::kernels

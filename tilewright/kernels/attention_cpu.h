@@ -1,0 +1,244 @@
+// Attention's two products and its softmax on the CPU, on tiles that live in L1.
+//
+// Both products are one loop: acc[r][c] = fma(a[r, i], b[i, c], acc[r][c]) for i in order, so that
+// an element's chain of operations is the same in every tile height and width, and may be cut at
+// any i and resumed. b is read as it lies in memory (any storage type) or from a packed float32
+// panel.
+#pragma once
+
+#include "tilewright/kernels/attention_blocks.h"
+#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels::attention_detail {
+
+/// Rows of the tallest register tile; also what queries are packed in.
+template <class P>
+inline constexpr int kTileRows = P::kRegisters == 32 ? 12 : 6;
+/// Columns of a packed panel: two vectors.
+template <class P>
+inline constexpr int kPanel = 2 * P::template kLanes<float>;
+/// Softmax walks a row in chunks of four vectors.
+template <class P>
+inline constexpr int kChunk = 4 * P::template kLanes<float>;
+/// Row length of a tile of scores: a block and a cache line, so that rows fall into different sets.
+inline constexpr int kScoreStride = int(kKeyBlock) + 16;
+/// Rows of a tile of scores: with a panel of keys and one of values they fill half of L1.
+inline constexpr int kScoreRows = 24;
+
+/// Columns of b, in vectors of W lanes: pairs of vectors `pair_stride` elements apart (2 W where
+/// columns are contiguous), rows `row_stride` elements apart.
+template <class B>
+struct Columns {
+  const B* data;
+  int64_t row_stride, pair_stride;
+
+  template <class V>
+  TW_INLINE Columns from(int64_t vec) const {
+    return {data + vec / 2 * pair_stride + vec % 2 * kLanes<V>, row_stride, pair_stride};
+  }
+  template <class V>
+  static constexpr int kLanes = int(sizeof(V) / sizeof(float));
+};
+
+/// acc[r][c] += sum over i < count of a[r * kRow + i * kStep] * b[i, c].
+template <int kRow, int kStep, class V, int kRows, int kVecs, class B>
+TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const Columns<B>& b,
+                          int64_t count) {
+  constexpr int kN = Columns<B>::template kLanes<V>;
+  const B* at = b.data;
+  for (int64_t i = 0; i < count; ++i, a += kStep, at += b.row_stride) {
+    V w[kVecs];
+    TW_UNROLL
+    for (int c = 0; c < kVecs; ++c) w[c] = tile::load<V>(at + c / 2 * b.pair_stride + c % 2 * kN);
+    TW_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const V x = tile::splat<V>(a[r * kRow]);
+      TW_UNROLL
+      for (int c = 0; c < kVecs; ++c) acc[r][c] = tile::fma(x, w[c], acc[r][c]);
+    }
+  }
+}
+
+/// scores[r, c] = sum over d of q[d, r] * k[d, c], times scale[c] where there is one. q is packed
+/// by kTileRows.
+template <class P, int kRows, int kVecs, class B>
+__attribute__((noinline)) void score_tile(P, const float* q, Columns<B> k, int64_t dims,
+                                          const float* scale, float* scores) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  V acc[kRows][kVecs] = {};
+  accumulate<1, kTileRows<P>>(acc, q, k, dims);
+  TW_UNROLL
+  for (int c = 0; c < kVecs; ++c) {
+    if (scale != nullptr) {
+      const V s = tile::load<V>(scale + c * kN);
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r][c] *= s;
+    }
+    TW_UNROLL
+    for (int r = 0; r < kRows; ++r) tile::store(scores + r * kScoreStride + c * kN, acc[r][c]);
+  }
+}
+
+/// How a block's result (m, l, o) joins what came before it, row by row:
+/// o_all = o_all * keep + o * add. A negative keep leaves the row alone.
+struct MergeFactors {
+  float keep[kScoreRows], add[kScoreRows];
+};
+
+/// out[r, c] (+)= sum over j of weights[r, j] * v[j, c].
+template <class P, int kRows, int kVecs, class B>
+__attribute__((noinline)) void weigh_tile(P, const float* weights, Columns<B> v, int64_t keys,
+                                          float* out, int64_t out_stride, bool resume) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  V acc[kRows][kVecs] = {};
+  if (resume) {
+    TW_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      TW_UNROLL
+      for (int c = 0; c < kVecs; ++c) acc[r][c] = tile::load<V>(out + r * out_stride + c * kN);
+    }
+  }
+  accumulate<kScoreStride, 1>(acc, weights, v, keys);
+  TW_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TW_UNROLL
+    for (int c = 0; c < kVecs; ++c) tile::store(out + r * out_stride + c * kN, acc[r][c]);
+  }
+}
+
+/// The same over all keys of a block, merged into `out` from the registers.
+template <class P, int kRows, int kVecs>
+__attribute__((noinline)) void weigh_and_merge_tile(P, const float* weights, Columns<float> v,
+                                                    int64_t keys, float* out, int64_t out_stride,
+                                                    const float* keep, const float* add) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  V acc[kRows][kVecs] = {};
+  accumulate<kScoreStride, 1>(acc, weights, v, keys);
+  TW_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    if (keep[r] < 0) continue;
+    const V old = tile::splat<V>(keep[r]), fresh = tile::splat<V>(add[r]);
+    TW_UNROLL
+    for (int c = 0; c < kVecs; ++c) {
+      float* const at = out + r * out_stride + c * kN;
+      tile::store(at, tile::fma(acc[r][c], fresh, tile::load<V>(at) * old));
+    }
+  }
+}
+
+/// out[c] = out[c] * keep + block[c]: the merge of one row whose block result lies in memory.
+template <class P>
+TW_INLINE void merge_row(P, const float* block, float keep, float add, int64_t count, float* out) {
+  using V = typename P::f32;
+  const V old = tile::splat<V>(keep), fresh = tile::splat<V>(add);
+  for (int64_t c = 0; c < count; c += P::template kLanes<float>)
+    tile::store(out + c, tile::fma(tile::load<V>(block + c), fresh, tile::load<V>(out + c) * old));
+}
+
+/// Calls f.template operator()<kRows>() for the lowest register tile that holds `rows`. What it
+/// reads and writes of rows past the last one is scratch.
+template <class P, class F>
+TW_INLINE void with_tile_rows(P, int rows, F&& f) {
+  if (rows <= 1)
+    f.template operator()<1>();
+  else if (rows <= 2)
+    f.template operator()<2>();
+  else if (rows <= 3)
+    f.template operator()<3>();
+  else if (rows <= 4)
+    f.template operator()<4>();
+  else if (rows <= 6)
+    f.template operator()<6>();
+  else if constexpr (kTileRows<P> > 6) {
+    if (rows <= 8)
+      f.template operator()<8>();
+    else
+      f.template operator()<12>();
+  }
+}
+
+/// Calls f.template operator()<kVecs>(vec) over `vecs` vectors of columns, as many at once as the
+/// registers hold beside the accumulators; an even number but for the last.
+template <class P, int kRows, class F>
+TW_INLINE void for_columns(P, int64_t vecs, F&& f) {
+  // One row consumes its vectors of b as they come; more rows hold them all, and one of a.
+  constexpr int kWide = kRows == 1 || (kRows + 1) * 8 < P::kRegisters ? 8
+                        : (kRows + 1) * 4 < P::kRegisters             ? 4
+                                                                      : 2;
+  int64_t vec = 0;
+  for (; vec + kWide <= vecs; vec += kWide) f.template operator()<kWide>(vec);
+  if constexpr (kWide > 2)
+    for (; vec + 2 <= vecs; vec += 2) f.template operator()<2>(vec);
+  if (vec < vecs) f.template operator()<1>(vec);
+}
+
+/// scores[r, 0 .. vecs * lanes) for `rows` <= kTileRows rows.
+template <class P, class B>
+TW_INLINE void score(P p, int rows, const float* q, const Columns<B>& k, int64_t vecs, int64_t dims,
+                     const float* scale, float* scores) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  with_tile_rows(p, rows, [&]<int kRows>() {
+    for_columns<P, kRows>(p, vecs, [&]<int kVecs>(int64_t vec) {
+      score_tile<P, kRows, kVecs>(p, q, k.template from<V>(vec), dims,
+                                  scale != nullptr ? scale + vec * kN : nullptr, scores + vec * kN);
+    });
+  });
+}
+
+template <class P, class B>
+TW_INLINE void weigh(P p, int rows, const float* weights, const Columns<B>& v, int64_t vecs,
+                     int64_t keys, float* out, int64_t out_stride, bool resume) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  with_tile_rows(p, rows, [&]<int kRows>() {
+    for_columns<P, kRows>(p, vecs, [&]<int kVecs>(int64_t vec) {
+      weigh_tile<P, kRows, kVecs>(p, weights, v.template from<V>(vec), keys, out + vec * kN,
+                                  out_stride, resume);
+    });
+  });
+}
+
+/// From q · k (in units of log2 e) to weights 2^(score - max), in place, over the chunks that cover
+/// `visible`; scores outside it become 0. Returns the maximum and the sum in `m` and `l`.
+template <class P>
+TW_INLINE void softmax_row(P, KeyRange chunks, KeyRange visible, float softcap, const float* scale,
+                           float* scores, float& m, float& l) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  const float infinity = __builtin_inff();
+  if (softcap > 0) {
+    for (int64_t j = chunks.begin; j < chunks.end; j += kN)
+      tile::store(scores + j, tile::tanh(tile::load<V>(scores + j)) * softcap);
+  }
+  for (int64_t j = chunks.begin; j < visible.begin; ++j) scores[j] = -infinity;
+  for (int64_t j = visible.end; j < chunks.end; ++j) scores[j] = -infinity;
+
+  V top[4], sum[4] = {};
+  TW_UNROLL
+  for (V& t : top) t = tile::splat<V>(-infinity);
+  for (int64_t j = chunks.begin; j < chunks.end; j += kChunk<P>) {
+    TW_UNROLL
+    for (int u = 0; u < 4; ++u) top[u] = tile::max(top[u], tile::load<V>(scores + j + u * kN));
+  }
+  const V widest = tile::max(tile::max(top[0], top[1]), tile::max(top[2], top[3]));
+  m = tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
+  const V high = tile::splat<V>(m);
+  for (int64_t j = chunks.begin; j < chunks.end; j += kChunk<P>) {
+    TW_UNROLL
+    for (int u = 0; u < 4; ++u) {
+      float* const at = scores + j + u * kN;
+      const V weight = tile::exp2_nonpositive(tile::load<V>(at) - high);
+      sum[u] += weight;
+      tile::store(at, scale != nullptr ? V(weight * tile::load<V>(scale + j + u * kN)) : weight);
+    }
+  }
+  l = tile::fold_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]),
+                       [](float a, float b) { return a + b; });
+}
+
+}  // namespace tw::kernels::attention_detail

@@ -1,0 +1,71 @@
+// Attention (kernels/attention.h) over a cache in pages, found through a table per sequence
+// (PagedAttention, arXiv:2309.06180). Sequences may be at any stage: a prompt, a piece of one, or a
+// single query.
+//
+// Decode reads the cache where it lies when keys are contiguous along the page (stride 1 over
+// page_size, a multiple of 16) and values along Dv; other layouts are copied block by block.
+#pragma once
+
+#include "tilewright/kernels/attention.h"
+
+namespace tw::kernels {
+
+template <class T, class U>
+struct AttentionPaged {
+  View<const T, 3> q;                   // [N, Hq, D]
+  View<const U, 4> k_pages;             // [pages, page_size, H, D]
+  View<const U, 4> v_pages;             // [pages, page_size, H, Dv]
+  View<const int32_t, 2> block_table;   // [B, W], page of keys [i * page_size, ...) of a sequence
+  View<const int32_t, 1> kv_lens;       // [B]
+  View<const int32_t, 1> cu_seqlens_q;  // [B + 1], or no data: N / B queries each
+  View<const float, 1> sinks;           // [Hq], or no data
+  View<const float, 3> k_scale;         // [pages, page_size, H], or no data: 1
+  View<const float, 3> v_scale;         // [pages, page_size, H], or no data: 1
+  float scale;                          // 0: 1 / sqrt(D)
+  bool causal;
+  int64_t window_left, window_right;  // < 0: unlimited
+  float softcap;                      // 0: none
+  View<T, 3> out;                     // [N, Hq, Dv]
+  View<float, 2> lse;                 // [Hq, N], or no data
+
+  TW_INLINE AttentionShape shape() const {
+    return {q.size(1), k_pages.size(2), q.size(2), v_pages.size(3)};
+  }
+  TW_INLINE AttentionOptions options() const {
+    return {sinks, scale, causal, window_left, window_right, softcap};
+  }
+  TW_INLINE SequenceLengths lengths() const {
+    const int64_t sequences = kv_lens.size(0);
+    return {sequences, sequences > 0 ? q.size(0) / sequences : 0, 0, cu_seqlens_q, {}, kv_lens};
+  }
+
+  TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
+    const SequenceLengths all = lengths();
+    const int64_t first = all.first_query(b), queries = all.q_len(b);
+    const View<const int32_t, 1> table = block_table[b];
+    AttentionSequence<T, U> here;
+    here.q = rows_from(q, first, queries);
+    here.out = rows_from(out, first, queries);
+    if (lse) {
+      here.lse = lse;
+      here.lse.data += first * lse.stride(1);
+    }
+    here.kv_len = all.kv_len(b);
+    here.k = key_source(k_pages, table);
+    here.v = key_source(v_pages, table);
+    if (k_scale) here.k_scale = key_source(k_scale, table);
+    if (v_scale) here.v_scale = key_source(v_scale, table);
+    return here;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return attention_detail::make_plan<P>(*this, machine);
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_detail::run<T, U>(p, *this);
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,158 @@
+// One program instance of attention on the CPU: queries in, blocks of keys, outputs out.
+// What depends on the dtype of the queries is apart from what depends on the dtype of the keys, so
+// that their combinations cost no code.
+#pragma once
+
+#include "tilewright/kernels/attention_schedule_cpu.h"
+
+namespace tw::kernels::attention_detail {
+
+/// Queries times `scale` into panels; rows that fill up the last panel are zeros.
+template <class P, class T>
+__attribute__((noinline)) void load_queries(P p, const TileRows& who, const View<const T, 3>& q,
+                                            float scale, float* to) {
+  const int64_t dims = q.size(2);
+  for (int64_t r = 0; r < round_up(who.rows, kTileRows<P>); ++r) {
+    float* const column = to + r / kTileRows<P> * kTileRows<P> * dims + r % kTileRows<P>;
+    if (r < who.rows) {
+      pack_query(p, &q(who.query(r), who.q_head(r), 0), q.stride(2), dims, scale, column);
+    } else {
+      for (int64_t d = 0; d < dims; ++d) column[d * kTileRows<P>] = 0;
+    }
+  }
+}
+
+/// The state of a row before any key: empty, or the head's sink, a logit without a value.
+template <class P>
+TW_INLINE void start_row(P, const View<const float, 1>& sinks, int64_t q_head, BlockStats& state,
+                         int64_t columns, float* acc) {
+  state.m = -__builtin_inff();
+  state.l = 0;
+  if (sinks) {
+    state.m = sinks(q_head) * kLog2E;
+    state.l = 1;
+  }
+  for (int64_t c = 0; c < columns; ++c) acc[c] = 0;
+}
+
+/// Divides rows by their sums and writes them out; a row that saw nothing becomes zeros.
+template <class P, class T>
+__attribute__((noinline)) void finish_rows(P, const TileRows& who, const BlockStats* states,
+                                           const float* acc, int64_t acc_stride,
+                                           const View<T, 3>& out, const View<float, 2>& lse) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  const int64_t columns = out.size(2), stride = out.stride(2);
+  for (int64_t r = 0; r < who.rows; ++r, acc += acc_stride) {
+    const float m = states[r].m, l = states[r].l;
+    const float inverse = l == 0 ? 0 : 1 / l;
+    T* const to = &out(who.query(r), who.q_head(r), 0);
+    for (int64_t c = 0; c < columns; c += kN) {
+      const V v = tile::load<V>(acc + c) * inverse;
+      const int count = columns - c < kN ? int(columns - c) : kN;
+      if (stride != 1)
+        tile::scatter(to + c * stride, stride, v, count);
+      else if (count == kN)
+        tile::store(to + c, v);
+      else
+        tile::store_partial(to + c, v, count);
+    }
+    if (lse) lse(who.q_head(r), who.query(r)) = m * kLn2 + __builtin_logf(l);
+  }
+}
+
+/// All blocks of keys, merged into the tile's accumulators.
+template <class P, class U>
+__attribute__((noinline)) void walk_blocks(P p, const AttentionTile<P, U>& tile,
+                                           const View<const float, 1>& sinks) {
+  for (int64_t r = 0; r < tile.who.rows; ++r)
+    start_row(p, sinks, tile.who.q_head(r), tile.states()[r], tile.at.acc_stride,
+              tile.accumulator(r));
+  const KeyRange blocks = tile.blocks();
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) tile.process(p, b, nullptr);
+}
+
+/// What walk_blocks does with the rows after each block, from what other tasks left.
+template <class P>
+__attribute__((noinline)) void merge_partials(P p, const TileRows& who, const AttentionMask& mask,
+                                              const Partials& partials,
+                                              const View<const float, 1>& sinks, int64_t value_dims,
+                                              BlockStats* states, float* acc, int64_t acc_stride) {
+  for (int64_t r = 0; r < who.rows; ++r, acc += acc_stride) {
+    start_row(p, sinks, who.q_head(r), states[r], acc_stride, acc);
+    const KeyRange keys = mask.keys(who.query(r));
+    if (keys.empty()) continue;
+    for (int64_t b = keys.begin / kKeyBlock; b < key_blocks(keys.end); ++b) {
+      const int64_t slot = partials.slot(who, r, b);
+      float keep, add;
+      merge_stats(p, partials.stats[slot], states[r], keep, add);
+      merge_row(p, partials.values + slot * partials.stride, keep, add, value_dims, acc);
+    }
+  }
+}
+
+/// Blocks [first, end) of the keys, left for another task.
+template <class P, class U>
+__attribute__((noinline)) void leave_blocks(P p, const AttentionTile<P, U>& tile, int64_t first,
+                                            int64_t end, const Partials& partials) {
+  for (int64_t b = first; b < end; ++b) tile.process(p, b, &partials);
+}
+
+/// What a score is multiplied by before softmax (or the cap) sees it.
+TW_INLINE float score_scale(const AttentionOptions& options, int64_t dims) {
+  const float scale = options.scale != 0 ? options.scale : 1 / tile::sqrt(static_cast<float>(dims));
+  return options.softcap > 0 ? scale / options.softcap : scale * kLog2E;
+}
+
+template <class T, class U, class P, class K>
+TW_INLINE void run(P p, const K& kernel) {
+  const AttentionShape shape = kernel.shape();
+  const AttentionOptions options = kernel.options();
+  const SequenceLengths lengths = kernel.lengths();
+  const Schedule schedule = make_schedule<P>(shape, lengths, p.machine());
+  const bool split = schedule.blocks_per_split > 0, merges = p.phase() > 0;
+  const TaskAt at = find_task<P>(shape, lengths, schedule, split && !merges, p.index());
+  const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
+
+  AttentionTile<P, U> tile{
+      .shape = shape,
+      .mask = options.mask(sequence.q_len(), sequence.kv_len),
+      .k = sequence.k.head(at.who.kv_head),
+      .v = sequence.v.head(at.who.kv_head),
+      .k_scale = sequence.k_scale.head(at.who.kv_head),
+      .v_scale = sequence.v_scale.head(at.who.kv_head),
+      .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,
+      .who = at.who,
+      .at = TileScratch<P>(shape, at.who.rows),
+      .scratch = p.template scratch<float>(),
+  };
+  tile.choose_layout();
+  Partials partials;
+  if (split) {
+    partials = Partials::in(p.template workspace<char>(), schedule.slots, shape,
+                            key_blocks(sequence.kv_len));
+    partials.first_slot = at.first_slot;
+  }
+  if (split && !merges) {
+    KeyRange blocks = tile.blocks();
+    const int64_t first = at.split * schedule.blocks_per_split;
+    if (blocks.begin < first) blocks.begin = first;
+    if (blocks.end > first + schedule.blocks_per_split)
+      blocks.end = first + schedule.blocks_per_split;
+    if (blocks.empty()) return;
+    load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
+    leave_blocks(p, tile, blocks.begin, blocks.end, partials);
+    return;
+  }
+  if (merges) {
+    merge_partials(p, at.who, tile.mask, partials, options.sinks, shape.value_dims, tile.states(),
+                   tile.accumulator(0), tile.at.acc_stride);
+  } else {
+    load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
+    walk_blocks(p, tile, options.sinks);
+  }
+  finish_rows(p, at.who, tile.states(), tile.accumulator(0), tile.at.acc_stride, sequence.out,
+              sequence.lse);
+}
+
+}  // namespace tw::kernels::attention_detail

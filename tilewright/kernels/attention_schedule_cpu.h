@@ -1,0 +1,140 @@
+// How attention is cut into program instances on the CPU, for every operator of the family.
+//
+// Phase 0: one task per sequence, kv head and tile of queries. Where these are too few for the
+// threads, the blocks of keys are spread too: each task then leaves (m, l, values) per row and
+// block in the workspace, and phase 1 merges them in block order, with the same operations as a
+// task that walks all blocks. The cut follows the problem's size and changes no result. Split keys:
+// Flash-Decoding (Dao et al. 2023); tiling: FlashAttention-2, arXiv:2307.08691.
+//
+// A kernel gives shape(), options(), lengths() and sequence(b).
+#pragma once
+
+#include "tilewright/kernels/attention_tile_cpu.h"
+
+namespace tw::kernels::attention_detail {
+
+struct Schedule {
+  int64_t q_tile = 1;            // queries per tile
+  int64_t tiles = 0;             // over all sequences and kv heads
+  int64_t blocks_per_split = 0;  // 0: keys are not split
+  int64_t split_tasks = 0;
+  int64_t slots = 0;  // rows x blocks in the workspace
+};
+
+TW_INLINE constexpr int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/// Rows per tile that keep a tile's accumulators and one block in L2, and many enough to pay for
+/// copying the block.
+template <class P>
+TW_INLINE int64_t most_rows(const AttentionShape& shape, const Machine& machine) {
+  const int64_t width = shape.dims + shape.value_dims + 1;
+  const int64_t fitting = (machine.l2_bytes / 7 - kKeyBlock * width) / width;  // 4 of 7 bytes of L2
+  const int64_t least = 8 * kTileRows<P>, most = 192;
+  return fitting < least ? least : fitting > most ? most : fitting;
+}
+
+TW_INLINE int64_t count_tiles(const AttentionShape& shape, const SequenceLengths& lengths,
+                              int64_t q_tile) {
+  int64_t tiles = 0;
+  for (int64_t b = 0; b < lengths.sequences; ++b) tiles += ceil_div(lengths.q_len(b), q_tile);
+  return tiles * shape.kv_heads;
+}
+
+/// Spreads the blocks over tasks, if there are several and what they leave behind is small.
+TW_INLINE void plan_split(const AttentionShape& shape, const SequenceLengths& lengths,
+                          const Machine& machine, Schedule& out) {
+  constexpr int64_t kMostBytes = 32 << 20;
+  int64_t slots = 0, block_tasks = 0, most_blocks = 0;
+  for (int64_t b = 0; b < lengths.sequences; ++b) {
+    const int64_t blocks = key_blocks(lengths.kv_len(b));
+    slots += lengths.q_len(b) * shape.q_heads * blocks;
+    block_tasks += ceil_div(lengths.q_len(b), out.q_tile) * shape.kv_heads * blocks;
+    if (blocks > most_blocks) most_blocks = blocks;
+  }
+  if (most_blocks < 2 || slots * (shape.value_dims + 64) * 4 > kMostBytes) return;
+  out.blocks_per_split = ceil_div(block_tasks, int64_t{machine.threads} * 16);
+  out.slots = slots;
+  for (int64_t b = 0; b < lengths.sequences; ++b)
+    out.split_tasks += ceil_div(lengths.q_len(b), out.q_tile) * shape.kv_heads *
+                       ceil_div(key_blocks(lengths.kv_len(b)), out.blocks_per_split);
+}
+
+template <class P>
+__attribute__((noinline)) Schedule make_schedule(const AttentionShape& shape,
+                                                 const SequenceLengths& lengths,
+                                                 const Machine& machine) {
+  Schedule out;
+  const int64_t group = shape.group();
+  if (group == 0 || lengths.sequences == 0) return out;
+  int64_t longest = 0;  // queries of any sequence
+  for (int64_t b = 0; b < lengths.sequences; ++b)
+    if (lengths.q_len(b) > longest) longest = lengths.q_len(b);
+  if (longest == 0) return out;
+
+  const int64_t wanted = machine.threads > 1 ? int64_t{machine.threads} * 8 : 1;
+  const int64_t least_rows = 4 * kTileRows<P>;
+  out.q_tile = ceil_div(most_rows<P>(shape, machine), group);
+  if (out.q_tile > longest) out.q_tile = longest;
+  out.tiles = count_tiles(shape, lengths, out.q_tile);
+  while (out.tiles < wanted && out.q_tile > 1 && (out.q_tile / 2) * group >= least_rows) {
+    out.q_tile = ceil_div(out.q_tile, 2);
+    out.tiles = count_tiles(shape, lengths, out.q_tile);
+  }
+  if (machine.threads == 1 || out.tiles >= 4 * machine.threads) return out;
+  plan_split(shape, lengths, machine, out);
+  return out;
+}
+
+/// Which work an instance has.
+struct TaskAt {
+  int64_t sequence = 0, split = 0;
+  int64_t first_slot = 0;  // of the sequence
+  TileRows who;
+};
+
+/// Finds task `index`. Tiles count down, because the last ones see the most keys when causal; tasks
+/// of one head follow each other, so that its keys are read from the caches.
+template <class P>
+__attribute__((noinline)) TaskAt find_task(const AttentionShape& shape,
+                                           const SequenceLengths& lengths, const Schedule& schedule,
+                                           bool split, int64_t index) {
+  TaskAt out{};
+  for (;; ++out.sequence) {
+    const int64_t q_len = lengths.q_len(out.sequence);
+    const int64_t blocks = key_blocks(lengths.kv_len(out.sequence));
+    const int64_t tiles = ceil_div(q_len, schedule.q_tile);
+    const int64_t splits = split ? ceil_div(blocks, schedule.blocks_per_split) : 1;
+    const int64_t tasks = tiles * shape.kv_heads * splits;
+    if (index < tasks) {
+      const int64_t first = (tiles - 1 - index / splits % tiles) * schedule.q_tile;
+      const int64_t left = q_len - first;
+      out.split = index % splits;
+      out.who = {first, (left < schedule.q_tile ? left : schedule.q_tile) * shape.group(),
+                 shape.group(), index / splits / tiles};
+      return out;
+    }
+    index -= tasks;
+    out.first_slot += q_len * shape.q_heads * blocks;
+  }
+}
+
+template <class P, class K>
+TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
+  const AttentionShape shape = kernel.shape();
+  const Schedule schedule = make_schedule<P>(shape, kernel.lengths(), machine);
+  tile::Plan plan;
+  const int64_t rows = schedule.q_tile * (shape.group() > 0 ? shape.group() : 1);
+  plan.scratch_bytes = TileScratch<P>(shape, rows).total * int64_t{sizeof(float)};
+  plan.grid[0] = schedule.tiles;
+  if (schedule.blocks_per_split > 0) {
+    plan.phases = 2;
+    plan.grid[0] = schedule.split_tasks;
+    plan.grid[1] = schedule.tiles;
+    plan.workspace_bytes = Partials::bytes(schedule.slots, shape.value_dims);
+  }
+  return plan;
+}
+
+}  // namespace tw::kernels::attention_detail

@@ -1,0 +1,352 @@
+// Some rows of queries over the keys of one kv head, block of keys by block of keys, on the CPU.
+//
+// A tile's rows are the queries of a whole group of heads, so each key and value is read once for
+// all of them. Few rows (decode) read keys and values where they lie, if the layout allows; more
+// rows first copy a block into panels that all of them share.
+#pragma once
+
+#include "tilewright/kernels/attention_pack_cpu.h"
+
+namespace tw::kernels::attention_detail {
+
+inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+/// Rows up to which a block is not worth copying.
+template <class P>
+inline constexpr int64_t kDirectRows = 8;
+
+/// The result of one block for one row: the maximum and the sum of its weights.
+struct BlockStats {
+  float m, l;
+};
+
+TW_INLINE constexpr int64_t round_up(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+/// Results of blocks that another task will merge: per row and block of keys, its statistics and
+/// its weighted values.
+struct Partials {
+  BlockStats* stats = nullptr;
+  float* values = nullptr;
+  int64_t stride = 0;      // floats of values per slot
+  int64_t first_slot = 0;  // of the sequence
+  int64_t blocks = 0;      // of the sequence
+  int64_t q_heads = 0;
+
+  TW_INLINE static int64_t stride_of(int64_t value_dims) { return round_up(value_dims, 16); }
+  TW_INLINE static int64_t stats_bytes(int64_t slots) {
+    return round_up(slots, 8) * int64_t{sizeof(BlockStats)};
+  }
+  TW_INLINE static int64_t bytes(int64_t slots, int64_t value_dims) {
+    return stats_bytes(slots) + slots * stride_of(value_dims) * int64_t{sizeof(float)};
+  }
+  TW_INLINE static Partials in(char* workspace, int64_t slots, const AttentionShape& shape,
+                               int64_t sequence_blocks) {
+    Partials out;
+    out.stats = reinterpret_cast<BlockStats*>(workspace);
+    out.values = reinterpret_cast<float*>(workspace + stats_bytes(slots));
+    out.stride = stride_of(shape.value_dims);
+    out.blocks = sequence_blocks;
+    out.q_heads = shape.q_heads;
+    return out;
+  }
+  TW_INLINE int64_t slot(const TileRows& who, int64_t row, int64_t block) const {
+    return first_slot + (who.query(row) * q_heads + who.q_head(row)) * blocks + block;
+  }
+};
+
+/// Where a tile keeps its temporaries, in floats; every part starts on a cache line.
+template <class P>
+struct TileScratch {
+  int64_t q, acc, states, keys, values, scores, block, k_scale, v_scale, total;
+  int64_t acc_stride;
+
+  TW_INLINE TileScratch(const AttentionShape& shape, int64_t rows) {
+    const int64_t padded = round_up(rows, kTileRows<P>);
+    const int64_t panels = value_panels<P>(shape.value_dims);
+    int64_t at = 0;
+    const auto take = [&](int64_t floats) {
+      const int64_t start = at;
+      at += round_up(floats, 16);
+      return start;
+    };
+    acc_stride = panels * kPanel<P>;
+    q = take(padded * shape.dims);
+    acc = take(padded * acc_stride);
+    states = take(padded * 2);
+    keys = take(kKeyBlock * shape.dims);
+    values = take(panels * kValuePanelStride<P>);
+    scores = take(int64_t{kScoreRows} * kScoreStride);
+    block = take(int64_t{kTileRows<P>} * acc_stride);
+    k_scale = take(kKeyBlock);
+    v_scale = take(kKeyBlock);
+    total = at;
+  }
+};
+
+/// Joins a block's maximum and sum to a row's, and gives the factors for its values.
+template <class P>
+TW_INLINE void merge_stats(P, BlockStats block, BlockStats& state, float& keep, float& add) {
+  const float high = block.m > state.m ? block.m : state.m;
+  typename P::f32 exponents{};
+  exponents[0] = state.m - high;
+  exponents[1] = block.m - high;
+  const auto factors = tile::exp2_nonpositive(exponents);
+  keep = factors[0];
+  add = factors[1];
+  state.l = tile::fma(block.l, add, state.l * keep);
+  state.m = high;
+}
+
+template <class P, class U>
+struct AttentionTile {
+  AttentionShape shape;
+  AttentionMask mask;
+  KeySource<U> k, v;
+  KeySource<float> k_scale, v_scale;
+  float softcap;  // in units of log2 e; 0: none
+  TileRows who;
+  TileScratch<P> at;
+  float* scratch;
+  bool direct_k = false, direct_v = false;
+
+  static constexpr int kN = P::template kLanes<float>;
+
+  /// Decides how keys and values are read.
+  TW_INLINE void choose_layout() {
+    const bool few = who.rows <= kDirectRows<P>;
+    const bool whole_vectors =
+        k.table != nullptr ? k.page_size % kN == 0 : round_up(mask.kv_len, kN) <= k.page_size;
+    direct_k = few && k.key_stride == 1 && whole_vectors;
+    direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0;
+  }
+
+  /// The keys that rows [first, last] see, clipped to a block, counted from its start.
+  TW_INLINE KeyRange visible(int64_t first, int64_t last, int64_t block) const {
+    return clip(mask.keys(who.query(first), who.query(last)), block);
+  }
+  TW_INLINE static KeyRange clip(KeyRange range, int64_t block) {
+    const int64_t start = block * kKeyBlock;
+    range.begin = range.begin > start ? range.begin - start : 0;
+    range.end = range.end < start + kKeyBlock ? range.end - start : kKeyBlock;
+    return range;
+  }
+  /// Blocks that any row of the tile sees.
+  TW_INLINE KeyRange blocks() const {
+    const KeyRange keys = mask.keys(who.query(0), who.query(who.rows - 1));
+    if (keys.empty()) return {};
+    return {keys.begin / kKeyBlock, key_blocks(keys.end)};
+  }
+
+  TW_INLINE float* queries() const { return scratch + at.q; }
+  TW_INLINE float* accumulator(int64_t row) const { return scratch + at.acc + row * at.acc_stride; }
+  TW_INLINE BlockStats* states() const {
+    return reinterpret_cast<BlockStats*>(scratch + at.states);
+  }
+
+  /// Adds a block of keys to all rows: merged into the accumulators, or left in `partials`.
+  __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
+    const KeyRange all = visible(0, who.rows - 1, block);
+    if (all.empty()) return;
+    const int64_t start = block * kKeyBlock;
+    if (k_scale) copy_scales(p, k_scale, start, start + clip_end(block), scratch + at.k_scale);
+    if (v_scale) copy_scales(p, v_scale, start, start + clip_end(block), scratch + at.v_scale);
+    if (!direct_k) {
+      const int64_t panel = all.begin / kPanel<P>;
+      pack_keys(p, k, start + panel * kPanel<P>, start + all.end, shape.dims,
+                scratch + at.keys + panel * kPanel<P> * shape.dims);
+    }
+    if (!direct_v)
+      pack_values(p, v, start + all.begin, start + all.end, shape.value_dims, all.begin,
+                  scratch + at.values);
+    constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
+    for (int64_t first = 0; first < who.rows; first += kGroup) {
+      const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
+      RowGroup group{first, last - first + 1, visible(first, last, block)};
+      if (group.keys.empty()) continue;
+      score_rows(p, block, group);
+      if (partials == nullptr)
+        merge_rows(p, block, group);
+      else
+        leave_rows(p, block, group, *partials);
+    }
+  }
+
+ private:
+  /// Rows whose scores are in L1 together.
+  struct RowGroup {
+    int64_t first, rows;
+    KeyRange keys;
+    KeyRange tile_keys[kScoreRows / kTileRows<P>] = {};
+    KeyRange row_keys[kScoreRows] = {};
+    BlockStats stats[kScoreRows] = {};
+  };
+
+  TW_INLINE int64_t clip_end(int64_t block) const {
+    const int64_t rest = mask.kv_len - block * kKeyBlock;
+    return rest < kKeyBlock ? rest : kKeyBlock;
+  }
+  TW_INLINE static int rows_in_tile(const RowGroup& group, int64_t tile) {
+    const int64_t rest = group.rows - tile * kTileRows<P>;
+    return rest < kTileRows<P> ? int(rest) : kTileRows<P>;
+  }
+  TW_INLINE static int64_t tiles(const RowGroup& group) {
+    return (group.rows + kTileRows<P> - 1) / kTileRows<P>;
+  }
+
+  /// Scores, maxima, sums and weights of a group.
+  TW_INLINE void score_rows(P p, int64_t block, RowGroup& group) const {
+    int64_t query = who.query(group.first), head = group.first % who.group;
+    for (int64_t r = 0; r < group.rows; ++r) {
+      group.row_keys[r] = clip(mask.keys(query), block);
+      if (++head == who.group) head = 0, ++query;
+    }
+    for (int64_t t = 0; t < tiles(group); ++t) {
+      const int64_t last = t * kTileRows<P> + rows_in_tile(group, t) - 1;
+      group.tile_keys[t] = {group.row_keys[t * kTileRows<P>].begin, group.row_keys[last].end};
+    }
+    if (direct_k)
+      score_direct(p, block, group);
+    else
+      score_panels(p, group);
+
+    for (int64_t r = 0; r < group.rows; ++r) {
+      const KeyRange keys = group.tile_keys[r / kTileRows<P>], own = group.row_keys[r];
+      const KeyRange chunks{keys.begin / kChunk<P> * kChunk<P>, round_up(keys.end, kChunk<P>)};
+      float* const row = scratch + at.scores + r * kScoreStride;
+      if (own.empty()) {
+        for (int64_t j = keys.begin; j < keys.end; ++j) row[j] = 0;
+        continue;
+      }
+      softmax_row(p, chunks, own, softcap, v_scale ? scratch + at.v_scale : nullptr, row,
+                  group.stats[r].m, group.stats[r].l);
+    }
+  }
+
+  TW_INLINE void score_panels(P p, const RowGroup& group) const {
+    const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
+    const int64_t panel_size = shape.dims * kPanel<P>;
+    for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
+      const Columns<float> panel{scratch + at.keys + j / kPanel<P> * panel_size, kPanel<P>,
+                                 panel_size};
+      for (int64_t t = 0; t < tiles(group); ++t) {
+        const KeyRange keys = group.tile_keys[t];
+        if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
+        score(p, rows_in_tile(group, t), query_tile(group, t), panel, 2, shape.dims,
+              scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
+      }
+    }
+  }
+
+  TW_INLINE void score_direct(P p, int64_t block, const RowGroup& group) const {
+    const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
+    const int64_t begin = group.keys.begin / kN * kN, start = block * kKeyBlock;
+    for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
+                 [&](const KeySegment<U>& segment, int64_t offset) {
+                   const Columns<U> columns{segment.data, segment.dim_stride, 2 * kN};
+                   const int64_t j = begin + offset;
+                   for (int64_t t = 0; t < tiles(group); ++t)
+                     score(p, rows_in_tile(group, t), query_tile(group, t), columns,
+                           (segment.count + kN - 1) / kN, shape.dims,
+                           scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
+                 });
+  }
+
+  TW_INLINE void merge_rows(P p, int64_t block, const RowGroup& group) const {
+    MergeFactors factors;
+    merge_group(p, group, factors);
+    if (!direct_v) {
+      weigh_panels(p, group, factors);
+      return;
+    }
+    for (int64_t t = 0; t < tiles(group); ++t) {
+      weigh_tile_of(p, block, group, t);
+      for (int r = 0; r < rows_in_tile(group, t); ++r) {
+        const int64_t row = t * kTileRows<P> + r;
+        if (!group.row_keys[row].empty())
+          merge_row(p, scratch + at.block + r * at.acc_stride, factors.keep[row], factors.add[row],
+                    shape.value_dims, accumulator(group.first + row));
+      }
+    }
+  }
+
+  TW_INLINE void leave_rows(P p, int64_t block, const RowGroup& group,
+                            const Partials& partials) const {
+    for (int64_t t = 0; t < tiles(group); ++t) {
+      weigh_tile_of(p, block, group, t);
+      for (int r = 0; r < rows_in_tile(group, t); ++r) {
+        const int64_t row = t * kTileRows<P> + r;
+        if (group.row_keys[row].empty()) continue;
+        const int64_t slot = partials.slot(who, group.first + row, block);
+        partials.stats[slot] = group.stats[row];
+        const float* const from = scratch + at.block + r * at.acc_stride;
+        float* const to = partials.values + slot * partials.stride;
+        for (int64_t c = 0; c < shape.value_dims; c += kN)
+          tile::store(to + c, tile::load<typename P::f32>(from + c));
+      }
+    }
+  }
+
+  /// Joins the group's statistics to those of its rows; says how their values are merged.
+  TW_INLINE void merge_group(P p, const RowGroup& group, MergeFactors& factors) const {
+    BlockStats* const state = states() + group.first;
+    for (int r = 0; r < kScoreRows; ++r) {
+      if (r >= group.rows || group.row_keys[r].empty())
+        factors.keep[r] = -1, factors.add[r] = 0;
+      else
+        merge_stats(p, group.stats[r], state[r], factors.keep[r], factors.add[r]);
+    }
+  }
+
+  TW_INLINE void weigh_panels(P p, const RowGroup& group, const MergeFactors& factors) const {
+    for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>) {
+      const float* const panel = scratch + at.values + c / kPanel<P> * kValuePanelStride<P>;
+      for (int64_t t = 0; t < tiles(group); ++t) {
+        const KeyRange keys = group.tile_keys[t];
+        if (keys.empty()) continue;
+        const int64_t row = t * kTileRows<P>;
+        const Columns<float> columns{panel + keys.begin * kPanel<P>, kPanel<P>, 0};
+        with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
+          weigh_and_merge_tile<P, kRows, 2>(p, score_tile_at(t) + keys.begin, columns,
+                                            keys.end - keys.begin,
+                                            accumulator(group.first + row) + c, at.acc_stride,
+                                            factors.keep + row, factors.add + row);
+        });
+      }
+    }
+  }
+
+  /// The weighted values of one register tile of rows, in the scratch `block`.
+  TW_INLINE void weigh_tile_of(P p, int64_t block, const RowGroup& group, int64_t t) const {
+    float* const result = scratch + at.block;
+    const KeyRange keys = group.tile_keys[t];
+    if (keys.empty()) return;
+    const int tile_rows = rows_in_tile(group, t);
+    const float* const weights = score_tile_at(t) + keys.begin;
+    if (!direct_v) {
+      const Columns<float> columns{scratch + at.values + keys.begin * kPanel<P>, kPanel<P>,
+                                   kValuePanelStride<P>};
+      weigh(p, tile_rows, weights, columns, at.acc_stride / kN, keys.end - keys.begin, result,
+            at.acc_stride, false);
+      return;
+    }
+    constexpr int64_t kLongest = 32;  // keys whose values stay in L1 while their columns are walked
+    const int64_t start = block * kKeyBlock;
+    for_segments(v, start + keys.begin, start + keys.end, kLongest,
+                 [&](const KeySegment<U>& segment, int64_t offset) {
+                   const Columns<U> columns{segment.data, segment.key_stride, 2 * kN};
+                   weigh(p, tile_rows, weights + offset, columns, shape.value_dims / kN,
+                         segment.count, result, at.acc_stride, offset > 0);
+                 });
+  }
+
+  TW_INLINE const float* query_tile(const RowGroup& group, int64_t t) const {
+    return scratch + at.q + (group.first + t * kTileRows<P>)*shape.dims;
+  }
+  TW_INLINE float* score_tile_at(int64_t t) const {
+    return scratch + at.scores + t * kTileRows<P> * kScoreStride;
+  }
+};
+
+}  // namespace tw::kernels::attention_detail

@@ -1,0 +1,62 @@
+// Attention (kernels/attention.h) over sequences of different lengths, one after the other in one
+// tensor without padding.
+#pragma once
+
+#include "tilewright/kernels/attention.h"
+
+namespace tw::kernels {
+
+template <class T, class U>
+struct AttentionVarlen {
+  View<const T, 3> q;                    // [N, Hq, D]
+  View<const U, 3> k;                    // [M, H, D]
+  View<const U, 3> v;                    // [M, H, Dv]
+  View<const int32_t, 1> cu_seqlens_q;   // [B + 1], sequence b is q[cu[b] .. cu[b + 1])
+  View<const int32_t, 1> cu_seqlens_kv;  // [B + 1]
+  View<const float, 1> sinks;            // [Hq], or no data
+  View<const float, 2> k_scale;          // [M, H], or no data: 1
+  View<const float, 2> v_scale;          // [M, H], or no data: 1
+  float scale;                           // 0: 1 / sqrt(D)
+  bool causal;
+  int64_t window_left, window_right;  // < 0: unlimited
+  float softcap;                      // 0: none
+  View<T, 3> out;                     // [N, Hq, Dv]
+  View<float, 2> lse;                 // [Hq, N], or no data
+
+  TW_INLINE AttentionShape shape() const { return {q.size(1), k.size(1), q.size(2), v.size(2)}; }
+  TW_INLINE AttentionOptions options() const {
+    return {sinks, scale, causal, window_left, window_right, softcap};
+  }
+  TW_INLINE SequenceLengths lengths() const {
+    return {cu_seqlens_q.size(0) - 1, 0, 0, cu_seqlens_q, cu_seqlens_kv, {}};
+  }
+
+  TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
+    const int64_t first = cu_seqlens_q(b), queries = cu_seqlens_q(b + 1) - first;
+    const int64_t first_key = cu_seqlens_kv(b), keys = cu_seqlens_kv(b + 1) - first_key;
+    AttentionSequence<T, U> here;
+    here.q = rows_from(q, first, queries);
+    here.out = rows_from(out, first, queries);
+    if (lse) {
+      here.lse = lse;
+      here.lse.data += first * lse.stride(1);
+    }
+    here.kv_len = keys;
+    here.k = key_source(rows_from(k, first_key, keys));
+    here.v = key_source(rows_from(v, first_key, keys));
+    if (k_scale) here.k_scale = key_source(rows_from(k_scale, first_key, keys));
+    if (v_scale) here.v_scale = key_source(rows_from(v_scale, first_key, keys));
+    return here;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return attention_detail::make_plan<P>(*this, machine);
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_detail::run<T, U>(p, *this);
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,31 @@
+// Rows of a table by index: out[i] = weight[indices[i]]. One program per index.
+#pragma once
+
+#include "tilewright/kernels/relayout.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+template <class T, class I>
+struct Embedding {
+  View<const T, 2> weight;  // [vocabulary, cols]
+  Rows<const I> indices;    // [*], each in 0 .. vocabulary
+  Rows<T> out;              // [*, cols]
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(out.cols > 0 ? out.rows : 0);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    using U = bits_of<T>;
+    const auto row = weight[int64_t(indices(p.index(), 0))];
+    const View<const U, 1> from{
+        reinterpret_cast<const U*>(row.data), {row.size(0)}, {row.stride(0)}};
+    const auto to = rows_as<U>(out).row(p.index());
+    tile::for_row<U>(p, out.cols, [&](auto at) { tile::store(p, to, at, tile::load(from, at)); });
+  }
+};
+
+}  // namespace tw::kernels

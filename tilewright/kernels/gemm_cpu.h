@@ -1,0 +1,353 @@
+// The matrix multiplication skeleton on the CPU, for every shape and for a and b of one type T.
+//
+//   out[m, n] = epilogue(sum over k of a[m, k] * b[n, k])          float32 accumulation
+//
+// A task owns a block of rows and a range of panels (kPanelWidth columns each). For each block of k
+// it takes its rows of a, packed and widened once, and walks its panels: a panel that is not ready
+// to be multiplied is packed into L1 just before all row tiles of the task pass over it. The
+// epilogue sees each tile when its last product is in, while it is in L1.
+//
+// A Problem tells what to multiply:
+//     int64_t batch, m, n, k
+//     Rows<const T> a(batch)          [m, k]
+//     Panels b(batch)                 [n, k]; Panels is StridedPanels<T> or ReadyPanels<T>
+//     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns),
+//                                     and before that prefetch(first row, rows, ...)
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/kernels/gemm.h"
+#include "tilewright/tile/cpu/mma_rows.h"
+#include "tilewright/tile/cpu/pack.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+static_assert(GemmSchedule::kPanel == tile::kPanelWidth);
+
+/// b as it is: row n holds the coefficients of output column n.
+template <class T>
+struct StridedPanels {
+  using Element = T;
+  static constexpr bool kPacked = false;
+  Rows<const T> rows;
+};
+
+/// b packed beforehand (kernels/panel_layout.h).
+template <class T>
+struct ReadyPanels {
+  using Element = T;
+  static constexpr bool kPacked = true;
+  const T* data;
+  int64_t stride;  // elements from one panel to the next
+};
+
+namespace gemm_detail {
+
+/// The instruction that multiplies, and what it wants its operands to look like.
+template <class T>
+struct FmaInner {
+  using Units = tile::WidenedUnits<T>;
+  using Scratch = tile::PlainPanel<float>;  // a panel packed or widened by the task
+  using Ready = tile::PlainPanel<T>;        // a packed panel as it lies
+  /// Rows from which widening a panel once beats widening it in every register tile.
+  template <class P>
+  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
+};
+template <>
+struct FmaInner<float> {
+  using Units = tile::WidenedUnits<float>;
+  using Scratch = tile::PlainPanel<float>;
+  using Ready = tile::PlainPanel<float>;
+  template <class P>
+  static constexpr int64_t kWidenRows = int64_t{1} << 62;
+};
+template <>
+struct FmaInner<bf16> {
+  using Units = tile::WidenedUnits<bf16>;
+  using Scratch = tile::PlainPanel<float>;
+  using Ready = tile::Bf16Panel;
+  template <class P>
+  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
+};
+#if defined(__AVX512BF16__)
+struct Bf16DotInner {
+  using Units = tile::PairUnits;
+  using Scratch = tile::Bf16DotPanel;
+  using Ready = tile::Bf16DotPanel;
+  template <class P>
+  static constexpr int64_t kWidenRows = int64_t{1} << 62;
+};
+#endif
+
+/// One multiplication under one schedule. Copied into every task: only views and sizes.
+template <class Inner, class P, class Problem>
+struct Gemm {
+  using B = typename Problem::Panels;
+  using T = typename B::Element;
+  using Units = typename Inner::Units;
+  using Unit = typename Units::Unit;
+  using Scratch = typename Inner::Scratch;
+  static constexpr int64_t kDepth = Units::kDepth;
+  static constexpr int64_t kPanel = GemmSchedule::kPanel;
+  static constexpr int kLanes = P::template kLanes<float>;
+
+  const Problem& problem;
+  GemmSchedule s;
+  bool ready;  // b is multiplied as it lies
+
+  Gemm(const Problem& what, const Machine& machine, double gflops) : problem(what) {
+    if constexpr (B::kPacked) ready = what.m < Inner::template kWidenRows<P>;
+    else ready = what.m <= tile::kMaxTileRows<P> && what.b(0).rows.col_stride == 1;
+    const GemmShape shape{.batch = what.batch, .m = what.m, .n = what.n,
+                          .k = what.k > 0 ? what.k : 1, .panels_ready = ready,
+                          .b_bytes = sizeof(T), .gflops = gflops,
+                          .max_tile_rows = tile::kMaxTileRows<P>,
+                          .panel_columns = 2 * kLanes};
+    s = schedule_gemm(shape, machine);
+  }
+
+  static int64_t units(int64_t k) { return (k + kDepth - 1) / kDepth; }
+  static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  /// A single row of float32 in order needs no packing.
+  bool direct_a(const Rows<const T>& a) const {
+    if constexpr (sizeof(T) == sizeof(Unit)) return problem.m == 1 && a.col_stride == 1;
+    return false;
+  }
+
+  // ---- memory ----------------------------------------------------------------------------
+  int64_t shared_a_units() const { return s.share_a ? problem.m * units(problem.k) : 0; }
+  int64_t own_a_bytes() const {
+    const int64_t depth = units(s.k_innermost ? problem.k : s.k_block);
+    return s.share_a ? 0 : padded(s.block_rows * depth * int64_t{sizeof(Unit)});
+  }
+  int64_t panel_bytes() const {
+    return ready ? 0 : padded(units(s.k_block) * kPanel * int64_t{sizeof(Unit)});
+  }
+  int64_t tile_bytes() const {
+    int64_t tiles_rows = s.tile_rows;
+    if (s.k_blocks > 1) tiles_rows = s.block_rows * (s.k_innermost ? 1 : s.block_panels);
+    return padded(tiles_rows * kPanel * int64_t{sizeof(float)});
+  }
+
+  tile::Plan plan() const {
+    tile::Plan out;
+    const int64_t pack_tasks = s.share_a ? problem.batch * s.k_blocks * s.row_blocks : 0;
+    out.phases = s.share_a ? 2 : 1;
+    out.grid[0] = pack_tasks;
+    out.grid[out.phases - 1] = s.tasks(problem.batch);
+    out.workspace_bytes = problem.batch * shared_a_units() * int64_t{sizeof(Unit)};
+    out.scratch_bytes = own_a_bytes() + panel_bytes() + tile_bytes();
+    return out;
+  }
+
+  // ---- packing ---------------------------------------------------------------------------
+  /// Rows [row, row + count) of a, k values from `first` on, as row tiles one after the other.
+  void pack_a(P p, const Rows<const T>& a, int64_t row, int64_t count, int64_t first, int64_t k,
+              Unit* to) const {
+    const int64_t ahead = a.lead_strides[a.lead - 1] * s.tile_rows;
+    for (int64_t r = 0; r < count; r += s.tile_rows) {
+      const tile::PackRows<P, T> rows(gemm_detail::at_most(s.tile_rows, count - r), a.col_stride,
+                                      ahead, [&](int i) { return a.row(row + r + i).data; });
+      Unit* end = to + units(k) * rows.count;
+      tile::pack_tight<Units>(p, rows, first, k, to, end);
+      to = end;
+    }
+  }
+
+  /// The panel of columns from `column` on, k values from `first` on.
+  void pack_panel(P p, const B& b, int64_t column, int64_t first, int64_t k, Unit* to) const {
+    if constexpr (B::kPacked) {
+      const T* from = b.data + column / kPanel * b.stride + first * kPanel;
+      if constexpr (sizeof(T) == sizeof(Unit)) (void)from;  // float32 panels are always ready
+      else if constexpr (kDepth == 1 && Inner::Ready::kDepth == 1)
+        tile::widen(p, from, k * kPanel, to);
+      else if constexpr (kDepth == 1) tile::widen_pairs(p, from, k, kPanel, to);
+    } else {
+      // The next block of k comes next, or the same one of the next panel.
+      const int64_t ahead =
+          s.k_innermost ? s.k_block * b.rows.col_stride : kPanel * b.rows.lead_strides[0];
+      for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
+        const int64_t from = column + lane;
+        if (from >= problem.n) {
+          zero_lanes(to + lane, units(k));
+          continue;
+        }
+        const tile::PackRows<P, T> rows(problem.n - from, b.rows.col_stride, ahead,
+                                        [&](int i) { return b.rows.row(from + i).data; });
+        tile::pack_wide<Units>(p, rows, first, k, to + lane, kPanel);
+      }
+    }
+  }
+  static void zero_lanes(Unit* to, int64_t depth) {
+    using V = typename P::template Vec<Unit>;
+    for (int64_t u = 0; u < depth; ++u) tile::store(to + u * kPanel, V{});
+  }
+
+  // ---- phases ----------------------------------------------------------------------------
+  __attribute__((noinline)) void pack_task(P p) const {
+    const int64_t index = p.index(), row_block = index % s.row_blocks;
+    const int64_t k_at = index / s.row_blocks % s.k_blocks;
+    const int64_t batch = index / s.row_blocks / s.k_blocks;
+    const int64_t row = row_block * s.block_rows, first = k_at * s.k_block;
+    const int64_t count = gemm_detail::at_most(s.block_rows, problem.m - row);
+    const int64_t k = gemm_detail::at_most(s.k_block, problem.k - first);
+    Unit* to = p.template workspace<Unit>() + batch * shared_a_units();
+    pack_a(p, problem.a(batch), row, count, first, k,
+           to + units(first) * problem.m + row * units(k));
+  }
+
+  __attribute__((noinline)) void multiply_task(P p) const {
+    const int64_t index = p.index(), row_block = index % s.row_blocks;
+    const int64_t panel_block = index / s.row_blocks % s.panel_blocks;
+    const int64_t batch = index / s.row_blocks / s.panel_blocks;
+    Task task{*this, problem.a(batch), problem.b(batch)};
+    task.row = row_block * s.block_rows;
+    task.rows = gemm_detail::at_most(s.block_rows, problem.m - task.row);
+    char* scratch = p.template scratch<char>();
+    task.own_a = reinterpret_cast<Unit*>(scratch);
+    task.panel = reinterpret_cast<Unit*>(scratch + own_a_bytes());
+    task.tiles = reinterpret_cast<float*>(scratch + own_a_bytes() + panel_bytes());
+    task.shared_a = p.template workspace<Unit>() + batch * shared_a_units();
+    if (!s.share_a && s.k_innermost && !direct_a(task.a)) {
+      for (int64_t first = 0; first < problem.k; first += s.k_block)
+        pack_a(p, task.a, task.row, task.rows, first, gemm_detail::at_most(s.k_block, problem.k - first),
+               task.own_a + units(first) * task.rows);
+    }
+    const auto epilogue = problem.epilogue(batch);
+    const int64_t first_panel = panel_block * s.block_panels;
+    const int64_t last_panel =
+        gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
+    if (s.k_innermost) {
+      for (int64_t j = first_panel; j < last_panel; ++j)
+        for (int64_t i = 0; i < s.k_blocks; ++i) task.multiply(p, i, j, 0, epilogue);
+    } else {
+      for (int64_t i = 0; i < s.k_blocks; ++i)
+        for (int64_t j = first_panel; j < last_panel; ++j)
+          task.multiply(p, i, j, s.k_blocks > 1 ? j - first_panel : 0, epilogue);
+    }
+  }
+
+  struct Task {
+    const Gemm& gemm;
+    Rows<const T> a;
+    B b;
+    int64_t row = 0, rows = 0;
+    Unit* own_a = nullptr;
+    Unit* panel = nullptr;
+    float* tiles = nullptr;
+    const Unit* shared_a = nullptr;
+    int64_t packed_block = -1;  // the block of k that own_a holds
+
+    /// The task's rows for one block of k, packed.
+    const Unit* rows_of_a(P p, int64_t block, int64_t first, int64_t k) {
+      if (gemm.direct_a(a))
+        return reinterpret_cast<const Unit*>(a.row(row).data) + first;
+      if (gemm.s.share_a) return shared_a + units(first) * gemm.problem.m + row * units(k);
+      if (gemm.s.k_innermost) return own_a + units(first) * rows;
+      if (packed_block != block) gemm.pack_a(p, a, row, rows, first, k, own_a);
+      packed_block = block;
+      return own_a;
+    }
+
+    /// All tiles of the task in panel j, for one block of k. slot: where their sums are kept.
+    template <class Epilogue>
+    void multiply(P p, int64_t block, int64_t j, int64_t slot, const Epilogue& epilogue) {
+      const GemmSchedule& plan = gemm.s;
+      const int64_t first = block * plan.k_block, column = j * kPanel;
+      const int64_t k = gemm_detail::at_most(plan.k_block, gemm.problem.k - first);
+      const int64_t columns = gemm_detail::at_most(kPanel, gemm.problem.n - column);
+      const Unit* packed = rows_of_a(p, block, first, k);
+      if (!gemm.ready) gemm.pack_panel(p, b, column, first, k, panel);
+      // What is needed next: the next panel, or the next block of k of this one.
+      const char* ahead = nullptr;
+      const char* ahead_end = nullptr;
+      if constexpr (B::kPacked) {
+        const int64_t next = plan.k_innermost ? j * b.stride + (first + k) * kPanel
+                                              : (j + 1) * b.stride + first * kPanel;
+        ahead = reinterpret_cast<const char*>(b.data + next);
+        ahead_end = ahead + k * kPanel * int64_t{sizeof(T)};
+      }
+      for (int64_t r = 0; r < rows; r += plan.tile_rows) {
+        const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));
+        float* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
+        const bool is_last = block == plan.k_blocks - 1;
+        if (is_last) epilogue.prefetch(row + r, count, column, columns);
+        if (ahead >= ahead_end) ahead = reinterpret_cast<const char*>(tile);
+        if (!gemm.ready) {
+          const auto* from = reinterpret_cast<const typename Scratch::Element*>(panel);
+          ahead = tile::mma<Scratch>(p, count, packed, from, k, tile, columns, block > 0, ahead);
+        } else if constexpr (B::kPacked) {
+          const T* from = b.data + j * b.stride + first * kPanel;
+          ahead = tile::mma<typename Inner::Ready>(p, count, packed, from, k, tile, columns,
+                                                   block > 0, ahead);
+        } else {
+          multiply_rows(p, count, packed, column, columns, tile);
+        }
+        if (is_last) epilogue(p, tile, row + r, count, column, columns);
+        packed += units(k) * count;
+      }
+    }
+
+    /// One tile of all k, b unpacked.
+    void multiply_rows(P p, int count, const Unit* packed, int64_t column, int64_t columns,
+                       float* tile) const {
+      if constexpr (!B::kPacked)
+        tile::with_rows<tile::kMaxTileRows<P>>(count, [&]<int kRows>() {
+          // Two chains for each row of a where one would not keep up with memory.
+          constexpr int kGroups = kRows <= 2 ? 2 : 1;
+          for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
+            const auto rows_at = [&](int64_t from) {
+              const int64_t valid = gemm.problem.n - from;
+              return tile::PackRows<P, T>(valid > 0 ? valid : 1, 1, 0, [&](int i) {
+                return b.rows.row(valid > 0 ? from + i : column).data;
+              });
+            };
+            if constexpr (kGroups == 2) {
+              const tile::PackRows<P, T> from[] = {rows_at(column + lane),
+                                                   rows_at(column + lane + kLanes)};
+              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, gemm.problem.k, tile + lane);
+            } else {
+              const tile::PackRows<P, T> from[] = {rows_at(column + lane)};
+              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, gemm.problem.k, tile + lane);
+            }
+          }
+        });
+    }
+  };
+
+  TW_INLINE void run(P p) const {
+    if (s.share_a && p.phase() == 0) pack_task(p);
+    else multiply_task(p);
+  }
+};
+
+/// Calls f with the Gemm of the instruction that is quicker on this machine.
+template <class P, class Problem, class F>
+TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
+  using T = typename Problem::Panels::Element;
+#if defined(__AVX512BF16__)
+  if constexpr (P::kHasBf16 && tile::same_type<T, bf16>) {
+    if (machine.bf16_dot_gflops > machine.f32_fma_gflops)
+      return f(Gemm<Bf16DotInner, P, Problem>(problem, machine, machine.bf16_dot_gflops));
+  }
+#endif
+  return f(Gemm<FmaInner<T>, P, Problem>(problem, machine, machine.f32_fma_gflops));
+}
+
+}  // namespace gemm_detail
+
+/// The plan of a multiplication; nothing runs where the output is empty.
+template <class P, class Problem>
+TW_INLINE tile::Plan plan_gemm(const Problem& problem, const Machine& machine) {
+  if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return tile::plan_of(0);
+  return gemm_detail::with_gemm<P>(problem, machine, [](const auto& gemm) { return gemm.plan(); });
+}
+
+/// One program instance of plan_gemm's plan.
+template <class P, class Problem>
+TW_INLINE void run_gemm(P p, const Problem& problem) {
+  gemm_detail::with_gemm<P>(problem, p.machine(), [&](const auto& gemm) { gemm.run(p); });
+}
+
+}  // namespace tw::kernels

@@ -1,0 +1,107 @@
+// Linear layer with block-quantised weights (the formats of GGUF, core/block_formats.h).
+//
+//   out[m, n] = activation(sum over k of x[m, k] * w[n, k] + bias[n]) + residual[m, n]
+//   gated:  out[m, n] = activation(gate[m, n]) * up[m, n] + residual[m, n]
+//
+// The default rounds x to int8 per 32 k (quantize_rows.h) and sums exact integers within such a
+// block; `exact` multiplies float32 with the weights' exact values in one chain over k. Weights are
+// repacked beforehand (linear_quantized_format.h); interleaving their rows follows ggml's repacked
+// formats and ik_llama.cpp's row-interleaved quants in idea.
+//
+// Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A single token
+// multiplies panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
+// run register tiles over it. Bits depend on neither (linear_quantized_dot.h).
+#pragma once
+
+#include "tilewright/kernels/linear_epilogue.h"
+#include "tilewright/kernels/linear_quantized_run.h"
+
+namespace tw::kernels {
+
+static_assert(kResultStride == tile::kPanelWidth, "LinearEpilogue reads the results");
+
+template <class T>
+struct LinearQuantized {
+  Rows<const T> x;                // [*, k]
+  View<const uint8_t, 1> packed;  // header and panels, contiguous
+  View<const T, 1> bias;          // [n], or absent; never with a gated activation
+  Rows<const T> residual;         // [*, n], or absent
+  int activation;                 // an Activation, then kSiluAndMul, kGeluTanhAndMul
+  bool exact;
+  Rows<T> out;                    // [*, n], may alias residual
+
+  static constexpr int kSiluAndMul = 5, kGeluTanhAndMul = 6;
+  TW_INLINE bool is_gated() const { return activation >= kSiluAndMul; }
+
+  template <tile::Program P>
+  tile::Plan plan(const Machine& machine) const {
+    const QuantizedSchedule s = product().template schedule<P>(machine);
+    tile::Plan plan;
+    plan.phases = 2;
+    plan.grid[0] = s.tokens * s.spans;
+    plan.grid[1] = s.groups * s.pairs;
+    plan.workspace_bytes = s.tokens * s.token_bytes;
+    plan.scratch_bytes = s.results_bytes + 2 * (s.codes_bytes + s.scales_bytes);
+    return plan;
+  }
+
+  template <tile::Program P>
+  void operator()(P p) const {
+    const QuantizedSchedule s = product().template schedule<P>(p.machine());
+    if (p.phase() == 0) pack_tokens(p, s);
+    else finish(p, product().run(p, s));
+  }
+
+ private:
+  TW_INLINE QuantizedProduct product() const { return {packed.data, x.rows, exact}; }
+
+  /// One span of one token.
+  template <class P>
+  TW_INLINE void pack_tokens(P p, const QuantizedSchedule& s) const {
+    const int64_t token = p.index() / s.spans;
+    const int64_t begin = p.index() % s.spans * s.kSpan;
+    const int64_t end = begin + s.kSpan < s.blocks ? begin + s.kSpan : s.blocks;
+    const TokenRange tile = product().template tile_of<P>(token);
+    uint8_t* to = p.template workspace<uint8_t>() + tile.first * s.token_bytes;
+    const int slot = int(token - tile.first);
+    const View<const T, 1> row = x.row(token);
+    if (!exact) {
+      quantize_row(p, row, begin, end, activation_spec<P>(product().format()), to, tile.count,
+                   slot);
+      return;
+    }
+    float* units = reinterpret_cast<float*>(to) + slot;
+    for (int64_t k = begin * kQuantizedBlock; k < end * kQuantizedBlock; ++k)
+      units[k * tile.count] = float(row(k));
+  }
+
+  template <class P>
+  TW_INLINE void finish(P p, const QuantizedResults& r) const {
+    Activation after = Activation::kNone;
+    int64_t columns = out.cols - r.column;
+    if (is_gated()) {
+      if (activation == kSiluAndMul) gate(p, r, Silu{});
+      else gate(p, r, GeluTanh{});
+      columns = columns < kQuantizedRows ? columns : kQuantizedRows;
+    } else {
+      after = Activation(activation);
+      columns = columns < kResultStride ? columns : kResultStride;
+    }
+    LinearEpilogue<T>{bias, residual, after, out}(p, r.sums, r.tokens.first, r.tokens.count,
+                                                  r.column, columns);
+  }
+
+  /// Columns [0, 16) become activate(columns [0, 16)) * columns [16, 32).
+  template <class P, class A>
+  TW_INLINE void gate(P, const QuantizedResults& r, A activate) const {
+    using F = typename P::f32;
+    float* row = r.sums;
+    for (int t = 0; t < r.tokens.count; ++t, row += kResultStride) {
+      for (int c = 0; c < kQuantizedRows; c += P::template kLanes<float>)
+        tile::store(row + c, activate(tile::load<F>(row + c)) *
+                                 tile::load<F>(row + kQuantizedRows + c));
+    }
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,213 @@
+// The schedules of linear_quantized, without what depends on the type of its activations: packed
+// tokens in, float32 sums out. See linear_quantized.h.
+#pragma once
+
+#include "tilewright/kernels/linear_quantized_dot.h"
+
+namespace tw::kernels {
+
+/// Tokens of the tallest register tile; smaller ones are powers of two below.
+template <class P>
+inline constexpr int kMaxTileTokens = P::kRegisters == 32 ? 12 : 4;
+
+/// Consecutive tokens.
+struct TokenRange {
+  int64_t first;
+  int count;
+};
+
+/// The sums of one program: tokens x columns of the output, rows kResultStride apart. Of a gated
+/// weight, columns [0, 16) are gates and [16, 32) what they multiply.
+struct QuantizedResults {
+  float* sums;
+  TokenRange tokens;
+  int64_t column;  // the first one in the output
+};
+
+/// How a call is cut. Sizes in bytes unless they say otherwise; a block is 32 k.
+struct QuantizedSchedule {
+  int64_t tokens, blocks, panels, pairs;  // a pair is two panels: 32 rows
+  int64_t token_bytes;                    // of a packed token
+  int64_t spans;                          // programs of phase 0 per token, kSpan blocks each
+  int64_t group, groups;                  // tokens of a program of phase 1
+  int64_t piece;                          // blocks of a panel taken apart at a time
+  int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
+  bool is_streamed;                       // one token, straight from the panels
+
+  static constexpr int64_t kSpan = 64;
+};
+
+struct QuantizedProduct {
+  const uint8_t* packed;  // header and panels
+  int64_t tokens;
+  bool exact;
+
+  TW_INLINE QuantizedHeader header() const { return tile::load_bits<QuantizedHeader>(packed); }
+  TW_INLINE QuantizedFormat format() const { return quantized_format(DType(header().dtype)); }
+
+  template <class P>
+  TW_INLINE QuantizedSchedule schedule(const Machine& machine) const {
+    const QuantizedHeader h = header();
+    const QuantizedFormat f = format();
+    constexpr int64_t kPiece = 16, kExactPiece = 4;  // x 16 rows: 8 KiB of codes or of weights
+    constexpr int64_t kTile = kMaxTileTokens<P>, kMostTiles = 192 / kTile;
+    QuantizedSchedule s{};
+    s.tokens = tokens;
+    s.blocks = h.k / kQuantizedBlock;
+    s.panels = quantized_panels(h.rows, h.is_gated != 0);
+    s.pairs = (s.panels + 1) / 2;
+    s.token_bytes =
+        s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
+    s.spans = (s.blocks + s.kSpan - 1) / s.kSpan;
+    s.is_streamed = !exact && tokens == 1;
+
+    // The tokens of a program stay in half of L2 while it walks the panels.
+    int64_t tiles = machine.l2_bytes / 2 / (kTile * s.token_bytes + 1);
+    tiles = tiles < 1 ? 1 : tiles > kMostTiles ? kMostTiles : tiles;
+    s.group = tiles * kTile;
+    s.groups = (tokens + s.group - 1) / s.group;
+    const int64_t most = s.group < tokens ? s.group : tokens;
+    s.results_bytes = most * kResultStride * 4;
+    if (s.is_streamed) return s;
+    s.piece = exact ? kExactPiece : kPiece;
+    if (s.piece > s.blocks) s.piece = s.blocks;
+    s.codes_bytes = s.piece * kQuantizedBlock * kQuantizedRows * (exact ? 4 : 1);
+    if (!exact) s.scales_bytes = s.piece * f.groups() * (1 + f.has_min) * kQuantizedRows * 4;
+    return s;
+  }
+
+  /// The tile that holds `token`: full ones first, the rest in falling powers of two.
+  template <class P>
+  TW_INLINE TokenRange tile_of(int64_t token) const {
+    constexpr int kMax = kMaxTileTokens<P>;
+    TokenRange tile{token / kMax * kMax, kMax};
+    if (tile.first + kMax <= tokens) return tile;
+    for (;;) {
+      const int64_t rest = tokens - tile.first;
+      tile.count = rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
+      if (token < tile.first + tile.count) return tile;
+      tile.first += tile.count;
+    }
+  }
+
+  /// The sums of program p.index() of phase 1.
+  template <class P>
+  __attribute__((noinline)) QuantizedResults run(P p, const QuantizedSchedule& s) const {
+    QuantizedResults out;
+    switch (DType(header().dtype)) {
+#define TW_CASE(id, ...)                                   \
+  case DType::id:                                          \
+    out = run_format<P, quantized_format(DType::id)>(p, s); \
+    break;
+      TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
+#undef TW_CASE
+      default:
+        __builtin_unreachable();
+    }
+    return out;
+  }
+
+ private:
+  template <class P, QuantizedFormat kF>
+  __attribute__((noinline)) QuantizedResults run_format(P p, const QuantizedSchedule& s) const {
+    const int64_t pair = p.index() % s.pairs, first = p.index() / s.pairs * s.group;
+    const int64_t rest = s.tokens - first;
+    QuantizedResults out;
+    out.sums = p.template scratch<float>();
+    out.tokens = {first, int(s.group < rest ? s.group : rest)};
+    out.column = pair * (header().is_gated ? kQuantizedRows : 2 * kQuantizedRows);
+
+    const int64_t bytes = kF.panel_bytes(s.blocks);
+    const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
+    const int count = 2 * pair + 2 <= s.panels ? 2 : 1;
+    if (s.is_streamed) {
+      for (int i = 0; i < count; ++i)
+        dot_panel<P, kF>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),
+                         out.sums + i * kQuantizedRows);
+      return out;
+    }
+    for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
+         i += P::template kLanes<float>)
+      tile::store(out.sums + i, typename P::f32{});
+    if (exact) multiply_exact<P, kF>(p, s, panel, count, out);
+    else multiply<P, kF>(p, s, panel, count, out);
+    return out;
+  }
+
+  template <class P, QuantizedFormat kF>
+  TW_INLINE void multiply(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
+                          const QuantizedResults& out) const {
+    uint8_t* const scratch = p.template scratch<uint8_t>() + s.results_bytes;
+    UnpackedPanel piece[2];
+    for (int i = 0; i < 2; ++i) {
+      uint8_t* at = scratch + i * (s.codes_bytes + s.scales_bytes);
+      piece[i] = {at, reinterpret_cast<float*>(at + s.codes_bytes)};
+    }
+    for (int64_t b = 0; b < s.blocks; b += s.piece) {
+      const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
+      for (int i = 0; i < count; ++i)
+        unpack_panel<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end, piece[i]);
+      dot_tiles<P, unpacked_format<P>(kF)>(p, s, piece, count, b, end, out);
+    }
+  }
+
+  /// All tiles of a program times a piece of its panels.
+  template <class P, UnpackedFormat kU>
+  __attribute__((noinline)) void dot_tiles(P p, const QuantizedSchedule& s,
+                                           const UnpackedPanel (&piece)[2], int count,
+                                           int64_t begin, int64_t end,
+                                           const QuantizedResults& out) const {
+    for_tiles<P>(out.tokens, [&]<int kTokens>(int64_t token) {
+      constexpr int64_t kBytes = kQuantizedBlock + 4 + 4 * kU.groups();  // of a token's block
+      const uint8_t* x =
+          p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
+      float* to = out.sums + (token - out.tokens.first) * kResultStride;
+      for (int i = 0; i < count; ++i)
+        dot_tile<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
+    });
+  }
+
+  template <class P, QuantizedFormat kF>
+  TW_INLINE void multiply_exact(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
+                                const QuantizedResults& out) const {
+    float* const weights = p.template scratch<float>() + s.results_bytes / 4;
+    for (int64_t b = 0; b < s.blocks; b += s.piece) {
+      const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
+      for (int i = 0; i < count; ++i)
+        dequantize_panel<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end,
+                                weights + i * s.codes_bytes / 4);
+      exact_tiles(p, s, weights, count, b * kQuantizedBlock, end * kQuantizedBlock, out);
+    }
+  }
+
+  template <class P>
+  __attribute__((noinline)) void exact_tiles(P p, const QuantizedSchedule& s,
+                                             const float* weights, int count, int64_t begin,
+                                             int64_t end, const QuantizedResults& out) const {
+    for_tiles<P>(out.tokens, [&]<int kTokens>(int64_t token) {
+      const float* x =
+          p.template workspace<float>() + token * s.token_bytes / 4 + begin * kTokens;
+      float* to = out.sums + (token - out.tokens.first) * kResultStride;
+      for (int i = 0; i < count; ++i)
+        exact_tile<P, kTokens>(p, weights + i * s.codes_bytes / 4, x, end - begin,
+                               to + i * kQuantizedRows);
+    });
+  }
+
+  /// Calls f.operator()<tokens>(first token) for every tile of a range.
+  template <class P, class F>
+  TW_INLINE void for_tiles(TokenRange range, F&& f) const {
+    constexpr int kMax = kMaxTileTokens<P>;
+    for (int64_t t = range.first; t < range.first + range.count;) {
+      const int count = tile_of<P>(t).count;
+      if (count == kMax) f.template operator()<kMax>(t);
+      else if (count == 8) f.template operator()<(kMax > 8 ? 8 : 1)>(t);
+      else if (count == 4) f.template operator()<4>(t);
+      else if (count == 2) f.template operator()<2>(t);
+      else f.template operator()<1>(t);
+      t += count;
+    }
+  }
+};
+
+}  // namespace tw::kernels

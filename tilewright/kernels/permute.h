@@ -1,0 +1,25 @@
+// Reorders dimensions.
+#pragma once
+
+#include "tilewright/kernels/relayout.h"
+
+namespace tw::kernels {
+
+template <class T>
+struct Permute {
+  Rows<const T> x;              // [...]
+  View<const int64_t, 1> dims;  // [rank of x]; the caller reordered x by them
+  Rows<T> out;                  // [...]
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return relayout(x, out).plan();
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    relayout(x, out).run(p);
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,215 @@
+// Elements from one strided layout into another: what copy, transpose and permute share.
+//
+// The dimensions of both sides are brought to a common list and reordered so that the last one is
+// contiguous in the destination. Where the source is contiguous along another one, blocks of both
+// are turned over in L1 and leave it in whole cache lines; otherwise rows are copied as they come.
+// One program per block. Values are moved as bits.
+#pragma once
+
+#include "tilewright/kernels/elementwise.h"
+#include "tilewright/tile/cpu/transpose.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+/// The dimensions of a relayout, sizes above 1 only; `from` and `to` are strides.
+struct RelayoutDims {
+  static constexpr int kMaxRank = 16;
+  int rank = 0;
+  int64_t sizes[kMaxRank], from[kMaxRank], to[kMaxRank];
+
+  TW_INLINE void push(int64_t size, int64_t from_stride, int64_t to_stride) {
+    sizes[rank] = size;
+    from[rank] = from_stride;
+    to[rank++] = to_stride;
+  }
+  TW_INLINE void swap(int a, int b) {
+    const auto exchange = [&](int64_t* values) {
+      const int64_t t = values[a];
+      values[a] = values[b];
+      values[b] = t;
+    };
+    exchange(sizes);
+    exchange(from);
+    exchange(to);
+  }
+
+  /// Outermost dimension first. Each side may have merged its leading dimensions differently, but
+  /// both are coarsenings of the same list: from the inside, the smaller size is common to both.
+  template <class U>
+  TW_INLINE static RelayoutDims of(const Rows<const U>& x, const Rows<U>& out) {
+    RelayoutDims inner;  // innermost first
+    if (out.cols != 1) inner.push(out.cols, x.col_stride, out.col_stride);
+    int a = x.lead, b = out.lead;
+    int64_t size_a = 1, size_b = 1, from_stride = 0, to_stride = 0;
+    for (;;) {
+      while (size_a == 1 && a > 0) size_a = x.lead_sizes[--a], from_stride = x.lead_strides[a];
+      while (size_b == 1 && b > 0) size_b = out.lead_sizes[--b], to_stride = out.lead_strides[b];
+      const int64_t common = size_a < size_b ? size_a : size_b;
+      if (common <= 1) break;
+      inner.push(common, from_stride, to_stride);
+      size_a /= common, from_stride *= common;
+      size_b /= common, to_stride *= common;
+    }
+    RelayoutDims outer;
+    for (int d = inner.rank - 1; d >= 0; --d)
+      outer.push(inner.sizes[d], inner.from[d], inner.to[d]);
+    return outer;
+  }
+};
+
+/// How a relayout is cut into programs.
+template <class U>
+struct Relayout {
+  static constexpr int64_t kBlock = 256 / int64_t{sizeof(U)};  // four lines of either side
+
+  const U* from;
+  U* to;
+  RelayoutDims dims;     // [outer..., unit if turned, last]
+  bool turned = false;   // the source is contiguous along the dimension before the last
+  int outer = 0;         // leading dimensions walked one index at a time
+  int64_t rows = 1;      // product of the outer sizes
+  ElementwiseGrid grid;  // of rows x last, if not turned
+  int64_t unit_blocks = 1, last_blocks = 1, programs = 0;
+
+  TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out) : from(x.data), to(out.data) {
+    if (out.rows == 0 || out.cols == 0) return;
+    dims = RelayoutDims::of(x, out);
+    if (dims.rank == 0) dims.push(1, 1, 1);
+    const int last = dims.rank - 1;
+    for (int d = last; d >= 0; --d) {
+      if (dims.to[d] != 1) continue;
+      dims.swap(d, last);
+      break;
+    }
+    for (int d = 0; d < last && dims.from[last] != 1; ++d) {
+      if (dims.from[d] != 1) continue;
+      dims.swap(d, last - 1);
+      turned = true;
+      break;
+    }
+    outer = turned ? last - 1 : last;
+    for (int d = 0; d < outer; ++d) rows *= dims.sizes[d];
+    if (turned) {
+      unit_blocks = (dims.sizes[last - 1] + kBlock - 1) / kBlock;
+      last_blocks = (dims.sizes[last] + kBlock - 1) / kBlock;
+      programs = rows * unit_blocks * last_blocks;
+    } else {
+      Rows<U> shape;
+      shape.rows = rows;
+      shape.cols = dims.sizes[last];
+      grid = ElementwiseGrid::of(shape);
+      programs = grid.programs;
+    }
+  }
+
+  TW_INLINE tile::Plan plan() const {
+    return tile::plan_of(programs, turned ? kBlock * kBlock * int64_t{sizeof(U)} : 0);
+  }
+
+  template <class P>
+  TW_INLINE void run(P p) const {
+    if (turned)
+      turn(p);
+    else
+      copy(p);
+  }
+
+ private:
+  /// Offsets of both sides at row i of the outer dimensions.
+  TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
+    source = target = 0;
+    for (int d = outer - 1; d >= 0; --d) {
+      const int64_t index = i % dims.sizes[d];
+      i /= dims.sizes[d];
+      source += index * dims.from[d];
+      target += index * dims.to[d];
+    }
+  }
+
+  template <class P>
+  TW_INLINE void copy(P p) const {
+    const int last = dims.rank - 1;
+    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
+    const int64_t rest = dims.sizes[last] - begin;
+    const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
+    const int64_t first = p.index() / grid.blocks_per_row * grid.rows_per_block;
+    for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
+      int64_t source, target;
+      offsets(r, source, target);
+      const View<const U, 1> in{
+          from + source + begin * dims.from[last], {count}, {dims.from[last]}};
+      const View<U, 1> out{to + target + begin * dims.to[last], {count}, {dims.to[last]}};
+      tile::for_row<U>(p, count, [&](auto at) { tile::store(p, out, at, tile::load(in, at)); });
+    }
+  }
+
+  template <class P>
+  TW_INLINE void turn(P p) const {
+    const int last = dims.rank - 1, unit = last - 1;
+    int64_t i = p.index();
+    const int64_t u = i % unit_blocks * kBlock;
+    i /= unit_blocks;
+    const int64_t v = i % last_blocks * kBlock;
+    int64_t source, target;
+    offsets(i / last_blocks, source, target);
+    const int64_t rest_u = dims.sizes[unit] - u, rest_v = dims.sizes[last] - v;
+    const int64_t count_u = rest_u < kBlock ? rest_u : kBlock;
+    const int64_t count_v = rest_v < kBlock ? rest_v : kBlock;
+    U* const block = p.template scratch<U>();  // [unit, last]
+    tile::transpose_block(p, from + source + u + v * dims.from[last], dims.from[last], block,
+                          kBlock, count_u, count_v);
+    for (int64_t r = 0; r < count_u; ++r) {
+      const View<const U, 1> in{block + r * kBlock, {count_v}, {1}};
+      const View<U, 1> out{
+          to + target + (u + r) * dims.to[unit] + v * dims.to[last], {count_v}, {dims.to[last]}};
+      tile::for_row<U>(p, count_v, [&](auto at) { tile::store(p, out, at, tile::load(in, at)); });
+    }
+  }
+};
+
+/// The unsigned integer as wide as T.
+template <int kBytes>
+struct BitsOf;
+template <>
+struct BitsOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct BitsOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct BitsOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct BitsOf<8> {
+  using type = uint64_t;
+};
+template <class T>
+using bits_of = typename BitsOf<int(sizeof(T))>::type;
+
+/// The same rows, their elements as bits.
+template <class U, class T>
+TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
+  Rows<U> out;
+  out.data = reinterpret_cast<U*>(rows.data);
+  out.rows = rows.rows;
+  out.cols = rows.cols;
+  out.col_stride = rows.col_stride;
+  out.lead = rows.lead;
+  for (int d = 0; d < rows.lead; ++d) {
+    out.lead_sizes[d] = rows.lead_sizes[d];
+    out.lead_strides[d] = rows.lead_strides[d];
+  }
+  return out;
+}
+
+template <class T>
+TW_INLINE Relayout<bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
+  using U = bits_of<T>;
+  return Relayout<U>(rows_as<const U>(x), rows_as<U>(out));
+}
+
+}  // namespace tw::kernels

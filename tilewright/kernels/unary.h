@@ -1,0 +1,44 @@
+//   out = f(x), elementwise, for a functor f on vectors.
+#pragma once
+
+#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/elementwise.h"
+
+namespace tw::kernels {
+
+template <class T, class F>
+struct Unary {
+  Rows<const T> x;  // [...]
+  Rows<T> out;      // [...], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(ElementwiseGrid::of(out).programs);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    elementwise<tile::compute_t<T>>(p, out, F{}, x);
+  }
+};
+
+struct Exp {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return tile::exp(x);
+  }
+};
+struct Erf {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return tile::erf(x);
+  }
+};
+struct Log {
+  template <class V>
+  TW_INLINE V operator()(V x) const {
+    return tile::log(x);
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,164 @@
+// Filters that give text.
+#include <algorithm>
+
+#include "tilewright/models/chat_template/builtins.h"
+#include "tilewright/models/chat_template/operators.h"
+#include "tilewright/models/chat_template/text.h"
+
+namespace tw::models::chat_template {
+namespace {
+
+std::string input_text(Sandbox& sandbox, const Value& value) {
+  std::string text = to_text(sandbox, value);
+  sandbox.scan(text.size() * 8);  // the filters work character by character
+  return text;
+}
+
+Value trim(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  const std::string text = input_text(sandbox, self);
+  const Value& characters = arguments[0];
+  if (!characters.is_given() || characters.is_none()) return sandbox.string(strip(text));
+  if (!characters.is_string()) sandbox.fail("'trim' needs a string of characters");
+  return sandbox.string(strip(text, characters.text(), Side::kBoth));
+}
+
+Value upper(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return sandbox.string(to_upper(input_text(sandbox, self)));
+}
+
+Value lower(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return sandbox.string(to_lower(input_text(sandbox, self)));
+}
+
+Value title(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return sandbox.string(title_filter(input_text(sandbox, self)));
+}
+
+Value capitalize_text(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return sandbox.string(capitalize(input_text(sandbox, self)));
+}
+
+Value as_string(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return self.is_string() ? self : sandbox.string(to_text(sandbox, self));
+}
+
+Value replace_text(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  const Value& count = arguments[2];
+  const bool limited = count.is_given() && !count.is_none();
+  return replace_checked(sandbox, to_text(sandbox, self), to_text(sandbox, arguments[0]),
+                         to_text(sandbox, arguments[1]),
+                         limited ? to_index(sandbox, count, "'replace'") : -1);
+}
+
+Value escape(Sandbox& sandbox, const Value& self, const Arguments&) {
+  std::string out;
+  for (const char c : input_text(sandbox, self)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      case '"':
+        out += "&#34;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return sandbox.string(out);
+}
+
+/// The text that indents by `width`: a number of spaces, or the text itself.
+std::string indentation(Sandbox& sandbox, const Value& width, int64_t otherwise) {
+  if (width.is_string()) return std::string(width.text());
+  const int64_t spaces = width.is_given() ? to_index(sandbox, width, "an indent") : otherwise;
+  sandbox.charge(size_t(std::max<int64_t>(spaces, 0)));
+  return std::string(size_t(std::max<int64_t>(spaces, 0)), ' ');
+}
+
+Value indent(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  if (!self.is_string()) sandbox.fail("'indent' needs a string, not " + quote(type_name(self)));
+  sandbox.scan(self.text().size() * 8);
+  const std::string margin = indentation(sandbox, arguments[0], 4);
+  const bool first = is_true(arguments[1]), blank = is_true(arguments[2]);
+  const std::string text = std::string(self.text()) + "\n";
+  const auto lines = split_lines(text, false);
+  std::string out;
+  if (first) sandbox.append(out, margin);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (i != 0) {
+      sandbox.append(out, "\n");
+      if (blank || !lines[i].empty()) sandbox.append(out, margin);
+    }
+    sandbox.append(out, lines[i]);
+  }
+  return sandbox.string(out);
+}
+
+/// The separators argument of json.dumps: two strings.
+void set_separators(Sandbox& sandbox, const Value& separators, JsonStyle& style) {
+  const bool pair = separators.is_sequence() && separators.sequence().items.size() == 2;
+  if (!pair || !separators.sequence().items[0].is_string() ||
+      !separators.sequence().items[1].is_string()) {
+    sandbox.fail("the separators of 'tojson' are two strings");
+  }
+  style.item_separator = separators.sequence().items[0].text();
+  style.key_separator = separators.sequence().items[1].text();
+}
+
+/// The tojson of transformers: json.dumps with its own defaults, nothing escaped for HTML.
+Value tojson(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  JsonStyle style;
+  style.ascii = is_true(arguments[0]);
+  if (arguments[1].is_given() && !arguments[1].is_none()) {
+    style.pretty = true;
+    style.indent = indentation(sandbox, arguments[1], 0);
+    style.item_separator = ",";
+  }
+  const Value& separators = arguments[2];
+  if (separators.is_given() && !separators.is_none()) set_separators(sandbox, separators, style);
+  style.sort_keys = is_true(arguments[3]);
+  return sandbox.string(to_json(sandbox, self, style));
+}
+
+constexpr Builtin kFilters[] = {
+    {"capitalize", "", capitalize_text},
+    {"e", "", escape},
+    {"escape", "", escape},
+    {"forceescape", "", escape},
+    {"indent", "width? first? blank?", indent},
+    {"lower", "", lower},
+    {"replace", "old new count?", replace_text},
+    {"safe", "", as_string},
+    {"string", "", as_string},
+    {"title", "", title},
+    {"tojson", "ensure_ascii? indent? separators? sort_keys?", tojson},
+    {"trim", "chars?", trim},
+    {"upper", "", upper},
+};
+
+}  // namespace
+
+Value replace_checked(Sandbox& sandbox, std::string_view text, std::string_view from,
+                      std::string_view to, int64_t limit) {
+  sandbox.scan(text.size() * 8);
+  int64_t count = count_occurrences(text, from);
+  if (limit >= 0) count = std::min(count, limit);
+  sandbox.charge(size_t(count), to.size());
+  sandbox.charge(text.size());
+  return sandbox.string(replace(text, from, to, limit));
+}
+
+std::span<const Builtin> text_filters() {
+  return kFilters;
+}
+
+}  // namespace tw::models::chat_template

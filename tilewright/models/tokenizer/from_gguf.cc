@@ -1,0 +1,61 @@
+#include "tilewright/models/tokenizer/from_gguf.h"
+
+#include <algorithm>
+
+namespace tw::models {
+namespace {
+
+std::vector<std::string> strings(const std::optional<GgufStrings>& list) {
+  std::vector<std::string> out;
+  if (!list) return out;
+  out.reserve(size_t(list->size()));
+  for (const std::string_view text : *list) out.emplace_back(text);
+  return out;
+}
+
+// Clamped to values that the tokenizer rejects, if they do not fit.
+std::vector<int32_t> token_types(const std::optional<GgufNumbers<int64_t>>& list) {
+  std::vector<int32_t> out;
+  if (!list) return out;
+  out.reserve(size_t(list->size()));
+  for (int64_t i = 0; i < list->size(); ++i) {
+    out.push_back(int32_t(std::clamp<int64_t>((*list)[i], INT32_MIN, INT32_MAX)));
+  }
+  return out;
+}
+
+}  // namespace
+
+TokenizerData tokenizer_data_from_gguf(const GgufFile& file) {
+  TokenizerData data;
+  data.model = file.require_string("tokenizer.ggml.model");
+  data.pre = file.find_string("tokenizer.ggml.pre").value_or("");
+  data.tokens = strings(file.require_strings("tokenizer.ggml.tokens"));
+  if (const auto scores = file.find_floats("tokenizer.ggml.scores")) {
+    data.scores = scores->to_vector();
+  }
+  data.types = token_types(file.find_ints("tokenizer.ggml.token_type"));
+  data.merges = strings(data.model == "gpt2" ? file.require_strings("tokenizer.ggml.merges")
+                                             : file.find_strings("tokenizer.ggml.merges"));
+  data.bos_token_id = file.find_int("tokenizer.ggml.bos_token_id");
+  data.eos_token_id = file.find_int("tokenizer.ggml.eos_token_id");
+  data.unknown_token_id = file.find_int("tokenizer.ggml.unknown_token_id");
+  data.padding_token_id = file.find_int("tokenizer.ggml.padding_token_id");
+  data.eot_token_id = file.find_int("tokenizer.ggml.eot_token_id");
+  data.eom_token_id = file.find_int("tokenizer.ggml.eom_token_id");
+  data.add_bos_token = file.find_bool("tokenizer.ggml.add_bos_token");
+  data.add_eos_token = file.find_bool("tokenizer.ggml.add_eos_token");
+  data.add_space_prefix = file.find_bool("tokenizer.ggml.add_space_prefix");
+  return data;
+}
+
+Tokenizer tokenizer_from_gguf(const GgufFile& file) {
+  try {
+    return Tokenizer(tokenizer_data_from_gguf(file));
+  } catch (const TokenizerDataError& error) {
+    // The same message with file and offset, where the file has the key.
+    throw Error(error.kind(), file.metadata_error(error.key(), error.problem()).what());
+  }
+}
+
+}  // namespace tw::models

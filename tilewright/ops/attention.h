@@ -1,0 +1,254 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilewright/core/tensor.h"
+#include "tilewright/kernels/attention.h"
+#include "tilewright/ops/core/bind.h"
+#include "tilewright/ops/core/operator.h"
+
+namespace tw::ops {
+
+/// What the attention operators share: definition, cost, rules and test data.
+struct AttentionFamily {
+  /// Queries, outputs of one dtype; keys, values of any of these.
+  using Types =
+      Combos<Combo<float, float>, Combo<float, f16>, Combo<float, bf16>, Combo<float, int8_t>,
+             Combo<f16, float>, Combo<f16, f16>, Combo<f16, bf16>, Combo<f16, int8_t>,
+             Combo<bf16, float>, Combo<bf16, f16>, Combo<bf16, bf16>, Combo<bf16, int8_t>>;
+
+  /// Query i of `mask` sees key j. The last query stands at the last key.
+  static bool sees(const kernels::AttentionMask& mask, int64_t i, int64_t j) {
+    const int64_t position = i + mask.kv_len - mask.q_len;
+    if (mask.left >= 0 && j < position && position - j > mask.left) return false;
+    return mask.right < 0 || j <= position || j - position <= mask.right;
+  }
+
+  template <class K>
+  static void reference(const K& kernel) {
+    const kernels::AttentionShape shape = kernel.shape();
+    for (int64_t b = 0; b < kernel.lengths().sequences; ++b) {
+      const auto s = kernel.sequence(b);
+      for (int64_t i = 0; i < s.q_len(); ++i)
+        for (int64_t h = 0; h < shape.q_heads; ++h)
+          reference_row(s, kernel.options(), shape, i, h, h / shape.group());
+    }
+  }
+
+  static Cost cost(const kernels::AttentionShape& shape, const kernels::SequenceLengths& lengths,
+                   const kernels::AttentionOptions& options, size_t q_bytes, size_t kv_bytes) {
+    const double width = double(shape.dims) + double(shape.value_dims);
+    Cost out;
+    for (int64_t b = 0; b < lengths.sequences; ++b) {
+      const int64_t q_len = lengths.q_len(b), kv_len = lengths.kv_len(b);
+      const kernels::AttentionMask mask = options.mask(q_len, kv_len);
+      double pairs = 0;
+      for (int64_t i = 0; i < q_len; ++i) {
+        const kernels::KeyRange keys = mask.keys(i);
+        if (!keys.empty()) pairs += double(keys.end - keys.begin);
+      }
+      out.flops += 2 * pairs * double(shape.q_heads) * width;
+      const int64_t seen = q_len > 0 ? kv_len - std::max<int64_t>(0, mask.keys(0).begin) : 0;
+      out.bytes += double(q_len) * double(shape.q_heads) * width * double(q_bytes) +
+                   double(seen) * double(shape.kv_heads) * width * double(kv_bytes);
+    }
+    return out;
+  }
+
+  /// The rules that hold for all of them.
+  static Support supports_shape(const kernels::AttentionShape& shape,
+                                const kernels::AttentionOptions& options) {
+    if (shape.dims == 0) return Support::no("D = 0, but scores need at least one dimension");
+    if (shape.q_heads > 0 && (shape.kv_heads == 0 || shape.q_heads % shape.kv_heads != 0))
+      return Support::no("Hq = " + std::to_string(shape.q_heads) +
+                         " must be a multiple of H = " + std::to_string(shape.kv_heads));
+    if (!std::isfinite(options.scale)) return Support::no("scale must be finite");
+    if (!(options.softcap >= 0) || std::isinf(options.softcap))
+      return Support::no("softcap = " + std::to_string(options.softcap) +
+                         " must be finite and at least 0");
+    return Support::yes();
+  }
+  /// Whether 0 <= lens[b] <= most for all b.
+  static Support supports_lens(std::string_view name, const View<const int32_t, 1>& lens,
+                               int64_t most) {
+    for (int64_t b = 0; lens && b < lens.size(0); ++b)
+      if (lens(b) < 0 || lens(b) > most)
+        return Support::no(std::string(name) + "[" + std::to_string(b) + "] = " +
+                           std::to_string(lens(b)) + " must be in 0 .. " + std::to_string(most));
+    return Support::yes();
+  }
+
+  /// Whether offsets start at 0 or later, do not fall, and end at `most` or before.
+  static Support supports_offsets(std::string_view name, const View<const int32_t, 1>& offsets,
+                                  int64_t most) {
+    for (int64_t b = 0; b < offsets.size(0); ++b) {
+      const int64_t least = b > 0 ? offsets(b - 1) : 0;
+      if (offsets(b) < least || offsets(b) > most)
+        return Support::no(std::string(name) + "[" + std::to_string(b) +
+                           "] = " + std::to_string(offsets(b)) + " must be in " +
+                           std::to_string(least) + " .. " + std::to_string(most));
+    }
+    return Support::yes();
+  }
+
+  /// A tensor of numbers drawn by `draw(i)` as T.
+  template <class T, class F>
+  static Tensor make(std::vector<int64_t> sizes, F&& draw) {
+    Tensor out = Tensor::empty(sizes, dtype_of<T>);
+    for (int64_t i = 0, n = out.ref().count(); i < n; ++i)
+      static_cast<T*>(out.ref().data)[i] = static_cast<T>(draw(i));
+    return out;
+  }
+  /// Well mixed bits of (seed, i).
+  static uint64_t mix(uint64_t seed, int64_t i) {
+    uint64_t z = seed + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(i + 1);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  static int64_t mix_below(uint64_t seed, int64_t i, int64_t n) {
+    return n > 0 ? static_cast<int64_t>(mix(seed, i) % static_cast<uint64_t>(n)) : 0;
+  }
+  /// `count` rising offsets from 0 to `last`; some sequences are empty.
+  static Tensor offsets(int64_t count, int64_t last, uint64_t seed) {
+    std::vector<int64_t> cuts;
+    for (int64_t i = 0; i < count; ++i) cuts.push_back(mix_below(seed, i, last + 1));
+    std::sort(cuts.begin(), cuts.end());
+    if (count > 0) cuts.front() = 0;
+    if (count > 1) cuts.back() = last;
+    return make<int32_t>({count}, [&](int64_t i) { return cuts[static_cast<size_t>(i)]; });
+  }
+  /// int8 keys and values, and the scales of keys and values.
+  static std::optional<Tensor> materialize_quantized(std::string_view arg,
+                                                     std::vector<int64_t> sizes, DType kv,
+                                                     uint64_t seed) {
+    if (arg == "k_scale" || arg == "v_scale")
+      return make<float>(std::move(sizes),
+                         [&](int64_t i) { return 0.05 + 0.01 * double(mix_below(seed, i, 20)); });
+    if (kv == DType::kI8)
+      return make<int8_t>(std::move(sizes), [&](int64_t i) { return mix_below(seed, i, 17) - 8; });
+    return std::nullopt;
+  }
+
+ private:
+  template <class T, class U>
+  static void reference_row(const kernels::AttentionSequence<T, U>& s,
+                            const kernels::AttentionOptions& options,
+                            const kernels::AttentionShape& shape, int64_t i, int64_t h,
+                            int64_t kv_head) {
+    const kernels::AttentionMask mask = options.mask(s.q_len(), s.kv_len);
+    const double scale =
+        options.scale != 0 ? double(options.scale) : 1 / std::sqrt(double(shape.dims));
+    const auto k = s.k.head(kv_head), v = s.v.head(kv_head);
+    const auto scale_of = [&](const kernels::KeySource<float>& scales, int64_t j) {
+      return scales ? double(*scales.head(kv_head).at(j, j + 1).data) : 1.0;
+    };
+    std::vector<double> scores(static_cast<size_t>(s.kv_len), -HUGE_VAL);
+    double top = options.sinks ? double(options.sinks(h)) : -HUGE_VAL;
+    for (int64_t j = 0; j < s.kv_len; ++j) {
+      if (!sees(mask, i, j)) continue;
+      const auto key = k.at(j, j + 1);
+      double dot = 0;
+      for (int64_t d = 0; d < shape.dims; ++d)
+        dot += double(s.q(i, h, d)) * double(key.data[d * key.dim_stride]);
+      dot *= scale * scale_of(s.k_scale, j);
+      if (options.softcap > 0)
+        dot = double(options.softcap) * std::tanh(dot / double(options.softcap));
+      scores[static_cast<size_t>(j)] = dot;
+      top = std::max(top, dot);
+    }
+    double sum = options.sinks ? std::exp(double(options.sinks(h)) - top) : 0;
+    std::vector<double> result(static_cast<size_t>(shape.value_dims), 0.0);
+    for (int64_t j = 0; j < s.kv_len; ++j) {
+      if (!sees(mask, i, j)) continue;
+      const double weight = std::exp(scores[static_cast<size_t>(j)] - top);
+      sum += weight;
+      const auto value = v.at(j, j + 1);
+      for (int64_t d = 0; d < shape.value_dims; ++d)
+        result[static_cast<size_t>(d)] +=
+            weight * scale_of(s.v_scale, j) * double(value.data[d * value.dim_stride]);
+    }
+    for (int64_t d = 0; d < shape.value_dims; ++d)
+      s.out(i, h, d) = T(sum > 0 ? result[static_cast<size_t>(d)] / sum : 0.0);
+    if (s.lse) s.lse(h, i) = float(top + std::log(sum));
+  }
+};
+
+/// Attention over keys and values in one tensor per batch entry: a prompt, or a cache of which
+/// kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the keys
+/// up to its own position (causal) or within the window; the last query stands at the last key. A
+/// row that sees no key gives zeros, and lse = -inf (or the sink).
+struct Attention : AttentionFamily {
+  static constexpr Schema kSchema{
+      "attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, "
+      "sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, "
+      "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
+      "out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"};
+
+  template <class T, class U>
+  using Kernel = kernels::Attention<T, U>;
+
+  template <class K>
+  static Support supports(const K& kernel) {
+    if (Support s = supports_shape(kernel.shape(), kernel.options()); !s) return s;
+    return supports_lens("kv_lens", kernel.kv_lens, kernel.k.size(1));
+  }
+
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType> combo, uint64_t seed) {
+    if (arg == "kv_lens") {
+      const int64_t most = known["L"];
+      return make<int32_t>({known["B"]},
+                           [&](int64_t i) { return most - mix_below(seed, i, most / 2 + 1); });
+    }
+    if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
+      std::vector<int64_t> sizes{known["B"], known["L"], known["H"]};
+      if (arg == "k") sizes.push_back(known["D"]);
+      if (arg == "v") sizes.push_back(known["Dv"]);
+      return materialize_quantized(arg, std::move(sizes), combo[1], seed);
+    }
+    return std::nullopt;
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no batch", "B=0 S=4 Hq=2 L=4 H=1 D=8 Dv=8"},
+      {"no queries", "B=1 S=0 Hq=2 L=4 H=1 D=8 Dv=8 +lse"},
+      {"no keys", "B=1 S=3 Hq=2 L=0 H=1 D=8 Dv=8 +lse"},
+      {"no keys, sinks", "B=1 S=3 Hq=2 L=0 H=1 D=8 Dv=8 +sinks +lse"},
+      {"one element", "B=1 S=1 Hq=1 L=1 H=1 D=1 Dv=1 +lse"},
+      {"decode, one block, group of 3", "B=2 S=1 Hq=9 L=77 H=3 D=64 Dv=64 +kv_lens +lse"},
+      {"decode, many blocks", "B=1 S=1 Hq=4 L=700 H=1 D=32 Dv=32 +lse"},
+      {"decode, odd dims", "B=1 S=1 Hq=4 L=300 H=2 D=13 Dv=27 +k_scale +v_scale"},
+      {"decode, window", "B=2 S=1 Hq=7 L=555 H=1 D=40 Dv=48 causal=1 window_left=200 +sinks"},
+      {"prefill", "B=1 S=130 Hq=2 L=130 H=2 D=64 Dv=64 +lse"},
+      {"prefill, causal", "B=2 S=67 Hq=6 L=200 H=2 D=32 Dv=32 causal=1 +kv_lens +lse"},
+      {"prefill, more queries than keys", "B=1 S=150 Hq=1 L=20 H=1 D=16 Dv=16 causal=1 +lse"},
+      {"prefill, window both ways",
+       "B=1 S=300 Hq=2 L=280 H=1 D=24 Dv=40 window_left=37 window_right=5 +lse"},
+      {"softcap, sinks, scales",
+       "B=1 S=33 Hq=5 L=170 H=5 D=20 Dv=36 softcap=3 scale=0.5 +sinks +k_scale +v_scale +lse"}};
+  static constexpr Case kWorkloads[] = {
+      {"smollm2-135m/prefill 512", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
+      {"smollm2-135m/decode 512", "B=1 S=1 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
+      {"bert-base/128", "B=8 S=128 Hq=12 L=128 H=12 D=64 Dv=64"},
+      {"H16 S1024 D64", "B=1 S=1024 Hq=16 L=1024 H=16 D=64 Dv=64"},
+      {"H8 S4096 D128", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128"},
+      {"H8 S4096 D128 causal", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128 causal=1"},
+      {"llama-3.1-8b/decode 4096", "B=1 S=1 Hq=32 L=4096 H=8 D=128 Dv=128 causal=1"}};
+
+  template <class T, class U>
+  static void reference(const Kernel<T, U>& kernel) {
+    AttentionFamily::reference(kernel);
+  }
+  template <class T, class U>
+  static Cost cost(const Kernel<T, U>& kernel) {
+    return AttentionFamily::cost(kernel.shape(), kernel.lengths(), kernel.options(), sizeof(T),
+                                 sizeof(U));
+  }
+};
+
+}  // namespace tw::ops

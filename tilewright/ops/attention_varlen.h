@@ -1,0 +1,68 @@
+#pragma once
+
+#include "tilewright/kernels/attention_varlen.h"
+#include "tilewright/ops/attention.h"
+
+namespace tw::ops {
+
+/// Attention over sequences of different lengths, one after the other without padding; otherwise as
+/// `attention`. Queries outside all sequences are left alone.
+struct AttentionVarlen : AttentionFamily {
+  static constexpr Schema kSchema{
+      "attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], "
+      "cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, "
+      "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
+      "softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+
+  template <class T, class U>
+  using Kernel = kernels::AttentionVarlen<T, U>;
+
+  template <class K>
+  static Support supports(const K& kernel) {
+    if (kernel.cu_seqlens_q.size(0) == 0)
+      return Support::no(
+          "cu_seqlens_q is empty, but needs one entry more than there are sequences");
+    if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, kernel.q.size(0)); !s)
+      return s;
+    if (Support s = supports_offsets("cu_seqlens_kv", kernel.cu_seqlens_kv, kernel.k.size(0)); !s)
+      return s;
+    return supports_shape(kernel.shape(), kernel.options());
+  }
+
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType> combo, uint64_t seed) {
+    if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
+    if (arg == "cu_seqlens_kv") return offsets(known["C"], known["M"], seed);
+    if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
+      std::vector<int64_t> sizes{known["M"], known["H"]};
+      if (arg == "k") sizes.push_back(known["D"]);
+      if (arg == "v") sizes.push_back(known["Dv"]);
+      return materialize_quantized(arg, std::move(sizes), combo[1], seed);
+    }
+    return std::nullopt;
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no sequence", "C=1 N=0 Hq=2 M=0 H=1 D=8 Dv=8 +lse"},
+      {"no keys", "C=3 N=7 Hq=2 M=0 H=1 D=8 Dv=8 +lse"},
+      {"one sequence", "C=2 N=5 Hq=2 M=9 H=2 D=16 Dv=16 +lse"},
+      {"causal", "C=5 N=230 Hq=6 M=410 H=2 D=32 Dv=32 causal=1 +lse"},
+      {"window, sinks, softcap, scales",
+       "C=7 N=90 Hq=3 M=300 H=3 D=24 Dv=40 window_left=20 window_right=0 softcap=5 +sinks +k_scale "
+       "+v_scale +lse"}};
+  static constexpr Case kWorkloads[] = {
+      {"minilm/32 sentences", "C=33 N=2048 Hq=12 M=2048 H=12 D=32 Dv=32"},
+      {"llama-3.1-8b/8 prompts", "C=9 N=4096 Hq=32 M=4096 H=8 D=128 Dv=128 causal=1"}};
+
+  template <class T, class U>
+  static void reference(const Kernel<T, U>& kernel) {
+    AttentionFamily::reference(kernel);
+  }
+  template <class T, class U>
+  static Cost cost(const Kernel<T, U>& kernel) {
+    return AttentionFamily::cost(kernel.shape(), kernel.lengths(), kernel.options(), sizeof(T),
+                                 sizeof(U));
+  }
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tilewright/ops/core/unary.h"
+
+namespace tw::ops {
+
+/// The error function, elementwise. `out` may alias `x`.
+struct Erf : UnaryOperator<Erf, kernels::Erf> {
+  static constexpr Schema kSchema{"erf(x: T[...]) -> out: T[...]"};
+  static double define(double x) { return std::erf(x); }
+};
+
+}  // namespace tw::ops

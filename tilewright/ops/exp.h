@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tilewright/ops/core/unary.h"
+
+namespace tw::ops {
+
+/// e^x, elementwise. `out` may alias `x`.
+struct Exp : UnaryOperator<Exp, kernels::Exp> {
+  static constexpr Schema kSchema{"exp(x: T[...]) -> out: T[...]"};
+  static double define(double x) { return std::exp(x); }
+};
+
+}  // namespace tw::ops

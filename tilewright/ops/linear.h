@@ -1,0 +1,34 @@
+#pragma once
+
+#include "tilewright/kernels/linear.h"
+#include "tilewright/ops/core/linear_definition.h"
+
+namespace tw::ops {
+
+/// Linear layer: activation(x weightᵀ + bias) + residual. Sums are float32; a row has the same bits
+/// in any batch. `out` may alias `residual`.
+struct Linear {
+  static constexpr Schema kSchema{
+      "linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, "
+      "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::Linear<T>;
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    linear_reference(k, [&](int64_t n, int64_t i) { return double(k.weight(n, i)); });
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    const double size = sizeof(T);
+    return linear_cost(k, size * double(k.weight.size(0)) * double(k.weight.size(1)), size);
+  }
+
+  static constexpr auto& kEdgeCases = kLinearEdgeCases;
+  static constexpr auto& kWorkloads = kLinearWorkloads;
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,199 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilewright/kernels/linear_quantized.h"
+#include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/packed_quantized.h"
+#include "tilewright/ops/core/random_blocks.h"
+
+namespace tw::ops {
+
+/// Linear layer with block-quantised weights packed by pack_quantized. Activations are rounded to
+/// int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take weights
+/// packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+struct LinearQuantized {
+  static constexpr Schema kSchema{
+      "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
+      "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
+      "exact: bool = false) -> out: T[*, N]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::LinearQuantized<T>;
+
+  template <class T>
+  static Support supports(const Kernel<T>& k) {
+    const int64_t bytes = k.packed.size(0);
+    if (k.packed.stride(0) != 1 && bytes > 1) return Support::no("packed has gaps");
+    const PackedQuantizedCheck check = check_packed_quantized(k.packed.data, bytes);
+    if (!check.reason.empty()) return Support::no(check.reason);
+    const kernels::QuantizedHeader& h = check.header;
+    if (h.k != k.x.cols)
+      return Support::no("packed has K = " + std::to_string(h.k) + ", but x has " +
+                         std::to_string(k.x.cols));
+    if ((h.is_gated != 0) != k.is_gated())
+      return Support::no(h.is_gated ? "packed holds a gate and its factor, but activation is no gate"
+                                    : "a gated activation needs weights packed by pack_gated");
+    if (k.is_gated() && k.bias) return Support::no("a gated activation takes no bias");
+    if (features(h) != k.out.cols)
+      return Support::no("packed has N = " + std::to_string(features(h)) + ", but out has " +
+                         std::to_string(k.out.cols));
+    return Support::yes();
+  }
+
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& bindings) {
+    const TensorRef& packed = call[1].tensor;
+    const PackedQuantizedCheck check =
+        check_packed_quantized(static_cast<const uint8_t*>(packed.data), packed.sizes[0]);
+    if (!check.reason.empty())
+      throw Error(ErrorKind::kInvalidArgument, "linear_quantized: " + check.reason);
+    std::vector<int64_t> shape = bindings.lead;
+    shape.push_back(features(check.header));
+    return {shape};
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    const kernels::QuantizedHeader h =
+        check_packed_quantized(k.packed.data, k.packed.size(0)).header;
+    std::vector<float> weights(static_cast<size_t>(h.rows * h.k));
+    for (int64_t r = 0; r < h.rows; ++r) unpack_row(k.packed.data, r, weights.data() + r * h.k);
+    std::vector<double> x(static_cast<size_t>(h.k)), dots(static_cast<size_t>(h.rows));
+    for (int64_t m = 0; m < k.x.rows; ++m) {
+      for (int64_t c = 0; c < h.k; ++c) x[size_t(c)] = double(k.x(m, c));
+      if (!k.exact) round_activations(x);
+      for (int64_t r = 0; r < h.rows; ++r) {
+        double sum = 0;
+        for (int64_t c = 0; c < h.k; ++c)
+          sum += x[size_t(c)] * double(weights[size_t(r * h.k + c)]);
+        dots[size_t(r)] = sum;
+      }
+      for (int64_t n = 0; n < k.out.cols; ++n) {
+        double v = activate(k.activation, dots[size_t(n)] + (k.bias ? double(k.bias(n)) : 0.0));
+        if (k.is_gated()) v *= dots[size_t(k.out.cols + n)];
+        k.out(m, n) = T(k.residual ? v + double(k.residual(m, n)) : v);
+      }
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    const double m = double(k.x.rows), n = double(k.out.cols) * (k.is_gated() ? 2 : 1);
+    const double activations = m * double(k.x.cols + k.out.cols * (k.residual ? 2 : 1));
+    return {.flops = 2 * m * n * double(k.x.cols),
+            .bytes = double(k.packed.size(0)) + activations * double(sizeof(T))};
+  }
+
+  /// Packs random weights [N, K]; `format=i` of a case is the i-th block format of core/dtype.h.
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType>, uint64_t seed) {
+    if (arg != "packed") return std::nullopt;
+    constexpr int kFormats = kDTypeCount - static_cast<int>(DType::kQ4_0);
+    const DType dtype =
+        DType(static_cast<int>(DType::kQ4_0) + static_cast<int>(known["format"] % kFormats));
+    const int64_t n = known["N"], k = known["K"];
+    const auto it = known.scalars.find("activation");
+    const bool gated = it != known.scalars.end() && it->second >= Kernel<float>::kSiluAndMul;
+    const std::vector<uint8_t> blocks = random_blocks(dtype, (gated ? 2 : 1) * n * k, seed);
+    if (!gated) return pack_quantized(dtype, blocks.data(), n, k).bytes;
+    const uint8_t* up = blocks.data() + n * k / info(dtype).block_elements * info(dtype).block_bytes;
+    return pack_gated(dtype, blocks.data(), up, n, k).bytes;
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no tokens", "*=0 K=64 N=8 format=0"},
+      {"no features", "*=2 K=64 N=0 format=0"},
+      {"no k", "*=2 K=0 N=5 format=1 +bias +residual"},
+      {"one token, lone panel, odd block", "*=1 K=96 N=37 format=0 +bias activation=relu"},
+      {"one token, q4_1", "*=1 K=64 N=33 format=1"},
+      {"one token, q5_0", "*=1 K=96 N=16 format=2"},
+      {"one token, q5_1", "*=1 K=96 N=16 format=3"},
+      {"one token, q8_0", "*=1 K=160 N=16 format=4"},
+      {"one token, q2_k", "*=1 K=512 N=16 format=5"},
+      {"one token, q3_k", "*=1 K=512 N=16 format=6"},
+      {"one token, q4_k", "*=1 K=512 N=16 format=7"},
+      {"one token, q5_k", "*=1 K=512 N=16 format=8"},
+      {"one token, q6_k", "*=1 K=512 N=16 format=9"},
+      {"one token, iq4_nl", "*=1 K=96 N=16 format=10"},
+      {"one token, iq4_xs", "*=1 K=512 N=16 format=11"},
+      {"one token, mxfp4", "*=1 K=224 N=16 format=12"},
+      {"many spans of k", "*=1 K=4160 N=3 format=0"},
+      {"tiles of all sizes, q4_0", "*=27 K=96 N=37 format=0 +residual"},
+      {"q4_1, several pieces of k", "*=2x3 K=1056 N=33 format=1 +bias +residual activation=gelu"},
+      {"q5_0", "*=15 K=96 N=16 format=2"},
+      {"q5_1", "*=15 K=96 N=16 format=3"},
+      {"q8_0", "*=15 K=160 N=40 format=4 activation=silu"},
+      {"q2_k", "*=15 K=768 N=16 format=5"},
+      {"q3_k", "*=15 K=768 N=16 format=6"},
+      {"q4_k", "*=15 K=768 N=16 format=7"},
+      {"q5_k", "*=15 K=768 N=16 format=8"},
+      {"q6_k", "*=15 K=768 N=16 format=9"},
+      {"iq4_nl", "*=15 K=96 N=16 format=10"},
+      {"iq4_xs", "*=15 K=768 N=16 format=11"},
+      {"mxfp4", "*=15 K=224 N=16 format=12"},
+      {"several groups of tokens", "*=200 K=32 N=18 format=0"},
+      {"gated, one token", "*=1 K=64 N=37 format=1 activation=silu_and_mul +residual"},
+      {"gated", "*=7 K=256 N=20 format=7 activation=gelu_tanh_and_mul"},
+      {"exact, one token, q4_1", "*=1 K=320 N=33 format=1 exact=1 activation=gelu_tanh +bias"},
+      {"exact, q2_k", "*=3 K=512 N=16 format=5 exact=1"},
+      {"exact, q3_k", "*=3 K=256 N=16 format=6 exact=1"},
+      {"exact, q6_k", "*=15 K=256 N=40 format=9 exact=1 +residual"},
+      {"exact, iq4_xs", "*=3 K=256 N=16 format=11 exact=1"},
+      {"exact, mxfp4, gated", "*=3 K=96 N=17 format=12 exact=1 activation=silu_and_mul"}};
+  static constexpr Case kWorkloads[] = {
+      {"q4_0 4096x14336, decode", "*=1 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 8", "*=8 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 128", "*=128 K=4096 N=14336 format=0"},
+      {"q4_k 4096x14336, decode", "*=1 K=4096 N=14336 format=7"},
+      {"q4_k 4096x14336, n = 128", "*=128 K=4096 N=14336 format=7"},
+      {"q6_k 4096x14336, decode", "*=1 K=4096 N=14336 format=9"},
+      {"q8_0 4096x14336, decode", "*=1 K=4096 N=14336 format=4"},
+      {"smollm2-135m/qkv, decode", "*=1 K=576 N=960 format=1"},
+      {"smollm2-135m/gate and up, decode",
+       "*=1 K=576 N=1536 format=1 activation=silu_and_mul"},
+      {"smollm2-135m/head, decode", "*=1 K=576 N=49152 format=4"},
+      {"smollm2-135m/gate and up, prefill",
+       "*=128 K=576 N=1536 format=1 activation=silu_and_mul"},
+      {"smollm2-135m/down, prefill", "*=128 K=1536 N=576 format=1 +residual"}};
+
+ private:
+  static int64_t features(const kernels::QuantizedHeader& h) {
+    return h.is_gated ? h.rows / 2 : h.rows;
+  }
+
+  /// What quantize_rows.h does to a row, decisions in float32 as there.
+  static void round_activations(std::vector<double>& x) {
+    for (size_t b = 0; b < x.size(); b += 32) {
+      float range = 0;
+      for (size_t i = b; i < b + 32; ++i) {
+        const float magnitude = std::fabs(float(x[i]));
+        if (!(magnitude <= range)) range = magnitude;  // a NaN stays
+        if (std::isnan(range)) break;
+      }
+      const float inverse = range > 1e-36f ? 127.0f / range : 0.0f;
+      const float d = range * (1.0f / 127.0f);
+      for (size_t i = b; i < b + 32; ++i)
+        x[i] = double(d) * (inverse != 0 ? std::nearbyint(float(x[i]) * inverse) : 0.0);
+    }
+  }
+
+  static double activate(int activation, double v) {
+    switch (activation) {
+      case 1: return std::max(v, 0.0);
+      case 2: return 0.5 * v * (1 + std::erf(v * std::sqrt(0.5)));
+      case 3:
+      case 6: return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+      case 4:
+      case 5: return v / (1 + std::exp(-v));
+      default: return v;
+    }
+  }
+};
+
+}  // namespace tw::ops

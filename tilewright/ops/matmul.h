@@ -1,0 +1,58 @@
+#pragma once
+
+#include "tilewright/kernels/matmul.h"
+#include "tilewright/ops/core/operator.h"
+
+namespace tw::ops {
+
+/// Batched matrix multiplication: alpha * a b, sums in float32. Any strides: transposes are views,
+/// and a batch stride of zero broadcasts.
+struct Matmul {
+  static constexpr Schema kSchema{
+      "matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::Matmul<T>;
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t i = 0; i < k.out.size(0); ++i)
+      for (int64_t m = 0; m < k.out.size(1); ++m)
+        for (int64_t n = 0; n < k.out.size(2); ++n) {
+          double sum = 0;
+          for (int64_t j = 0; j < k.a.size(2); ++j)
+            sum += double(k.a(i, m, j)) * double(k.b(i, j, n));
+          k.out(i, m, n) = T(double(k.alpha) * sum);
+        }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    const double batch = double(k.out.size(0)), m = double(k.out.size(1)), n = double(k.out.size(2));
+    const double depth = double(k.a.size(2));
+    return {.flops = 2 * batch * m * n * depth,
+            .bytes = double(sizeof(T)) * batch * (m * depth + n * depth + m * n)};
+  }
+
+  static constexpr Case kEdgeCases[] = {{"no batch", "B=0 M=4 K=4 N=4"},
+                                        {"no rows", "B=2 M=0 K=4 N=4"},
+                                        {"no columns", "B=2 M=3 K=4 N=0"},
+                                        {"empty sums", "B=2 M=3 K=0 N=35"},
+                                        {"one product", "B=1 M=1 K=1 N=1 alpha=3"},
+                                        {"a row", "B=3 M=1 K=300 N=70"},
+                                        {"a column", "B=2 M=45 K=130 N=1"},
+                                        {"by columns", "B=1 M=90 K=33 N=5 alpha=0.5"},
+                                        {"ragged tiles", "B=5 M=11 K=67 N=37 alpha=-2"},
+                                        {"attention scores", "B=12 M=64 K=64 N=64 alpha=0.125"},
+                                        {"several blocks of k", "B=2 M=20 K=1100 N=50"},
+                                        {"a packed once for all", "B=1 M=60 K=400 N=130"}};
+  static constexpr Case kWorkloads[] = {
+      {"bert-base/scores", "B=12 M=128 K=64 N=128 alpha=0.125"},
+      {"llama-3.1-8b/prefill", "B=1 M=128 K=4096 N=4096"},
+      {"cube-512", "B=1 M=512 K=512 N=512"},
+      {"cube-1024", "B=1 M=1024 K=1024 N=1024"},
+      {"cube-2048", "B=1 M=2048 K=2048 N=2048"}};
+};
+
+}  // namespace tw::ops

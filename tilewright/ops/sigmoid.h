@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tilewright/ops/core/unary.h"
+
+namespace tw::ops {
+
+/// The logistic function 1 / (1 + e^-x), elementwise. `out` may alias `x`.
+struct Sigmoid : UnaryOperator<Sigmoid, kernels::Sigmoid> {
+  static constexpr Schema kSchema{"sigmoid(x: T[...]) -> out: T[...]"};
+  static double define(double x) { return 1 / (1 + std::exp(-x)); }
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tilewright/ops/core/unary.h"
+
+namespace tw::ops {
+
+/// The hyperbolic tangent, elementwise. `out` may alias `x`.
+struct Tanh : UnaryOperator<Tanh, kernels::Tanh> {
+  static constexpr Schema kSchema{"tanh(x: T[...]) -> out: T[...]"};
+  static double define(double x) { return std::tanh(x); }
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "tilewright/kernels/transpose.h"
+#include "tilewright/ops/core/dimension.h"
+#include "tilewright/ops/core/relayout.h"
+
+namespace tw::ops {
+
+/// A new tensor with dimensions dim0 and dim1 of x exchanged. `out` may not overlap `x`.
+struct Transpose : RelayoutOperator {
+  static constexpr Schema kSchema{
+      "transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]"};
+
+  template <class T>
+  using Kernel = kernels::Transpose<T>;
+
+  static void rearrange(Call& call) {
+    TensorRef& x = call[0].tensor;
+    if (!call[0].present) return;
+    const auto a = static_cast<size_t>(dimension_of(call, "dim0", -2, x));
+    const auto b = static_cast<size_t>(dimension_of(call, "dim1", -1, x));
+    std::swap(x.sizes[a], x.sizes[b]);
+    std::swap(x.strides[a], x.strides[b]);
+  }
+  static std::vector<std::vector<int64_t>> infer(Call call, const Bindings&) {
+    rearrange(call);
+    return {std::vector<int64_t>(call[0].tensor.shape().begin(), call[0].tensor.shape().end())};
+  }
+
+  static constexpr Case kEdgeCases[] = {{"empty", "x=[3,0]"},
+                                        {"one element", "x=[1,1]"},
+                                        {"below a tile", "x=[3,5]"},
+                                        {"tiles and edges", "x=[37,75]"},
+                                        {"blocks and edges", "x=[70,131]"},
+                                        {"batched", "x=[2,3,33,17]"},
+                                        {"outer dimensions", "x=[5,3,40] dim0=0 dim1=1"},
+                                        {"first and last", "x=[19,3,40] dim0=0 dim1=-1"},
+                                        {"the same dimension", "x=[5,40] dim0=1"}};
+  static constexpr Case kWorkloads[] = {{"heads", "x=[1,2048,32,128] dim0=1 dim1=2"},
+                                        {"llama-3.1-8b/weight", "x=[4096,14336]"},
+                                        {"64 MiB", "x=[4096,4096]"}};
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,76 @@
+// The register tile of mma.h with b straight from its rows, for a few rows of a: packing b for so
+// little use would cost more than the products. b is transposed in registers, four units at a time.
+#pragma once
+
+#include "tilewright/tile/cpu/mma.h"
+#include "tilewright/tile/cpu/pack.h"
+
+namespace tw::tile {
+
+namespace detail {
+
+template <class V, class U>
+TW_INLINE V multiply_unit(V acc, float a, U b) {
+  return fma(splat<V>(a), b, acc);
+}
+#if defined(__AVX512BF16__)
+template <class V, class U>
+TW_INLINE V multiply_unit(V acc, uint32_t a, U b) {
+  return (V)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_epi32(int(a)), (__m512bh)b);
+}
+#endif
+
+/// Units [u, end), four at a time, of one vector of rows of b times kRows rows of a.
+template <class Units, class V, int kRows, class P, class T>
+TW_INLINE void multiply_quads(V (&acc)[kRows], const typename Units::Unit* a,
+                              const PackRows<P, T>& b, int64_t u, int64_t end) {
+  using U = typename P::template Vec<typename Units::Unit>;
+  for (; u < end; u += 4) {
+    U v[4];
+    TW_UNROLL
+    for (int r = 0; r < 4; ++r) v[r] = Units::template quads<U>(b.row + r, u * Units::kDepth);
+    transpose_quads(v);
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r] = multiply_unit(acc[r], a[(u + i) * kRows + r], v[i]);
+    }
+  }
+}
+
+}  // namespace detail
+
+/// kGroups vectors of columns of c = a · b over k values of k, c as in mma. All rows of b are
+/// contiguous in k. Takes a cache line of each row at a time: rows a power of two apart share few
+/// places in the first-level cache.
+template <class Units, class P, class T, int kRows, int kGroups>
+__attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
+                                             const PackRows<P, T> (&b)[kGroups], int64_t k,
+                                             float* c) {
+  using V = typename P::template Vec<float>;
+  using U = typename P::template Vec<typename Units::Unit>;
+  constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
+  V acc[kGroups][kRows] = {};
+  const int64_t quads = k / kDepth / 4 * 4;
+  for (int64_t u = 0; u < quads; u += kLine) {
+    const int64_t end = u + kLine < quads ? u + kLine : quads;
+    TW_UNROLL
+    for (int g = 0; g < kGroups; ++g) detail::multiply_quads<Units>(acc[g], a, b[g], u, end);
+  }
+  for (int64_t u = quads; u * kDepth < k; ++u) {
+    TW_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      const U v = Units::template scattered<U>(b[g], u * kDepth, (u + 1) * kDepth <= k);
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r)
+        acc[g][r] = detail::multiply_unit(acc[g][r], a[u * kRows + r], v);
+    }
+  }
+  TW_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    TW_UNROLL
+    for (int g = 0; g < kGroups; ++g) store(c + r * kPanelWidth + g * kLanesOf<V>, acc[g][r]);
+  }
+}
+
+}  // namespace tw::tile

@@ -1,0 +1,120 @@
+// Transposition of a block of elements of 1, 2, 4 or 8 bytes, those of 2 and 4 through registers.
+#pragma once
+
+#include "tilewright/tile/cpu/program.h"
+
+namespace tw::tile {
+
+namespace detail {
+
+/// The 16 bytes at p, p + step, p + 2 step ..., one for each 128-bit lane of V.
+template <class V, class U>
+TW_INLINE V load_16_byte_lanes(const U* p, int64_t step) {
+  using Half = vec<uint64_t, 2>;
+  const Half a = load_bits<Half>(p), b = load_bits<Half>(p + step);
+  const auto ab = __builtin_shufflevector(a, b, 0, 1, 2, 3);
+  if constexpr (sizeof(V) == 32) {
+    return bit_cast<V>(ab);
+  } else {
+    const Half c = load_bits<Half>(p + 2 * step), d = load_bits<Half>(p + 3 * step);
+    const auto cd = __builtin_shufflevector(c, d, 0, 1, 2, 3);
+    return bit_cast<V>(__builtin_shufflevector(ab, cd, 0, 1, 2, 3, 4, 5, 6, 7));
+  }
+}
+
+/// Interleaves the lower (kHigh: the upper) halves of each 128-bit lane of a and b, in elements E.
+template <class E, bool kHigh, class V>
+TW_INLINE V interleave(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    const __m512i x = (__m512i)a, y = (__m512i)b;
+    if constexpr (sizeof(E) == 2)
+      return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
+    else if constexpr (sizeof(E) == 4)
+      return (V)(kHigh ? _mm512_unpackhi_epi32(x, y) : _mm512_unpacklo_epi32(x, y));
+    else
+      return (V)(kHigh ? _mm512_unpackhi_epi64(x, y) : _mm512_unpacklo_epi64(x, y));
+  }
+#endif
+  if constexpr (sizeof(V) == 32) {
+    const __m256i x = (__m256i)a, y = (__m256i)b;
+    if constexpr (sizeof(E) == 2)
+      return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
+    else if constexpr (sizeof(E) == 4)
+      return (V)(kHigh ? _mm256_unpackhi_epi32(x, y) : _mm256_unpacklo_epi32(x, y));
+    else
+      return (V)(kHigh ? _mm256_unpackhi_epi64(x, y) : _mm256_unpacklo_epi64(x, y));
+  }
+}
+
+/// Transposes the 4 x 4 block of 32-bit values that each 128-bit lane of v holds.
+template <class V>
+TW_INLINE void transpose_lanes(V (&v)[4]) {
+  const V a = interleave<uint32_t, false>(v[0], v[1]), b = interleave<uint32_t, true>(v[0], v[1]);
+  const V c = interleave<uint32_t, false>(v[2], v[3]), d = interleave<uint32_t, true>(v[2], v[3]);
+  v[0] = interleave<uint64_t, false>(a, c);
+  v[1] = interleave<uint64_t, true>(a, c);
+  v[2] = interleave<uint64_t, false>(b, d);
+  v[3] = interleave<uint64_t, true>(b, d);
+}
+
+/// Sizes of the tile that goes through the registers at once.
+template <class P, class U>
+inline constexpr int kTileUnits = 16 / int(sizeof(U));
+template <class P, class U>
+inline constexpr int kTileRows = P::kVectorBytes / int(sizeof(U));
+
+/// to[u * to_stride + v] = from[v * from_stride + u] for u < kTileUnits, v < kTileRows.
+template <class P, class U>
+TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int64_t to_stride) {
+  using V = typename P::template Vec<uint32_t>;
+  if constexpr (sizeof(U) == 4) {  // lane L of v[i]: row 4 L + i
+    V v[4];
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i)
+      v[i] = load_16_byte_lanes<V>(from + i * from_stride, 4 * from_stride);
+    transpose_lanes(v);
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * to_stride, &v[i], sizeof(V));
+  } else {  // lane L of pair i: rows 8 L + 2 i and 8 L + 2 i + 1, their values side by side
+    V low[4], high[4];
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const U* const row = from + 2 * i * from_stride;
+      const V a = load_16_byte_lanes<V>(row, 8 * from_stride);
+      const V b = load_16_byte_lanes<V>(row + from_stride, 8 * from_stride);
+      low[i] = interleave<uint16_t, false>(a, b);
+      high[i] = interleave<uint16_t, true>(a, b);
+    }
+    transpose_lanes(low);
+    transpose_lanes(high);
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      __builtin_memcpy(to + i * to_stride, &low[i], sizeof(V));
+      __builtin_memcpy(to + (i + 4) * to_stride, &high[i], sizeof(V));
+    }
+  }
+}
+
+}  // namespace detail
+
+/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows.
+template <class P, class U>
+TW_INLINE void transpose_block(P p, const U* from, int64_t from_stride, U* to, int64_t to_stride,
+                               int64_t units, int64_t rows) {
+  int64_t whole_units = 0, whole_rows = 0;
+  if constexpr (sizeof(U) == 2 || sizeof(U) == 4) {
+    constexpr int kUnits = detail::kTileUnits<P, U>, kRows = detail::kTileRows<P, U>;
+    whole_units = units - units % kUnits;
+    whole_rows = rows - rows % kRows;
+    for (int64_t v = 0; v < whole_rows; v += kRows)
+      for (int64_t u = 0; u < whole_units; u += kUnits)
+        detail::transpose_tile(p, from + v * from_stride + u, from_stride, to + u * to_stride + v,
+                               to_stride);
+  }
+  for (int64_t v = 0; v < rows; ++v)
+    for (int64_t u = v < whole_rows ? whole_units : 0; u < units; ++u)
+      to[u * to_stride + v] = from[v * from_stride + u];
+}
+
+}  // namespace tw::tile

@@ -1,0 +1,35 @@
+// Counter-based random bits: the same on every target, and independent of the order in which they
+// are drawn. Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+// 2011. Freestanding.
+#pragma once
+
+#include "tilewright/core/types.h"
+
+namespace tw::tile {
+
+struct PhiloxBits {
+  uint32_t word[4];
+};
+
+/// 128 bits for (key, counter): ten rounds.
+TW_INLINE constexpr PhiloxBits philox(uint64_t key, uint64_t counter_low, uint64_t counter_high) {
+  uint32_t key_low = uint32_t(key), key_high = uint32_t(key >> 32);
+  PhiloxBits c{{uint32_t(counter_low), uint32_t(counter_low >> 32), uint32_t(counter_high),
+                uint32_t(counter_high >> 32)}};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53u} * c.word[0], b = uint64_t{0xCD9E8D57u} * c.word[2];
+    c = {{uint32_t(b >> 32) ^ c.word[1] ^ key_low, uint32_t(b),
+          uint32_t(a >> 32) ^ c.word[3] ^ key_high, uint32_t(a)}};
+    key_low += 0x9E3779B9u;
+    key_high += 0xBB67AE85u;
+  }
+  return c;
+}
+
+/// Uniform in [0, 1), a multiple of 2^-53, from the first 64 bits.
+TW_INLINE constexpr double uniform(const PhiloxBits& bits) {
+  const uint64_t wide = uint64_t{bits.word[0]} << 32 | bits.word[1];
+  return double(wide >> 11) * 0x1p-53;
+}
+
+}  // namespace tw::tile

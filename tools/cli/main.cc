@@ -1,0 +1,94 @@
+// The `tilewright` tool: parses the command line, runs one subcommand, and turns errors into one
+// line on stderr and a documented exit code.
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "tilewright/core/error.h"
+#include "tools/cli/commands.h"
+
+namespace tw::cli {
+namespace {
+
+constexpr int kExitInternal = 1;
+constexpr int kExitUsage = 2;
+constexpr int kExitBadFile = 3;
+constexpr int kExitUnsupported = 4;
+constexpr int kExitOutOfMemory = 5;
+constexpr int kExitIo = 6;
+
+constexpr const char* kExitCodes =
+    "Data goes to stdout, progress and errors to stderr.\n"
+    "Exit codes: 0 done, 1 internal error, 2 wrong usage or argument, 3 malformed file,\n"
+    "            4 unsupported, 5 out of memory, 6 input or output failed.\n\n"
+    "Example: tilewright generate model.gguf --chat -p \"What is a tile?\"";
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalidArgument:
+      return kExitUsage;
+    case ErrorKind::kUnsupported:
+      return kExitUnsupported;
+    case ErrorKind::kOutOfMemory:
+      return kExitOutOfMemory;
+    case ErrorKind::kBadFile:
+      return kExitBadFile;
+    case ErrorKind::kIo:
+      return kExitIo;
+    case ErrorKind::kInternal:
+      return kExitInternal;
+  }
+  return kExitInternal;
+}
+
+void add_commands(CLI::App& app) {
+  for (auto* add : {add_generate, add_inspect, add_template, add_tokenize, add_logits,
+                    add_perplexity, add_ops, add_env, add_bench, add_completion}) {
+    if (add != nullptr) add(app);
+  }
+}
+
+/// "tilewright generate", or "tilewright" before a subcommand was recognised.
+std::string command_name(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? "tilewright" : "tilewright " + chosen.front()->get_name();
+}
+
+int report(const CLI::App& app, const char* message, int code) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", command_name(app).c_str(), message);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app{"Tile kernels and language models on this machine.", "tilewright"};
+  app.set_version_flag("--version", "tilewright " TILEWRIGHT_VERSION);
+  app.require_subcommand(1);
+  app.footer(kExitCodes);
+  add_commands(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  } catch (const Error& error) {
+    return report(app, error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    return report(app, "out of memory", kExitOutOfMemory);
+  } catch (const std::exception& error) {
+    return report(app, (std::string("internal error, please report: ") + error.what()).c_str(),
+                  kExitInternal);
+  }
+}
+
+}  // namespace
+}  // namespace tw::cli
+
+int main(int argc, char** argv) {
+  return tw::cli::run(argc, argv);
+}

@@ -1,0 +1,151 @@
+// tilewright template: the prompt that a chat template makes of a conversation.
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
+#include "tilewright/models/chat_template/chat_template.h"
+#include "tilewright/models/gguf.h"
+#include "tools/cli/commands.h"
+
+namespace tw::cli {
+namespace {
+
+using models::ChatTemplate;
+using models::GgufFile;
+using nlohmann::ordered_json;
+
+struct RenderOptions {
+  std::string file;
+  std::string messages;
+  std::string variables;
+  bool add_generation_prompt = false;
+  bool batch = false;
+};
+
+std::string read_text(const std::string& path) {
+  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
+    throw Error(ErrorKind::kIo, "can't read '" + printable(path) + "'");
+  }
+  return text;
+}
+
+ordered_json parse_json(const std::string& text, const std::string& name) {
+  try {
+    return ordered_json::parse(text);
+  } catch (const ordered_json::exception& error) {
+    throw Error(ErrorKind::kBadFile, printable(name) + ": " + error.what());
+  }
+}
+
+/// The token whose number stands under `key`, or nothing.
+void add_token(const GgufFile& file, const char* key, const char* variable, ordered_json& out) {
+  const auto id = file.find_u32(key);
+  const auto tokens = file.find_strings("tokenizer.ggml.tokens");
+  if (!id.has_value() || !tokens.has_value()) return;
+  if (int64_t(*id) >= tokens->size()) {
+    throw file.metadata_error(key, "there is no token " + std::to_string(*id));
+  }
+  out[variable] = std::string(*std::next(tokens->begin(), std::ptrdiff_t(*id)));
+}
+
+/// The template in `path`: a text file, or a GGUF file that holds one beside its special tokens.
+std::string load_template(const std::string& path, ordered_json& variables) {
+  if (path != "-" && std::ifstream(path, std::ios::binary).get() == 'G') {
+    std::string magic(4, '\0');
+    std::ifstream(path, std::ios::binary).read(magic.data(), 4);
+    if (magic == "GGUF") {
+      const GgufFile file = GgufFile::open(path);
+      add_token(file, "tokenizer.ggml.bos_token_id", "bos_token", variables);
+      add_token(file, "tokenizer.ggml.eos_token_id", "eos_token", variables);
+      const auto source = file.find_string("tokenizer.chat_template");
+      if (!source.has_value()) {
+        throw Error(ErrorKind::kUnsupported, printable(path) + " holds no chat template");
+      }
+      return std::string(*source);
+    }
+  }
+  return read_text(path);
+}
+
+void render_one(const RenderOptions& options) {
+  ordered_json variables = {{"messages", ordered_json::array()},
+                            {"tools", nullptr},
+                            {"documents", nullptr},
+                            {"add_generation_prompt", options.add_generation_prompt}};
+  const std::string source = load_template(options.file, variables);
+  if (!options.messages.empty()) {
+    variables["messages"] = parse_json(read_text(options.messages), options.messages);
+  }
+  if (!options.variables.empty()) {
+    const ordered_json more = parse_json(read_text(options.variables), options.variables);
+    if (!more.is_object()) {
+      throw Error(ErrorKind::kBadFile, printable(options.variables) + ": not a JSON object");
+    }
+    variables.update(more);
+  }
+  std::cout << ChatTemplate(source, printable(options.file)).render(variables);
+}
+
+/// The answer to one line of a batch.
+ordered_json render_line(const ordered_json& job, const std::string& name) {
+  const bool valid = job.is_object() && job.contains("template") && job["template"].is_string();
+  if (!valid) throw Error(ErrorKind::kBadFile, name + ": not an object with a template");
+  try {
+    const ChatTemplate parsed(job["template"].get<std::string>());
+    return {{"text", parsed.render(job.value("variables", ordered_json::object()))}};
+  } catch (const Error& error) {
+    return {{"error", error.what()}, {"unsupported", error.kind() == ErrorKind::kUnsupported}};
+  }
+}
+
+void render_batch(const RenderOptions& options) {
+  const std::string jobs = read_text(options.file);
+  int64_t number = 0;
+  for (size_t pos = 0; pos < jobs.size();) {
+    const size_t end = std::min(jobs.find('\n', pos), jobs.size());
+    const std::string name = printable(options.file) + ", line " + std::to_string(++number);
+    const ordered_json job = parse_json(jobs.substr(pos, end - pos), name);
+    std::cout << render_line(job, name).dump() << "\n";
+    pos = end + 1;
+  }
+}
+
+}  // namespace
+
+void add_template(CLI::App& app) {
+  auto options = std::make_shared<RenderOptions>();
+  CLI::App* command = app.add_subcommand("template", "Try chat templates");
+  command->require_subcommand(1);
+  CLI::App* render =
+      command->add_subcommand("render", "Print the prompt that a template makes of a conversation");
+  render->add_option("FILE", options->file, "Jinja template or GGUF file; - is standard input")
+      ->required();
+  render->add_option("--messages", options->messages,
+                     "JSON file with an array of messages, each with role and content");
+  render->add_option("--vars", options->variables,
+                     "JSON file with an object of more variables, such as tools or bos_token");
+  render->add_flag("--add-generation-prompt", options->add_generation_prompt,
+                   "End the prompt where the assistant's answer begins");
+  render->add_flag("--batch", options->batch,
+                   "FILE has a JSON object {\"template\", \"variables\"} on each line; print one "
+                   "{\"text\"} or {\"error\"} for each");
+  const char* example =
+      "Example: echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' > messages.json\n"
+      "         tilewright template render model.gguf --messages messages.json "
+      "--add-generation-prompt";
+  command->footer(example);
+  render->footer(example);
+  render->callback([options] { options->batch ? render_batch(*options) : render_one(*options); });
+}
+
+}  // namespace tw::cli

@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Compiles every translation unit of a build once more with Clang, warnings as errors.
+
+Only the front end runs (templates are instantiated, no code is generated), which takes a fraction
+of a build; the sanitizer builds generate code with Clang.
+
+Usage: clang_syntax.py BUILD_DIR [PATH_PART]   only files whose path contains PATH_PART
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+CLANG = "clang++-19"
+LAUNCHERS = ("ccache",)
+GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized")
+WITH_VALUE = ("-o", "-MT", "-MF")
+ALONE = ("-c", "-MD", "-Werror")
+
+
+def clang_command(entry: dict[str, str]) -> list[str]:
+    """The front-end run that corresponds to an entry of compile_commands.json."""
+    words = shlex.split(entry["command"])
+    if Path(words[0]).name in LAUNCHERS:
+        words = words[1:]
+    command = [CLANG, "-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]
+    arguments = iter(words[1:])
+    for word in arguments:
+        if word in WITH_VALUE:
+            next(arguments)
+        elif word not in ALONE and word not in GCC_ONLY:
+            command.append(word)
+    return command
+
+
+def check(entry: dict[str, str]) -> str:
+    """The diagnostics for one translation unit; empty when it compiles."""
+    result = subprocess.run(
+        clang_command(entry), cwd=entry["directory"], capture_output=True, text=True, check=False
+    )
+    if result.returncode == 0:
+        return ""
+    return result.stderr or f"{entry['file']}: {CLANG} exited with {result.returncode}"
+
+
+def main() -> int:
+    """Checks all translation units, as many at a time as there are cores."""
+    if len(sys.argv) not in (2, 3):
+        print(__doc__, file=sys.stderr)
+        return 2
+    entries = json.loads((Path(sys.argv[1]) / "compile_commands.json").read_text())
+    part = sys.argv[2] if len(sys.argv) == 3 else ""
+    entries = [entry for entry in entries if part in entry["file"]]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        failures = [text for text in pool.map(check, entries) if text]
+    print("\n".join([*failures, f"clang_syntax: {len(entries)} files, {len(failures)} fail"]))
+    return 1 if failures or not entries else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
