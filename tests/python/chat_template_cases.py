@@ -11,12 +11,17 @@ WEATHER = {
     "type": "function",
     "function": {
         "name": "get_weather",
-        "description": "Weather at a place & <time>.\nIn degrees.",
+        "description": "Weather at a place & <time>.\nGives degrees.",
         "parameters": {
             "type": "object",
             "properties": {
                 "place": {"type": "string", "description": "City, e.g. 'Zürich' or \"東京\""},
-                "unit": {"type": "string", "enum": ["C", "F"], "description": "Unit", "default": "C"},
+                "unit": {
+                    "type": "string",
+                    "enum": ["C", "F"],
+                    "description": "Unit",
+                    "default": "C",
+                },
                 "days": {"type": ["integer", "null"], "description": "Days", "default": 3},
                 "x-hint": {"type": "array", "items": {"type": "number"}, "description": "Hints"},
                 "where": {
@@ -84,7 +89,11 @@ CONVERSATIONS: list[list[dict]] = [
     [system("/no_think be nice"), user("w?"), assistant("t", tool_calls=[call("clock", {})])],
     [system("/system_override only this"), user("x")],
     [user([{"type": "text", "text": "look "}, {"type": "image"}, {"type": "text", "text": "!"}])],
-    [system([{"type": "text", "text": "sys"}]), user("x"), assistant([{"type": "text", "text": "y"}])],
+    [
+        system([{"type": "text", "text": "sys"}]),
+        user("x"),
+        assistant([{"type": "text", "text": "y"}]),
+    ],
     [{"role": "developer", "content": "dev"}, user("x"), {"role": "alien", "content": "?"}],
     [user("line\r\nbreaks\rhere\n"), assistant("\n\nleading"), user("trailing\n\n")],
     [user(5), assistant(True)],
@@ -124,63 +133,74 @@ VALUES = [
     "0", "1", "-7", "42", "2.5", "-0.0", "1e16", "1e-5", "123456789.125", "true", "false", "none",
     "''", "'a'", "'Hello World'", "'  pad\\n'", "'12'", "' -3.75e1 '", "'a,b,,c'", "s", "'ΑΣ ǆ ß'",
     "'it\\'s'", "'\"q\"'", "'\\u200b\\x07é\\\\'", "[]", "[1, 2, 3]", "['b', 'A', 'c', 'A']", "l",
-    "[1, 'a', none]", "[[2, 'x'], [1, 'y']]", "(1,)", "()", "(1, 'é')", "{}", "d", "{'k': [1, {'z': none}]}",
-    "{1: 'i', 2.5: 'f', none: 0, true: 3}", "range(4)", "range(5, -5, -3)", "missing", "messages",
+    "[1, 'a', none]", "[[2, 'x'], [1, 'y']]", "(1,)", "()", "(1, 'é')", "{}", "d",
+    "{'k': [1, {'z': none}]}", "{1: 'i', 2.5: 'f', none: 0, true: 3}", "range(4)",
+    "range(5, -5, -3)", "missing", "messages",
     "[{'n': 'x', 'v': 2}, {'n': 'y', 'v': 1}, {'n': 'x', 'v': 3}]", "d.items()", "d.keys()",
-    "namespace(a=1).a", "[0.1, 0.2]", "['x', missing]", "'line1\\nline2\\r\\nline3\\x0bz'", "none_value",
+    "namespace(a=1).a", "[0.1, 0.2]", "['x', missing]", "'line1\\nline2\\r\\nline3\\x0bz'",
+    "none_value",
 ]  # fmt: skip
 
 FILTERS = [
-    "trim", "trim('d ')", "upper", "lower", "title", "capitalize", "length", "count", "string", "list",
-    "first", "last", "reverse | list", "reverse", "join", "join(', ')", "join('-', attribute='n')",
-    "replace('a', 'bb')", "replace('l', '', 1)", "replace('', '.')", "replace(1, 2)", "int", "int(9)",
-    "int(base=16)", "int(0, 2)", "float", "float(1.5)", "abs", "round", "round(1)", "round(2, 'ceil')",
-    "round(method='floor')", "round(-1)", "tojson", "tojson(indent=2)", "tojson(true)",
-    "tojson(indent=1, sort_keys=true)", "tojson(separators=(',', ':'))", "tojson(indent='--')",
-    "default('D')", "d('D', true)", "default", "items | list", "dictsort", "dictsort(by='value')",
-    "dictsort(reverse=true)", "dictsort(true)", "unique | list", "unique(true) | list", "sort",
-    "sort(reverse=true)", "sort(case_sensitive=true)", "sort(attribute='v')", "sort(attribute='n,v')",
+    "trim", "trim('d ')", "upper", "lower", "title", "capitalize", "length", "count", "string",
+    "list", "first", "last", "reverse | list", "reverse", "join", "join(', ')",
+    "join('-', attribute='n')", "replace('a', 'bb')", "replace('l', '', 1)", "replace('', '.')",
+    "replace(1, 2)", "int", "int(9)", "int(base=16)", "int(0, 2)", "float", "float(1.5)", "abs",
+    "round", "round(1)", "round(2, 'ceil')", "round(method='floor')", "round(-1)", "tojson",
+    "tojson(indent=2)", "tojson(true)", "tojson(indent=1, sort_keys=true)",
+    "tojson(separators=(',', ':'))", "tojson(indent='--')", "default('D')", "d('D', true)",
+    "default", "items | list", "dictsort", "dictsort(by='value')", "dictsort(reverse=true)",
+    "dictsort(true)", "unique | list", "unique(true) | list", "sort", "sort(reverse=true)",
+    "sort(case_sensitive=true)", "sort(attribute='v')", "sort(attribute='n,v')",
     "sort(attribute='0')", "min", "max", "max(attribute='v')", "min(true)", "sum", "sum(start=10)",
     "sum('v')", "sum(start=[])", "map('upper') | list", "map(attribute='n') | list",
-    "map(attribute='q', default='-') | list", "map(attribute='1') | join", "map('string') | join('|')",
-    "map('replace', 'a', 'z') | list", "map('int', default=-1) | list", "select | list",
-    "reject | list", "select('string') | list", "select('in', [1, 'a']) | list", "reject('none') | list",
-    "selectattr('v') | list", "selectattr('v', 'gt', 1) | map(attribute='n') | list",
-    "rejectattr('n', 'equalto', 'x') | list", "select('odd') | list", "selectattr('role', '==', 'user') | list",
-    "indent", "indent(2, true)", "indent('> ', blank=true)", "safe", "escape", "e | upper",
-    "map('first') | list", "map('length') | sum", "batch_of_nothing", "upper | lower | length",
-    "map | list", "join(1)", "trim(1)", "indent(1, 2, 3, 4)", "length(1)", "map(attribute='n', x=1) | list",
+    "map(attribute='q', default='-') | list", "map(attribute='1') | join",
+    "map('string') | join('|')", "map('replace', 'a', 'z') | list", "map('int', default=-1) | list",
+    "select | list", "reject | list", "select('string') | list", "select('in', [1, 'a']) | list",
+    "reject('none') | list", "selectattr('v') | list",
+    "selectattr('v', 'gt', 1) | map(attribute='n') | list",
+    "rejectattr('n', 'equalto', 'x') | list", "select('odd') | list",
+    "selectattr('role', '==', 'user') | list", "indent", "indent(2, true)",
+    "indent('> ', blank=true)", "safe", "escape", "e | upper", "map('first') | list",
+    "map('length') | sum", "batch_of_nothing", "upper | lower | length", "map | list", "join(1)",
+    "trim(1)", "indent(1, 2, 3, 4)", "length(1)", "map(attribute='n', x=1) | list",
     "string | length", "list | tojson", "list | last", "first | default('empty')",
 ]  # fmt: skip
 
 TESTS = [
     "defined", "undefined", "none", "string", "number", "integer", "float", "boolean", "mapping",
-    "iterable", "sequence", "true", "false", "callable", "odd", "even", "divisibleby(3)", "divisibleby 2",
-    "lower", "upper", "eq 1", "equalto('a')", "ne(none)", "gt 1", "lt 'b'", "ge 2.5", "le [1]",
-    "in [1, 'a', none]", "in 'abc'", "in d", "not none", "not in [1]", "sameas none", "sameas(true)",
-    "greaterthan 0", "lessthan(2)", "not defined", "filter", "test", "escaped_or_what",
+    "iterable", "sequence", "true", "false", "callable", "odd", "even", "divisibleby(3)",
+    "divisibleby 2", "lower", "upper", "eq 1", "equalto('a')", "ne(none)", "gt 1", "lt 'b'",
+    "ge 2.5", "le [1]", "in [1, 'a', none]", "in 'abc'", "in d", "not none", "not in [1]",
+    "sameas none", "sameas(true)", "greaterthan 0", "lessthan(2)", "not defined", "filter", "test",
+    "escaped_or_what",
 ]  # fmt: skip
 
 METHODS = [
-    "upper()", "lower()", "title()", "capitalize()", "strip()", "strip('a ')", "lstrip()", "rstrip('d')",
-    "split()", "split(',')", "split(none, 1)", "split(' ', 1)", "split(sep=',', maxsplit=1)",
-    "rsplit(' ', 1)", "rsplit(none, 1)", "rsplit(',')", "split('')", "startswith('H')", "endswith(('d', 'c'))",
-    "startswith('é', 1)", "find('l')", "find('')", "find('o', 5)", "find('z')", "rfind('l')", "rfind('')",
-    "index('l')", "count('l')", "count('')", "replace('l', 'LL')", "replace('l', 'L', 1)", "replace('', '-')",
-    "join(['x', 'y'])", "join('ab')", "join([1])", "join(missing)", "splitlines()", "splitlines(true)",
-    "isdigit()", "isupper()", "islower()", "isspace()", "removeprefix('He')", "removesuffix('ld')",
-    "get('a')", "get('q')", "get('q', 5)", "get([])", "items()", "items() | list", "keys()", "values() | list",
-    "items", "append(1)", "pop()", "update({})", "index(1)", "count(1)", "copy()", "nothing", "nothing.more",
-    "a", "b.c", "0", "0.1", "_private", "strip(1)", "upper(1)", "find()", "split(chars=1)",
+    "upper()", "lower()", "title()", "capitalize()", "strip()", "strip('a ')", "lstrip()",
+    "rstrip('d')", "split()", "split(',')", "split(none, 1)", "split(' ', 1)",
+    "split(sep=',', maxsplit=1)", "rsplit(' ', 1)", "rsplit(none, 1)", "rsplit(',')", "split('')",
+    "startswith('H')", "endswith(('d', 'c'))", "startswith('é', 1)", "find('l')", "find('')",
+    "find('o', 5)", "find('z')", "rfind('l')", "rfind('')", "index('l')", "count('l')", "count('')",
+    "replace('l', 'LL')", "replace('l', 'L', 1)", "replace('', '-')", "join(['x', 'y'])",
+    "join('ab')", "join([1])", "join(missing)", "splitlines()", "splitlines(true)", "isdigit()",
+    "isupper()", "islower()", "isspace()", "removeprefix('He')", "removesuffix('ld')", "get('a')",
+    "get('q')", "get('q', 5)", "get([])", "items()", "items() | list", "keys()", "values() | list",
+    "items", "append(1)", "pop()", "update({})", "index(1)", "count(1)", "copy()", "nothing",
+    "nothing.more", "a", "b.c", "0", "0.1", "_private", "strip(1)", "upper(1)", "find()",
+    "split(chars=1)",
 ]  # fmt: skip
 
 SUBSCRIPTS = [
-    "0", "-1", "5", "1:", ":2", ":-1", "::2", "::-1", "2:0:-1", "-2:", "::0", "'a'", "'items'", "none",
-    "true", "1.0", "missing", "'k'", "none:none", "'x':", "-100:100", "1,2", "[]", "3:1", "9:", "'upper'",
+    "0", "-1", "5", "1:", ":2", ":-1", "::2", "::-1", "2:0:-1", "-2:", "::0", "'a'", "'items'",
+    "none", "true", "1.0", "missing", "'k'", "none:none", "'x':", "-100:100", "1,2", "[]", "3:1",
+    "9:", "'upper'",
 ]  # fmt: skip
 
-BINARY = ["+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in",
-          "and", "or"]  # fmt: skip
+BINARY = [
+    "+", "-", "*", "/", "//", "%", "**", "~", "==", "!=", "<", "<=", ">", ">=", "in", "not in",
+    "and", "or",
+]  # fmt: skip
 
 
 def expressions() -> Iterator[str]:
@@ -221,8 +241,14 @@ def random_expressions(count: int, seed: int) -> Iterator[str]:
             return f"{inner} if {generate(depth - 1)} else {generate(depth - 1)}"
         if kind == 8:
             return f"({inner})"
-        return rng.choice([f"[{inner}, {generate(depth - 1)}]", f"({inner})[{rng.choice(SUBSCRIPTS)}]",
-                           f"{{'k': {inner}}}", f"({inner}).{rng.choice(METHODS)}"])  # fmt: skip
+        return rng.choice(
+            [
+                f"[{inner}, {generate(depth - 1)}]",
+                f"({inner})[{rng.choice(SUBSCRIPTS)}]",
+                f"{{'k': {inner}}}",
+                f"({inner}).{rng.choice(METHODS)}",
+            ]
+        )
 
     for _ in range(count):
         yield generate(rng.randrange(1, 5))
@@ -231,7 +257,7 @@ def random_expressions(count: int, seed: int) -> Iterator[str]:
 def random_layouts(count: int, seed: int) -> Iterator[str]:
     """Text, newlines, tags and white space control in any order."""
     rng = random.Random(seed)
-    space = ["\n", " ", "\t", "  \n", "\n\n", "a", "b ", "é", "\r\n", "\x0b", "\u00a0", "{", "}", "%}", "-"]
+    space = [*"\n \ta-{}\x0b\u00a0é", "  \n", "\n\n", "b ", "\r\n", "%}"]
 
     def tag(kind: str, text: str) -> str:
         opening, closing = {"%": ("{%", "%}"), "{": ("{{", "}}"), "#": ("{#", "#}")}[kind]
@@ -250,7 +276,11 @@ def random_layouts(count: int, seed: int) -> Iterator[str]:
             elif kind == 2:
                 out += tag("%", "set q = 1")
             elif kind == 3:
-                out += tag("%", "raw") + rng.choice(["{{ x }}", "\n {% y %}\n", "", " z "]) + tag("%", "endraw")
+                out += (
+                    tag("%", "raw")
+                    + rng.choice(["{{ x }}", "\n {% y %}\n", "", " z "])
+                    + tag("%", "endraw")
+                )
             elif kind <= 5:
                 out += tag("%", "if n") + generate(depth - 1)
                 out += tag("%", "else") + generate(depth - 1) + tag("%", "endif")

@@ -28,9 +28,17 @@ TEMPLATES = sorted((ROOT / "tests" / "fuzz" / "corpus" / "chat_template").glob("
 STATEMENTS = Path(__file__).with_name("chat_template_statements.txt")
 MODEL = ROOT / ".venv" / "models" / "smollm2-135m-instruct.gguf"
 
-# What Python prints for objects without a text of their own: addresses, and names of C functions.
-OBJECT_TEXT = (" at 0x", "<built-in", "<Namespace", "<Macro", "<LoopContext", "<method", "<function",
-               "Markup(")
+# What Python prints for objects without a text of their own, addresses and such.
+OBJECT_TEXT = (
+    " at 0x",
+    "<built-in",
+    "<Namespace",
+    "<Macro",
+    "<LoopContext",
+    "<method",
+    "<function",
+    "Markup(",
+)
 # What the header of the interpreter excludes, by the words of its messages.
 EXCLUDED = (
     "64 bits",
@@ -141,9 +149,13 @@ def test_template_of_gguf_file(tmp_path: Path) -> None:
         messages.write_text(json.dumps(conversation))
         result = run(MODEL, "--messages", messages, "--add-generation-prompt")
         assert result.returncode == 0, result.stderr
-        parts = "" if conversation[0]["role"] == "system" else (
-            "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
-            "trained by Hugging Face<|im_end|>\n"
+        parts = (
+            ""
+            if conversation[0]["role"] == "system"
+            else (
+                "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, "
+                "trained by Hugging Face<|im_end|>\n"
+            )
         )
         for message in conversation:
             parts += f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
@@ -178,8 +190,10 @@ def test_white_space_control(seed: int) -> None:
 
 def test_render_command(tmp_path: Path) -> None:
     template = tmp_path / "t.jinja"
-    template.write_text("{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n"
-                        "{% endfor %}{% if add_generation_prompt %}>{% endif %}{{ tools is none }}")
+    template.write_text(
+        "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}\n"
+        "{% endfor %}{% if add_generation_prompt %}>{% endif %}{{ tools is none }}"
+    )
     messages = tmp_path / "m.json"
     messages.write_text('[{"role": "user", "content": "é"}]')
     more = tmp_path / "v.json"
@@ -197,7 +211,7 @@ def test_render_command(tmp_path: Path) -> None:
         ("{% include 'x' %}", 4, "'include' is not supported"),
         ("{{ raise_exception('no system role') }}", 2, "line 1: no system role"),
         ("{{ 'a' * 999999999999 }}", 2, "too much memory"),
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", 2, "too "),
+        ("{% for i in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", 2, "too much memory"),
         ("\0\udc80", 2, "not valid UTF-8 at byte 1"),
     ],
 )

@@ -108,9 +108,12 @@ class RandomShapes : public ::testing::Test {
       if (random.below(2) == 0) size = random.below(random.below(4) == 0 ? 300 : 40);
     for (int64_t& size : spec.lead) size = random.below(6);
     std::map<int64_t, int64_t> sizes;  // equal sizes stay equal, so that shapes still broadcast
+    size_t rank = 0;
+    for (const auto& [name, shape] : spec.shapes) rank = std::max(rank, shape.size());
+    const int64_t end = rank > 3 ? 14 : 60;  // 14^5 elements are half a second
     for (auto& [name, shape] : spec.shapes)
       for (int64_t& size : shape)
-        if (size != 1) size = sizes.emplace(size, random.below(60)).first->second;
+        if (size != 1) size = sizes.emplace(size, random.below(end)).first->second;
   }
 
   Setting setting_;

@@ -29,7 +29,7 @@ struct Message {
 
 /// What a template may use.
 struct ChatTemplateLimits {
-  int64_t source_bytes = int64_t{1} << 20;  // of the template's text
+  int64_t source_bytes = int64_t{1} << 18;  // of the template's text
   int64_t steps = 20'000'000;               // expressions evaluated, 64-byte pieces of text read
   int64_t bytes = int64_t{256} << 20;       // of all strings, lists and output made by a rendering
 };

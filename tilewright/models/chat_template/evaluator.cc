@@ -110,7 +110,7 @@ Value Interpreter::evaluate_compare(const Expr& expr, const Scope& scope) {
 Value Interpreter::evaluate_concat(const Expr& expr, const Scope& scope) {
   std::string out;
   for (const Value& value : evaluate_all(expr, scope)) append_text(sandbox_, out, value);
-  return sandbox_.string(out);
+  return sandbox_.adopt(std::move(out));
 }
 
 Value Interpreter::evaluate_conditional(const Expr& expr, const Scope& scope) {
@@ -246,7 +246,7 @@ Value Interpreter::call_macro(const Macro& macro, Arguments arguments) {
   bind_macro(macro, arguments, scope);
   std::string out;
   execute(macro.syntax->body, scope, out);
-  return sandbox_.string(out);
+  return sandbox_.adopt(std::move(out));
 }
 
 }  // namespace tw::models::chat_template

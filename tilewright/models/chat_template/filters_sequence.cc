@@ -224,7 +224,12 @@ Value join(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
     first_item = false;
     append_text(sandbox, out, follow(sandbox, item, path));
   }
-  return sandbox.string(out);
+  return sandbox.adopt(std::move(out));
+}
+
+/// Accounts for two copies of the arguments: the filter's own, and the one each call is given.
+void charge_copies(Sandbox& sandbox, const Arguments& arguments) {
+  sandbox.charge(arguments.positional.size() + arguments.named.size(), 4 * sizeof(Value));
 }
 
 /// Takes the argument `name` out of the keyword arguments; not given when it is not there.
@@ -252,6 +257,7 @@ const Builtin& named_builtin(Sandbox& sandbox, const Value& name, bool filter) {
 
 Value map(Sandbox& sandbox, const Value& self, const Arguments& given) {
   if (!is_true(self)) return sandbox.iterator({});
+  charge_copies(sandbox, given);
   Arguments arguments = given;
   const Value attribute =
       arguments.positional.empty() ? take_named(arguments, "attribute") : Value();
@@ -278,9 +284,11 @@ Value map(Sandbox& sandbox, const Value& self, const Arguments& given) {
 }
 
 /// select, reject and, with an attribute, selectattr and rejectattr: items whose test is `wanted`.
-Value keep_if(Sandbox& sandbox, const Value& self, Arguments arguments, bool by_attribute,
+Value keep_if(Sandbox& sandbox, const Value& self, const Arguments& given, bool by_attribute,
               bool wanted) {
   if (!is_true(self)) return sandbox.iterator({});
+  charge_copies(sandbox, given);
+  Arguments arguments = given;
   std::vector<Value> path;
   if (by_attribute) {
     if (arguments.positional.empty()) sandbox.fail("the name of an attribute is missing");

@@ -1,5 +1,6 @@
 // Filters that give text.
 #include <algorithm>
+#include <utility>
 
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
@@ -39,7 +40,7 @@ Value capitalize_text(Sandbox& sandbox, const Value& self, const Arguments&) {
 }
 
 Value as_string(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return self.is_string() ? self : sandbox.string(to_text(sandbox, self));
+  return self.is_string() ? self : sandbox.adopt(to_text(sandbox, self));
 }
 
 Value replace_text(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
@@ -100,7 +101,7 @@ Value indent(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
     }
     sandbox.append(out, lines[i]);
   }
-  return sandbox.string(out);
+  return sandbox.adopt(std::move(out));
 }
 
 /// The separators argument of json.dumps: two strings.
@@ -126,7 +127,7 @@ Value tojson(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const Value& separators = arguments[2];
   if (separators.is_given() && !separators.is_none()) set_separators(sandbox, separators, style);
   style.sort_keys = is_true(arguments[3]);
-  return sandbox.string(to_json(sandbox, self, style));
+  return sandbox.adopt(to_json(sandbox, self, style));
 }
 
 constexpr Builtin kFilters[] = {

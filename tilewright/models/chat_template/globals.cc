@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <ctime>
+#include <utility>
 
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
@@ -40,7 +41,7 @@ Value strftime_now(Sandbox& sandbox, const Value&, const Arguments& arguments) {
     const size_t length = std::strftime(buffer.data(), buffer.size(), directive.c_str(), &local);
     sandbox.append(out, std::string_view(buffer.data(), length));
   }
-  return sandbox.string(out);
+  return sandbox.adopt(std::move(out));
 }
 
 Value range(Sandbox& sandbox, const Value&, const Arguments& arguments) {

@@ -177,7 +177,7 @@ Interpreter::Flow Interpreter::execute_set_block(const Stmt& stmt, Scope& scope)
   Scope& names = sandbox_.scope(&scope);
   const Flow flow = execute(stmt.body, names, text);
   if (flow != Flow::kNext) return flow;
-  Value value = sandbox_.string(text);
+  Value value = sandbox_.adopt(std::move(text));
   if (stmt.expr != nullptr) value = evaluate_block_filter(*stmt.expr, value, names);
   assign(stmt.target, value, scope, scope);
   return Flow::kNext;
@@ -188,7 +188,8 @@ Interpreter::Flow Interpreter::execute_filter(const Stmt& stmt, Scope& scope, st
   Scope& names = sandbox_.scope(&scope);
   const Flow flow = execute(stmt.body, names, text);
   if (flow != Flow::kNext) return flow;
-  append_text(sandbox_, out, evaluate_block_filter(*stmt.expr, sandbox_.string(text), names));
+  append_text(sandbox_, out,
+              evaluate_block_filter(*stmt.expr, sandbox_.adopt(std::move(text)), names));
   return Flow::kNext;
 }
 

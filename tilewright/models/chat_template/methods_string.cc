@@ -1,6 +1,7 @@
 // The methods of str.
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
@@ -138,7 +139,7 @@ Value join(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
     first = false;
     sandbox.append(out, text_argument(sandbox, item));
   }
-  return sandbox.string(out);
+  return sandbox.adopt(std::move(out));
 }
 
 template <std::string (*kFunction)(std::string_view)>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <compare>
-#include <functional>
+#include <utility>
 
 #include "tilewright/models/chat_template/arithmetic.h"
 #include "tilewright/models/chat_template/text.h"
@@ -63,7 +63,7 @@ std::partial_ordering order(Sandbox& sandbox, const Value& a, const Value& b) {
 Value concatenate(Sandbox& sandbox, const Value& a, const Value& b) {
   if (a.is_string()) {
     sandbox.charge(a.text().size() + b.text().size());
-    return sandbox.string(std::string(a.text()).append(b.text()));
+    return sandbox.adopt(std::string(a.text()).append(b.text()));
   }
   std::vector<Value> items = a.sequence().items;
   const auto& tail = b.sequence().items;
@@ -80,7 +80,7 @@ Value repeat(Sandbox& sandbox, const Value& value, int64_t count) {
     if (value.text().empty()) return value;
     out.reserve(times * value.text().size());
     for (size_t i = 0; i < times; ++i) out += value.text();
-    return sandbox.string(out);
+    return sandbox.adopt(std::move(out));
   }
   const auto& items = value.sequence().items;
   std::vector<Value> out;

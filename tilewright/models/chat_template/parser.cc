@@ -223,6 +223,7 @@ void Parser::parse_parameters(MacroSyntax& macro) {
       fail("non-default argument follows default argument");
     }
     macro.parameters.push_back(std::move(parameter));
+    if (macro.parameters.size() > kMaxArguments) fail("too many parameters");
   }
   take();
 }

@@ -14,6 +14,8 @@ namespace tw::models::chat_template {
 
 /// Deepest nesting of parentheses, blocks and operators in the source.
 inline constexpr int kMaxSyntaxDepth = 200;
+/// Most parameters of a macro and most arguments of a call; more would be slow to check.
+inline constexpr size_t kMaxArguments = 255;
 
 class Parser {
  public:

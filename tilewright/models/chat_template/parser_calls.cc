@@ -50,6 +50,7 @@ void Parser::parse_arguments(Expr& call) {
     }
     first = false;
     parse_argument(call, star, double_star);
+    if (call.children.size() > kMaxArguments) fail("too many arguments");
   }
   take();
   call.spread_positional = star != nullptr;

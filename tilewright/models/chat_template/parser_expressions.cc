@@ -222,7 +222,7 @@ ExprPtr Parser::parse_string() {
   ExprPtr expr = make(ExprKind::kConstant);
   std::string text;
   while (current().is(TokenType::kString)) text += take().text;
-  expr->literal = std::make_unique<String>(text);
+  expr->literal = std::make_unique<String>(std::move(text));
   expr->value = Value::of(expr->literal.get());
   return expr;
 }

@@ -1,6 +1,7 @@
 #include "tilewright/models/chat_template/sandbox.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tilewright/models/chat_template/operators.h"
 #include "tilewright/models/chat_template/text.h"
@@ -79,7 +80,12 @@ void Sandbox::charge(size_t count, size_t bytes) {
 
 Value Sandbox::string(std::string_view text) {
   charge(sizeof(String) + text.size());
-  return Value::of(&strings_.emplace_back(text));
+  return Value::of(&strings_.emplace_back(std::string(text)));
+}
+
+Value Sandbox::adopt(std::string text) {
+  charge(sizeof(String));
+  return Value::of(&strings_.emplace_back(std::move(text)));
 }
 
 Value Sandbox::sequence(Type type, std::vector<Value> items, const char* view_name) {

@@ -90,6 +90,8 @@ class Sandbox {
   }
 
   Value string(std::string_view text);
+  /// The same for text that was built with append(), whose bytes are paid for.
+  Value adopt(std::string text);
   Value list(std::vector<Value> items) { return sequence(Type::kList, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(Type::kTuple, std::move(items)); }
   Value iterator(std::vector<Value> items) { return sequence(Type::kIterator, std::move(items)); }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "tilewright/models/chat_template/operators.h"
 #include "tilewright/models/chat_template/text.h"
@@ -66,7 +67,7 @@ int compare_keys(const Value& a, const Value& b) {
 
 }  // namespace
 
-String::String(std::string_view content) : text(content), length(count_code_points(content)) {}
+String::String(std::string content) : text(std::move(content)), length(count_code_points(text)) {}
 
 std::string_view Value::text() const {
   return string().text;
@@ -99,7 +100,7 @@ const Value* Dict::find(std::string_view key) const {
     }
     return nullptr;
   }
-  const String name(key);
+  const String name{std::string(key)};
   return find(Value::of(&name));
 }
 

@@ -128,7 +128,7 @@ struct Undefined {
 };
 
 struct String {
-  explicit String(std::string_view content);
+  explicit String(std::string content);
   std::string text;  // valid UTF-8
   int64_t length;    // code points
 };

@@ -78,7 +78,7 @@ uint32_t codes(const Block<DType::kIq4Xs>& b, int sub, int g) {
 }
 
 /// Row r's words of the planes of one block at `to`.
-void store_codes(const QuantizedFormat& f, const uint32_t (&w)[8], uint8_t* to, int r) {
+inline void store_codes(const QuantizedFormat& f, const uint32_t (&w)[8], uint8_t* to, int r) {
   const auto put = [&](int plane, uint32_t value) {
     std::memcpy(to + 64 * plane + 4 * r, &value, 4);
   };
@@ -175,21 +175,24 @@ void store_scales(const Block<DType::kIq4Xs>& b, uint8_t* to, int, int r) {
   }
 }
 
-/// One row of a panel: `blocks` blocks of 32 weights from `from`.
+/// One panel from the blocks of its rows; a null row stays as it is. Block by block, so that the
+/// lines which the rows share are written while they are in L1.
 template <DType kType>
-void pack_row(const uint8_t* from, int64_t blocks, uint8_t* panel, int r) {
+void pack_panel(const uint8_t* const (&rows)[kR], int64_t blocks, uint8_t* panel) {
   constexpr QuantizedFormat kF = kernels::quantized_format(kType);
   constexpr int kSubs = info(kType).block_elements / 32;
   Block<kType> block;
-  for (int64_t b = 0; b < blocks; b += kSubs, from += sizeof(block)) {
-    std::memcpy(&block, from, sizeof(block));
+  for (int64_t b = 0; b < blocks; b += kSubs) {
     uint8_t* chunk = panel + b / kF.chunk_blocks * kF.chunk_bytes();
     const int in_chunk = int(b % kF.chunk_blocks);
-    store_scales(block, chunk, in_chunk, r);
-    for (int sub = 0; sub < kSubs; ++sub) {
-      uint32_t w[8];
-      for (int g = 0; g < 8; ++g) w[g] = codes(block, sub, g);
-      store_codes(kF, w, chunk + kF.scale_bytes + (in_chunk + sub) * kF.block_bytes(), r);
+    for (int r = 0; r < kR && rows[r] != nullptr; ++r) {
+      std::memcpy(&block, rows[r] + b / kSubs * int64_t(sizeof(block)), sizeof(block));
+      store_scales(block, chunk, in_chunk, r);
+      for (int sub = 0; sub < kSubs; ++sub) {
+        uint32_t w[8];
+        for (int g = 0; g < 8; ++g) w[g] = codes(block, sub, g);
+        store_codes(kF, w, chunk + kF.scale_bytes + (in_chunk + sub) * kF.block_bytes(), r);
+      }
     }
   }
 }
@@ -302,19 +305,17 @@ void QuantizedPacker::pack(int64_t begin, int64_t end) const {
     uint8_t* const panel = panels + i * panel_bytes;
     // Zero scales make the rows past the last one zero, and no byte stays undefined.
     if (row(i, kR - 1) == nullptr || has_gaps) std::memset(panel, 0, size_t(panel_bytes));
-    for (int r = 0; r < kR; ++r) {
-      const uint8_t* from = row(i, r);
-      if (from == nullptr) break;
-      switch (packed_.dtype) {
-#define TW_CASE(id, ...)                           \
-  case DType::id:                                  \
-    pack_row<DType::id>(from, blocks, panel, r);   \
+    const uint8_t* rows[kR];
+    for (int r = 0; r < kR; ++r) rows[r] = row(i, r);
+    switch (packed_.dtype) {
+#define TW_CASE(id, ...)                         \
+  case DType::id:                                \
+    pack_panel<DType::id>(rows, blocks, panel);  \
     break;
-        TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
+      TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
 #undef TW_CASE
-        default:
-          break;
-      }
+      default:
+        break;
     }
   }
 }

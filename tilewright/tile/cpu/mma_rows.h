@@ -20,18 +20,17 @@ TW_INLINE V multiply_unit(V acc, uint32_t a, U b) {
 }
 #endif
 
-/// Units [u, end), four at a time, of one vector of rows of b times kRows rows of a.
+/// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a.
 template <class Units, class V, int kRows, class P, class T>
-TW_INLINE void multiply_quads(V (&acc)[kRows], const typename Units::Unit* a,
+TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
                               const PackRows<P, T>& b, int64_t u, int64_t end) {
   using U = typename P::template Vec<typename Units::Unit>;
-  for (; u < end; u += 4) {
-    U v[4];
+  constexpr int kBlock = Units::kBlock;
+  for (; u < end; u += kBlock) {
+    U v[kBlock];
+    Units::block(b.row, u * Units::kDepth, v);
     TW_UNROLL
-    for (int r = 0; r < 4; ++r) v[r] = Units::template quads<U>(b.row + r, u * Units::kDepth);
-    transpose_quads(v);
-    TW_UNROLL
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kBlock; ++i) {
       TW_UNROLL
       for (int r = 0; r < kRows; ++r) acc[r] = multiply_unit(acc[r], a[(u + i) * kRows + r], v[i]);
     }
@@ -51,13 +50,13 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
   using U = typename P::template Vec<typename Units::Unit>;
   constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
   V acc[kGroups][kRows] = {};
-  const int64_t quads = k / kDepth / 4 * 4;
-  for (int64_t u = 0; u < quads; u += kLine) {
-    const int64_t end = u + kLine < quads ? u + kLine : quads;
+  const int64_t whole = k / kDepth / Units::kBlock * Units::kBlock;
+  for (int64_t u = 0; u < whole; u += kLine) {
+    const int64_t end = u + kLine < whole ? u + kLine : whole;
     TW_UNROLL
-    for (int g = 0; g < kGroups; ++g) detail::multiply_quads<Units>(acc[g], a, b[g], u, end);
+    for (int g = 0; g < kGroups; ++g) detail::multiply_blocks<Units>(acc[g], a, b[g], u, end);
   }
-  for (int64_t u = quads; u * kDepth < k; ++u) {
+  for (int64_t u = whole; u * kDepth < k; ++u) {
     TW_UNROLL
     for (int g = 0; g < kGroups; ++g) {
       const U v = Units::template scattered<U>(b[g], u * kDepth, (u + 1) * kDepth <= k);

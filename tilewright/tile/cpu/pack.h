@@ -21,6 +21,17 @@ TW_INLINE auto concat(A a, A b) {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
+template <int kBytes>
+struct unsigned_of;
+template <>
+struct unsigned_of<1> {
+  using type = uint8_t;
+};
+template <>
+struct unsigned_of<2> {
+  using type = uint16_t;
+};
+
 /// Four elements from each of row[0], row[4], row[8] ..., at `at`, side by side.
 template <class E, int kLanes, class T>
 TW_INLINE auto load_quads(const T* const* row, int64_t at) {
@@ -63,16 +74,36 @@ TW_INLINE void transpose_quads(V (&v)[4]) {
 template <class T>
 struct WidenedUnits {
   using Unit = float;
-  static constexpr int kDepth = 1;  // values of k in a unit
+  static constexpr int kDepth = 1;                           // values of k in a unit
+  static constexpr int kBlock = same_type<T, bf16> ? 8 : 4;  // units transposed at once
 
-  /// Four units of row[0], row[4] ... from element `at` on.
+  /// The kBlock units from element `at` on, of one row in each lane.
   template <class V>
-  TW_INLINE static V quads(const T* const* row, int64_t at) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      return detail::load_quads<float, kLanesOf<V>>(row, at);
+  TW_INLINE static void block(const T* const* row, int64_t at, V (&v)[kBlock]) {
+    constexpr int kN = kLanesOf<V>;
+    if constexpr (same_type<T, bf16>) {  // transposed as pairs, which are cheap to widen
+      using Pairs = vec<uint32_t, kN>;
+      Pairs pairs[4];
+      TW_UNROLL
+      for (int r = 0; r < 4; ++r) pairs[r] = detail::load_quads<uint32_t, kN>(row + r, at);
+      detail::transpose_quads(pairs);
+      TW_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        v[2 * i] = bit_cast<V>(pairs[i] << 16);
+        v[2 * i + 1] = bit_cast<V>(pairs[i] & 0xffff0000u);
+      }
     } else {
-      const auto bits = detail::load_quads<uint16_t, kLanesOf<V>>(row, at);
-      return load<V>(reinterpret_cast<const T*>(&bits));
+      TW_UNROLL
+      for (int r = 0; r < 4; ++r) {
+        if constexpr (sizeof(T) == sizeof(float)) {
+          v[r] = detail::load_quads<float, kN>(row + r, at);
+        } else {
+          using Bits = typename detail::unsigned_of<sizeof(T)>::type;
+          const auto bits = detail::load_quads<Bits, kN>(row + r, at);
+          v[r] = load<V>(reinterpret_cast<const T*>(&bits));
+        }
+      }
+      detail::transpose_quads(v);
     }
   }
   /// One unit of `rows` rows whose values lie side by side.
@@ -92,11 +123,13 @@ struct WidenedUnits {
 /// Units of a bf16 pair; the second half of the last one is zero when k is odd.
 struct PairUnits {
   using Unit = uint32_t;
-  static constexpr int kDepth = 2;
+  static constexpr int kDepth = 2, kBlock = 4;
 
   template <class V>
-  TW_INLINE static V quads(const bf16* const* row, int64_t at) {
-    return detail::load_quads<uint32_t, kLanesOf<V>>(row, at);
+  TW_INLINE static void block(const bf16* const* row, int64_t at, V (&v)[kBlock]) {
+    TW_UNROLL
+    for (int r = 0; r < 4; ++r) v[r] = detail::load_quads<uint32_t, kLanesOf<V>>(row + r, at);
+    detail::transpose_quads(v);
   }
   template <class V>
   TW_INLINE static V across(const bf16* p, int64_t stride, int rows, bool whole) {
@@ -177,19 +210,18 @@ TW_INLINE void pack(const PackRows<P, T>& rows, int64_t first, int64_t k,
                     const PackTarget<typename Units::Unit, kWide>& target) {
   using V = typename P::template Vec<typename Units::Unit>;
   constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
+  constexpr int kBlock = Units::kBlock;
   const int64_t whole = k / kDepth;
   int64_t u = 0;
-  if (rows.stride == 1) {  // contiguous in k: blocks of four units through the registers
-    for (; u + 4 <= whole; u += 4) {
+  if (rows.stride == 1) {  // contiguous in k: blocks of units through the registers
+    for (; u + kBlock <= whole; u += kBlock) {
       const int64_t at = first + u * kDepth;
       if (u % kLine == 0)
         for (int i = 0; i < rows.count; ++i) prefetch_l2(rows.row[i] + at + rows.ahead);
-      V v[4];
+      V v[kBlock];
+      Units::block(rows.row, at, v);
       TW_UNROLL
-      for (int r = 0; r < 4; ++r) v[r] = Units::template quads<V>(rows.row + r, at);
-      transpose_quads(v);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) target.put(u + i, v[i]);
+      for (int i = 0; i < kBlock; ++i) target.put(u + i, v[i]);
     }
   } else if (rows.side_by_side()) {
     for (; u < whole; ++u) {

@@ -1,0 +1,86 @@
+# Each target sets up what it needs, once, and builds what is not built. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Lets ccache share objects between build directories and checkouts.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+JOBS ?= $(shell nproc)
+PREFIX ?= $(HOME)/.local
+FUZZ_SECONDS ?= 60
+FILTER ?=
+MODEL := .venv/models/smollm2-135m-instruct.gguf
+PROMPT ?= Explain in two sentences why the sky is blue.
+
+BUILD = cmake --build --preset $(1) --parallel $(JOBS)
+CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
+
+.PHONY: help demo build test bench lint tidy format docs asan tsan fuzz install clean
+
+help:  ## what each target does
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
+
+demo:  ## a language model writes an answer (set-up, build, run)
+	@tools/setup.sh demo
+	@mkdir -p build && $(call CONFIGURE,release)
+	@$(call BUILD,release) --target tilewright_tool
+	build/release/tilewright generate $(MODEL) --chat -p "$(PROMPT)"
+
+build:  ## the command line tool at build/release/tilewright, and the library
+	@tools/setup.sh build
+	@mkdir -p build && $(call CONFIGURE,release)
+	@$(call BUILD,release)
+
+test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
+	@tools/setup.sh test
+	@mkdir -p build && $(call CONFIGURE,release)
+	@$(call BUILD,release)
+	ctest --preset release
+	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest
+
+bench: build  ## measure; FILTER=rms_norm for some of it
+	build/release/tilewright bench $(FILTER)
+
+lint:  ## layers, budgets, formatting, spelling, scripts
+	@tools/setup.sh dev
+	tools/lint/lint.sh
+
+tidy:  ## clang-tidy over the library and the tool
+	@tools/setup.sh dev
+	@mkdir -p build && $(call CONFIGURE,clang)
+	run-clang-tidy-19 -quiet -p build/clang -j $(JOBS) '$(CURDIR)/(tilewright|tools)/.*\.cc$$'
+
+format:  ## rewrite the sources in the project's format
+	@tools/setup.sh dev
+	git ls-files -z --cached --others --exclude-standard '*.h' '*.cc' '*.cu' | \
+	  xargs -0 --no-run-if-empty clang-format-19 -i
+	.venv/bin/ruff check --quiet --fix . ; .venv/bin/ruff format .
+
+docs: build  ## regenerate the reference pages from the operator catalog
+	python3 tools/docs.py build/release/tilewright
+
+asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup.sh dev
+	@mkdir -p build && $(call CONFIGURE,asan)
+	@$(call BUILD,asan) --target tilewright_tests
+	build/asan/tilewright_tests --gtest_brief=1
+
+tsan:  ## the thread pool's tests under ThreadSanitizer
+	@tools/setup.sh dev
+	@mkdir -p build && $(call CONFIGURE,tsan)
+	@$(call BUILD,tsan) --target tilewright_thread_tests
+	setarch --addr-no-randomize build/tsan/tilewright_thread_tests --gtest_brief=1
+
+fuzz:  ## each fuzz target for FUZZ_SECONDS=60
+	@tools/setup.sh dev
+	@mkdir -p build && $(call CONFIGURE,asan)
+	@$(call BUILD,asan) --target tilewright_fuzzers
+	tools/fuzz.sh build/asan $(FUZZ_SECONDS)
+
+install: build  ## headers, library and tool to PREFIX=~/.local
+	cmake --install build/release --prefix $(PREFIX)
+
+clean:  ## remove everything built; the Python environment stays
+	rm -rf build
