@@ -1,11 +1,11 @@
 #include "testing/guarded_buffer.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
+
+#include <sys/mman.h>
 
 namespace tw::testing {
 namespace {

@@ -20,9 +20,8 @@ std::vector<int64_t> parse_sizes(std::string_view text, char separator) {
 }
 
 [[noreturn]] void bad_case(const ops::Schema& schema, const std::string& token) {
-  throw Error(ErrorKind::kInvalidArgument,
-              std::string(schema.name()) + ": case token '" + token + "' fits nothing in " +
-                  std::string(schema.text()));
+  throw Error(ErrorKind::kInvalidArgument, std::string(schema.name()) + ": case token '" + token +
+                                               "' fits nothing in " + std::string(schema.text()));
 }
 
 /// Calls f with a typed null pointer of the dtype's element type.
@@ -53,8 +52,10 @@ void poison(void* data, int64_t bytes, DType dtype) {
   for (int64_t i = 0; i < bytes / size; ++i) {
     visit_dtype(dtype, [&]<class T>(T*) {
       T value;
-      if constexpr (std::is_integral_v<T>) value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
-      else value = T(std::numeric_limits<float>::quiet_NaN());
+      if constexpr (std::is_integral_v<T>)
+        value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
+      else
+        value = T(std::numeric_limits<float>::quiet_NaN());
       std::memcpy(static_cast<std::byte*>(data) + i * size, &value, sizeof(T));
     });
   }
@@ -84,10 +85,12 @@ CaseSpec CaseSpec::parse(const ops::Schema& schema, std::string_view text) {
     if (key == "*") {
       spec.lead = parse_sizes(value, 'x');
     } else if (const ops::Arg* arg = find(key); arg != nullptr) {
-      if (arg->kind != ops::ArgKind::kTensor) spec.scalars[key] = value;
+      if (arg->kind != ops::ArgKind::kTensor)
+        spec.scalars[key] = value;
       else if (arg->is_broadcast())
         spec.shapes[key] = parse_sizes(std::string_view(value).substr(1, value.size() - 2), ',');
-      else bad_case(schema, token);
+      else
+        bad_case(schema, token);
     } else {
       spec.dims[key] = std::stoll(value);
     }
@@ -143,60 +146,67 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
   return out;
 }
 
-OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, const CaseSpec& spec,
-               uint64_t seed, Layout layout)
-    : call_(*op.schema) {
+ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
   ops::Bindings known;
   for (const auto& [name, size] : spec.dims) known.dims[name] = size;
   known.lead = spec.lead;
-  for (const ops::Arg& arg : *op.schema) {
-    if (arg.kind == ops::ArgKind::kTensor || arg.output) continue;
+  for (int i = 0; i < call_.schema().size(); ++i) {
+    const ops::Arg& arg = call_.schema()[i];
+    if (arg.kind == ops::ArgKind::kTensor) continue;
     const auto it = spec.scalars.find(std::string(arg.name));
     if (it == spec.scalars.end()) continue;
-    if (arg.kind == ops::ArgKind::kChoice) call_.set_choice(arg.name, it->second);
-    else call_.set(arg.name, std::stod(it->second));
+    if (arg.kind == ops::ArgKind::kChoice)
+      call_.set_choice(arg.name, it->second);
+    else
+      call_.set(arg.name, std::stod(it->second));
+    known.scalars[it->first] = call_[i].number;
   }
-  {
-    ops::Call scalars_only = call_;  // defaults, for materialize()
-    for (int i = 0; i < op.schema->size(); ++i)
-      if ((*op.schema)[i].kind != ops::ArgKind::kTensor && scalars_only[i].present)
-        known.scalars[std::string((*op.schema)[i].name)] = scalars_only[i].number;
-  }
+  return known;
+}
 
+TensorRef OpCall::take(const Tensor& made, Layout layout) {
+  kept_.push_back(made);
+  // Bytes are an opaque object with a header, which stays in one piece.
+  if (made.dtype() == DType::kU8 || layout != Layout::kStrided) return made.ref();
+  const TensorRef copy = make(made.ref().shape(), made.dtype(), layout, false);
+  for (int64_t e = 0; e < copy.count(); ++e) set_element(copy, e, element(made.ref(), e));
+  return copy;
+}
+
+TensorRef OpCall::make_random(std::span<const int64_t> shape, DType dtype, Layout layout,
+                              uint64_t seed) {
+  const TensorRef tensor = make(shape, dtype, layout, false);
+  Random data(seed);
+  const bool floating = info(dtype).kind == DTypeKind::kFloat;
+  for (int64_t e = 0, n = tensor.count(); e < n; ++e)
+    set_element(tensor, e, floating ? data.normal() : double(data.below(101) - 50));
+  return tensor;
+}
+
+OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, const CaseSpec& spec,
+               uint64_t seed, Layout layout)
+    : call_(*op.schema) {
+  const ops::Bindings known = set_scalars(spec);
   Random random(seed);
   for (int i = 0; i < op.schema->size(); ++i) {
     const ops::Arg& arg = (*op.schema)[i];
     const uint64_t arg_seed = random.next();
     if (arg.output || arg.kind != ops::ArgKind::kTensor) continue;
     if (arg.optional && !spec.passes(arg.name)) continue;
-    DType dtype = DType::kF32;
-    if (arg.is_type_variable()) dtype = combo[static_cast<size_t>(op.schema->type_index(arg.type))];
-    else find_dtype(arg.type, dtype);
-    if (std::optional<Tensor> made = op.materialize(arg.name, known, combo, arg_seed)) {
-      if (made->dtype() == DType::kU8 || layout != Layout::kStrided) {
-        call_.set(arg.name, made->ref());
-      } else {
-        const TensorRef copy = make(made->ref().shape(), made->dtype(), layout, false);
-        for (int64_t e = 0; e < copy.count(); ++e) set_element(copy, e, element(made->ref(), e));
-        call_.set(arg.name, copy);
-      }
-      kept_.push_back(*made);
+    if (const auto made = op.materialize(arg.name, known, combo, arg_seed)) {
+      call_.set(arg.name, take(*made, layout));
       continue;
     }
-    std::vector<int64_t> shape;
-    if (arg.is_broadcast()) {
-      const auto it = spec.shapes.find(std::string(arg.name));
-      if (it == spec.shapes.end()) bad_case(*op.schema, std::string(arg.name) + "=[?]");
-      shape = it->second;
-    } else {
-      shape = call_.output_shape(i, known);
-    }
-    const TensorRef tensor = make(shape, dtype, layout, false);
-    Random data(arg_seed);
-    const bool floating = info(dtype).kind == DTypeKind::kFloat;
-    for (int64_t e = 0, n = tensor.count(); e < n; ++e)
-      set_element(tensor, e, floating ? data.normal() : double(data.below(101) - 50));
-    call_.set(arg.name, tensor);
+    DType dtype = DType::kF32;
+    if (arg.is_type_variable())
+      dtype = combo[static_cast<size_t>(op.schema->type_index(arg.type))];
+    else
+      find_dtype(arg.type, dtype);
+    const auto it = spec.shapes.find(std::string(arg.name));
+    if (arg.is_broadcast() && it == spec.shapes.end())
+      bad_case(*op.schema, std::string(arg.name) + "=[?]");
+    call_.set(arg.name, make_random(arg.is_broadcast() ? it->second : call_.output_shape(i, known),
+                                    dtype, layout, arg_seed));
   }
 
   const std::vector<std::vector<int64_t>> shapes = op.infer(call_);
@@ -232,12 +242,18 @@ bool OpCall::padding_intact() const {
 
 double tolerance_of(DType dtype) {
   switch (dtype) {
-    case DType::kF16: return 1e-3;
-    case DType::kBf16: return 1.6e-2;
-    case DType::kF64: return 1e-12;
-    case DType::kF8E4m3fn: return 1e-1;
-    case DType::kF8E5m2: return 2e-1;
-    default: return 1e-5;
+    case DType::kF16:
+      return 1e-3;
+    case DType::kBf16:
+      return 1.6e-2;
+    case DType::kF64:
+      return 1e-12;
+    case DType::kF8E4m3fn:
+      return 1e-1;
+    case DType::kF8E5m2:
+      return 2e-1;
+    default:
+      return 1e-5;
   }
 }
 

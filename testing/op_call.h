@@ -45,6 +45,9 @@ class OpCall {
   bool padding_intact() const;
 
  private:
+  ops::Bindings set_scalars(const CaseSpec& spec);
+  TensorRef take(const Tensor& made, Layout layout);
+  TensorRef make_random(std::span<const int64_t> shape, DType dtype, Layout layout, uint64_t seed);
   TensorRef make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output);
 
   ops::Call call_;

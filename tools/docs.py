@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "operators.m
 HEAD = """# Operators
 
 Written by `make docs` from the catalog; do not edit. `*` stands for any leading dimensions, `...`
-for shapes that broadcast, `?` for an optional tensor. Every size may be 0 and every stride is taken.
+for shapes that broadcast, `?` for an optional tensor. Every size may be 0, every stride is taken.
 
 | operator | schema | dtypes |
 |---|---|---|

@@ -60,7 +60,7 @@ def smollm_reference(smollm: Path):
 
 @pytest.fixture(scope="session")
 def english() -> str:
-    """A few thousand words of English that every machine has: documentation of the standard library."""
+    """English that every machine has: documentation of the standard library."""
     import argparse
     import asyncio
     import collections

@@ -53,9 +53,7 @@ def test_exact_mode_is_transformers(name, prompts, smollm, smollm_reference, tmp
 
     prompt = prompts[name]
     listed = ",".join(map(str, prompt))
-    ours = run_json(
-        "generate", smollm, "--tokens", listed, "-n", NEW_TOKENS, "--exact", "--greedy"
-    )
+    ours = run_json("generate", smollm, "--tokens", listed, "-n", NEW_TOKENS, "--exact", "--greedy")
     text = prompt + ours["tokens"]
     with torch.no_grad():
         want = smollm_reference(torch.tensor([text])).logits[0].numpy()

@@ -35,6 +35,8 @@ inline int64_t round_up(int64_t n, int64_t step) {
 }
 
 /// ceil(n / step) for n >= 0, step > 0; cannot overflow.
-constexpr int64_t ceil_div(int64_t n, int64_t step) { return n / step + (n % step != 0); }
+constexpr int64_t ceil_div(int64_t n, int64_t step) {
+  return n / step + (n % step != 0);
+}
 
 }  // namespace tw

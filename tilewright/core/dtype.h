@@ -7,18 +7,18 @@
 #include "tilewright/core/types.h"
 
 // X(enumerator, name, kind, C++ element type)
-#define TW_FOR_EACH_SCALAR_DTYPE(X)                \
-  X(kF64, "f64", kFloat, double)                   \
-  X(kF32, "f32", kFloat, float)                    \
-  X(kF16, "f16", kFloat, ::tw::f16)                \
-  X(kBf16, "bf16", kFloat, ::tw::bf16)             \
+#define TW_FOR_EACH_SCALAR_DTYPE(X)                  \
+  X(kF64, "f64", kFloat, double)                     \
+  X(kF32, "f32", kFloat, float)                      \
+  X(kF16, "f16", kFloat, ::tw::f16)                  \
+  X(kBf16, "bf16", kFloat, ::tw::bf16)               \
   X(kF8E4m3fn, "f8_e4m3fn", kFloat, ::tw::f8_e4m3fn) \
-  X(kF8E5m2, "f8_e5m2", kFloat, ::tw::f8_e5m2)     \
-  X(kI64, "i64", kInt, int64_t)                    \
-  X(kI32, "i32", kInt, int32_t)                    \
-  X(kI16, "i16", kInt, int16_t)                    \
-  X(kI8, "i8", kInt, int8_t)                       \
-  X(kU8, "u8", kInt, uint8_t)                      \
+  X(kF8E5m2, "f8_e5m2", kFloat, ::tw::f8_e5m2)       \
+  X(kI64, "i64", kInt, int64_t)                      \
+  X(kI32, "i32", kInt, int32_t)                      \
+  X(kI16, "i16", kInt, int16_t)                      \
+  X(kI8, "i8", kInt, int8_t)                         \
+  X(kU8, "u8", kInt, uint8_t)                        \
   X(kBool, "bool", kBool, bool)
 
 // X(enumerator, name, elements per block, bytes per block). The formats of GGUF; their layouts are
@@ -65,12 +65,20 @@ inline constexpr DTypeInfo kDTypes[] = {
 };
 inline constexpr int kDTypeCount = int(sizeof(kDTypes) / sizeof(kDTypes[0]));
 
-constexpr const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<int>(dtype)]; }
-constexpr std::string_view name(DType dtype) { return info(dtype).name; }
-constexpr bool is_block(DType dtype) { return info(dtype).kind == DTypeKind::kBlock; }
+constexpr const DTypeInfo& info(DType dtype) {
+  return kDTypes[static_cast<int>(dtype)];
+}
+constexpr std::string_view name(DType dtype) {
+  return info(dtype).name;
+}
+constexpr bool is_block(DType dtype) {
+  return info(dtype).kind == DTypeKind::kBlock;
+}
 
 /// Bytes of one element of a scalar dtype; bytes of one block of a block format.
-constexpr int64_t element_size(DType dtype) { return info(dtype).block_bytes; }
+constexpr int64_t element_size(DType dtype) {
+  return info(dtype).block_bytes;
+}
 
 /// The dtype of a C++ element type: dtype_of<float> == DType::kF32.
 template <class T>

@@ -1,9 +1,9 @@
 #include "tilewright/core/tensor.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
+
+#include <sys/mman.h>
 
 namespace tw {
 namespace {

@@ -62,9 +62,8 @@ class Tensor {
   template <class T>
   std::span<T> span() const {
     if (dtype_of<T> != ref_.dtype)
-      throw Error(ErrorKind::kInvalidArgument,
-                  "tensor holds " + std::string(name(ref_.dtype)) + ", not " +
-                      std::string(name(dtype_of<T>)));
+      throw Error(ErrorKind::kInvalidArgument, "tensor holds " + std::string(name(ref_.dtype)) +
+                                                   ", not " + std::string(name(dtype_of<T>)));
     return {static_cast<T*>(ref_.data), static_cast<size_t>(ref_.count())};
   }
 

@@ -21,8 +21,12 @@ using uint64_t = unsigned long long;
 namespace tw {
 namespace detail {
 
-TW_INLINE constexpr uint32_t float_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
-TW_INLINE constexpr float bits_float(uint32_t x) { return __builtin_bit_cast(float, x); }
+TW_INLINE constexpr uint32_t float_bits(float x) {
+  return __builtin_bit_cast(uint32_t, x);
+}
+TW_INLINE constexpr float bits_float(uint32_t x) {
+  return __builtin_bit_cast(float, x);
+}
 
 /// Decodes a small IEEE-like float. kIeee: the top exponent holds Inf and NaN; otherwise (e4m3fn)
 /// only the all-ones pattern is NaN and there is no Inf.
@@ -61,8 +65,7 @@ TW_INLINE constexpr uint32_t encode_minifloat(float value) {
   uint32_t rounded = full >> shift;
   rounded += (rest > half || (rest == half && (rounded & 1))) ? 1u : 0u;
   // A carry out of the mantissa moves into the exponent by itself; the hidden bit is taken back.
-  const uint32_t out =
-      exp < 1 ? rounded : rounded + (uint32_t(exp) << kManBits) - (1u << kManBits);
+  const uint32_t out = exp < 1 ? rounded : rounded + (uint32_t(exp) << kManBits) - (1u << kManBits);
   return sign | (out >= kInf ? kInf : out);
 }
 

@@ -1,5 +1,5 @@
-// Activations as functors on vectors of float32 or float64, shared by the elementwise operators and by the
-// epilogues of matrix multiplication.
+// Activations as functors on vectors of float32 or float64, shared by the elementwise operators and
+// by the epilogues of matrix multiplication.
 #pragma once
 
 #include "tilewright/tile/cpu/math.h"
@@ -64,11 +64,16 @@ struct Silu {
 template <class F>
 TW_INLINE void with_activation(Activation activation, F&& f) {
   switch (activation) {
-    case Activation::kNone: return f(Identity{});
-    case Activation::kRelu: return f(Relu{});
-    case Activation::kGelu: return f(Gelu{});
-    case Activation::kGeluTanh: return f(GeluTanh{});
-    case Activation::kSilu: return f(Silu{});
+    case Activation::kNone:
+      return f(Identity{});
+    case Activation::kRelu:
+      return f(Relu{});
+    case Activation::kGelu:
+      return f(Gelu{});
+    case Activation::kGeluTanh:
+      return f(GeluTanh{});
+    case Activation::kSilu:
+      return f(Silu{});
   }
 }
 

@@ -20,7 +20,8 @@ struct ElementwiseGrid {
     ElementwiseGrid grid;
     if (out.rows == 0 || out.cols == 0) return grid;
     grid.blocks_per_row = (out.cols + kElementwiseBlock - 1) / kElementwiseBlock;
-    if (grid.blocks_per_row == 1) grid.rows_per_block = (kElementwiseBlock + out.cols - 1) / out.cols;
+    if (grid.blocks_per_row == 1)
+      grid.rows_per_block = (kElementwiseBlock + out.cols - 1) / out.cols;
     grid.programs =
         (out.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.blocks_per_row;
     return grid;
@@ -47,7 +48,8 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
   for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r) {
     const View<T, 1> to = columns_of(out, r, begin, count);
     [&](const auto&... from) {
-      tile::for_row<C>(p, count, [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
+      tile::for_row<C>(p, count,
+                       [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
     }(columns_of(in, r, begin, count)...);
   }
 }

@@ -14,19 +14,20 @@ namespace tw::kernels {
 /// What a schedule is made for.
 struct GemmShape {
   int64_t batch, m, n, k;
-  bool panels_ready;       // b is packed already and is multiplied as it lies
-  double b_bytes;          // of one element of b
-  double gflops;           // of one thread
-  int64_t max_tile_rows;   // of the register tile
-  int64_t panel_columns;   // columns of a panel that the register tile takes at once
+  bool panels_ready;      // b is packed already and is multiplied as it lies
+  double b_bytes;         // of one element of b
+  int64_t packed_bytes;   // of one value of k, packed
+  double gflops;          // of one thread
+  int64_t max_tile_rows;  // of the register tile
+  int64_t panel_columns;  // columns of a panel that the register tile takes at once
 };
 
 /// Tasks of one multiplication, numbered row block first, then panel block, then batch.
 struct GemmSchedule {
   static constexpr int64_t kPanel = 32;  // columns of a panel (tile::kPanelWidth)
 
-  int64_t tile_rows = 0;    // rows of a register tile; the last of all may have fewer
-  int64_t block_rows = 0;   // rows of a task, a multiple of tile_rows
+  int64_t tile_rows = 0;     // rows of a register tile; the last of all may have fewer
+  int64_t block_rows = 0;    // rows of a task, a multiple of tile_rows
   int64_t block_panels = 0;  // panels of a task
   int64_t row_blocks = 0, panel_blocks = 0;
   int64_t k_block = 0, k_blocks = 0;
@@ -37,9 +38,15 @@ struct GemmSchedule {
 };
 
 namespace gemm_detail {
-TW_INLINE int64_t blocks(int64_t n, int64_t step) { return (n + step - 1) / step; }
-TW_INLINE int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
-TW_INLINE int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
+TW_INLINE int64_t blocks(int64_t n, int64_t step) {
+  return (n + step - 1) / step;
+}
+TW_INLINE int64_t at_least(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+TW_INLINE int64_t at_most(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
 /// n split into equal steps of at most `most`, each a multiple of `unit`.
 TW_INLINE int64_t even_step(int64_t n, int64_t most, int64_t unit) {
   const int64_t count = at_least(1, blocks(n, at_least(most, unit)));
@@ -62,7 +69,7 @@ TW_INLINE int64_t wanted_tasks(const GemmShape& s, const Machine& machine) {
 /// The schedule for sizes > 0.
 TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine) {
   using namespace gemm_detail;
-  constexpr int64_t kPanel = GemmSchedule::kPanel, kFloat = 4;
+  constexpr int64_t kPanel = GemmSchedule::kPanel, kResult = 4;  // bytes of a sum
   constexpr int64_t kSharedBytes = 64 << 20;  // memory worth spending on a packed copy of a
   GemmSchedule out;
 
@@ -71,33 +78,36 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
 
   // The live columns of a panel stay in two thirds of L1 while tiles of a stream past them. One
   // row tile uses a panel once: it is read whole, or packed in pieces that stay in half of L1.
-  const int64_t live = row_tiles > 1 ? machine.l1d_bytes * 2 / 3 / (s.panel_columns * kFloat)
-                                     : machine.l1d_bytes / 2 / (kPanel * kFloat);
+  const int64_t live = row_tiles > 1
+                           ? machine.l1d_bytes * 2 / 3 / (s.panel_columns * s.packed_bytes)
+                           : machine.l1d_bytes / 2 / (kPanel * s.packed_bytes);
   out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 16);
   out.k_blocks = blocks(s.k, out.k_block);
 
-  // A block of a, k_block deep, keeps half of L2; its results, where k has several blocks, a quarter.
-  const int64_t l2_rows = machine.l2_bytes / 2 / (out.k_block * kFloat);
+  // A block of a, k_block deep, keeps half of L2; its results, where k has several blocks, a
+  // quarter.
+  const int64_t l2_rows = machine.l2_bytes / 2 / (out.k_block * s.packed_bytes);
   int64_t block_tiles =
       blocks(row_tiles, blocks(row_tiles, at_least(1, at_most(512, l2_rows) / out.tile_rows)));
   out.block_rows = block_tiles * out.tile_rows;
   out.row_blocks = blocks(row_tiles, block_tiles);
-  out.k_innermost = out.block_rows * s.k * kFloat <= machine.l2_bytes / 2;
-  const bool may_share =
-      s.m > 2 && double(s.batch) * double(s.m) * double(s.k) * kFloat <= double(kSharedBytes);
+  out.k_innermost = out.block_rows * s.k * s.packed_bytes <= machine.l2_bytes / 2;
+  const bool may_share = s.m > 2 && double(s.batch) * double(s.m) * double(s.k * s.packed_bytes) <=
+                                        double(kSharedBytes);
   const int64_t result_panels =
-      at_least(2, machine.l2_bytes / 4 / (out.block_rows * kPanel * kFloat));
+      at_least(2, machine.l2_bytes / 4 / (out.block_rows * kPanel * kResult));
   int64_t most_panels = out.k_blocks > 1 && !out.k_innermost ? result_panels : 64;
   if (!may_share) most_panels = at_least(most_panels, 32);  // or packing a again would show
 
   const int64_t wanted = wanted_tasks(s, machine);
-  int64_t panel_blocks = at_least(blocks(panels, most_panels),
-                                  blocks(wanted, s.batch * out.row_blocks));
+  int64_t panel_blocks =
+      at_least(blocks(panels, most_panels), blocks(wanted, s.batch * out.row_blocks));
   panel_blocks = at_most(panel_blocks, panels);
   out.block_panels = blocks(panels, panel_blocks);
   out.panel_blocks = blocks(panels, out.block_panels);
   if (out.tasks(s.batch) < wanted) {  // narrow: cut the rows finer, down to two tiles
-    const int64_t pieces = at_most(blocks(wanted, s.batch * out.panel_blocks), blocks(row_tiles, 2));
+    const int64_t pieces =
+        at_most(blocks(wanted, s.batch * out.panel_blocks), blocks(row_tiles, 2));
     block_tiles = at_most(block_tiles, blocks(row_tiles, pieces));
     out.block_rows = block_tiles * out.tile_rows;
     out.row_blocks = blocks(row_tiles, block_tiles);

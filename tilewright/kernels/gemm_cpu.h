@@ -5,13 +5,14 @@
 // A task owns a block of rows and a range of panels (kPanelWidth columns each). For each block of k
 // it takes its rows of a, packed and widened once, and walks its panels: a panel that is not ready
 // to be multiplied is packed into L1 just before all row tiles of the task pass over it. The
-// epilogue sees each tile when its last product is in, while it is in L1.
+// epilogue sees each tile when its last product is in, while it is in L1. A single row tile reads b
+// as it lies (tile/cpu/mma_rows.h where b is not packed).
 //
 // A Problem tells what to multiply:
 //     int64_t batch, m, n, k
 //     Rows<const T> a(batch)          [m, k]
 //     Panels b(batch)                 [n, k]; Panels is StridedPanels<T> or ReadyPanels<T>
-//     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns),
+//     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns)
 //                                     and before that prefetch(first row, rows, ...)
 #pragma once
 
@@ -97,11 +98,18 @@ struct Gemm {
   bool ready;  // b is multiplied as it lies
 
   Gemm(const Problem& what, const Machine& machine, double gflops) : problem(what) {
-    if constexpr (B::kPacked) ready = what.m < Inner::template kWidenRows<P>;
-    else ready = what.m <= tile::kMaxTileRows<P> && what.b(0).rows.col_stride == 1;
-    const GemmShape shape{.batch = what.batch, .m = what.m, .n = what.n,
-                          .k = what.k > 0 ? what.k : 1, .panels_ready = ready,
-                          .b_bytes = sizeof(T), .gflops = gflops,
+    if constexpr (B::kPacked)
+      ready = what.m < Inner::template kWidenRows<P>;
+    else
+      ready = what.m <= tile::kMaxTileRows<P> && what.b(0).rows.col_stride == 1;
+    const GemmShape shape{.batch = what.batch,
+                          .m = what.m,
+                          .n = what.n,
+                          .k = what.k > 0 ? what.k : 1,
+                          .panels_ready = ready,
+                          .b_bytes = sizeof(T),
+                          .packed_bytes = int64_t{sizeof(Unit)} / kDepth,
+                          .gflops = gflops,
                           .max_tile_rows = tile::kMaxTileRows<P>,
                           .panel_columns = 2 * kLanes};
     s = schedule_gemm(shape, machine);
@@ -159,10 +167,12 @@ struct Gemm {
   void pack_panel(P p, const B& b, int64_t column, int64_t first, int64_t k, Unit* to) const {
     if constexpr (B::kPacked) {
       const T* from = b.data + column / kPanel * b.stride + first * kPanel;
-      if constexpr (sizeof(T) == sizeof(Unit)) (void)from;  // float32 panels are always ready
+      if constexpr (sizeof(T) == sizeof(Unit))
+        (void)from;  // float32 panels are always ready
       else if constexpr (kDepth == 1 && Inner::Ready::kDepth == 1)
         tile::widen(p, from, k * kPanel, to);
-      else if constexpr (kDepth == 1) tile::widen_pairs(p, from, k, kPanel, to);
+      else if constexpr (kDepth == 1)
+        tile::widen_pairs(p, from, k, kPanel, to);
     } else {
       // The next block of k comes next, or the same one of the next panel.
       const int64_t ahead =
@@ -211,7 +221,8 @@ struct Gemm {
     task.shared_a = p.template workspace<Unit>() + batch * shared_a_units();
     if (!s.share_a && s.k_innermost && !direct_a(task.a)) {
       for (int64_t first = 0; first < problem.k; first += s.k_block)
-        pack_a(p, task.a, task.row, task.rows, first, gemm_detail::at_most(s.k_block, problem.k - first),
+        pack_a(p, task.a, task.row, task.rows, first,
+               gemm_detail::at_most(s.k_block, problem.k - first),
                task.own_a + units(first) * task.rows);
     }
     const auto epilogue = problem.epilogue(batch);
@@ -241,8 +252,7 @@ struct Gemm {
 
     /// The task's rows for one block of k, packed.
     const Unit* rows_of_a(P p, int64_t block, int64_t first, int64_t k) {
-      if (gemm.direct_a(a))
-        return reinterpret_cast<const Unit*>(a.row(row).data) + first;
+      if (gemm.direct_a(a)) return reinterpret_cast<const Unit*>(a.row(row).data) + first;
       if (gemm.s.share_a) return shared_a + units(first) * gemm.problem.m + row * units(k);
       if (gemm.s.k_innermost) return own_a + units(first) * rows;
       if (packed_block != block) gemm.pack_a(p, a, row, rows, first, k, own_a);
@@ -317,8 +327,10 @@ struct Gemm {
   };
 
   TW_INLINE void run(P p) const {
-    if (s.share_a && p.phase() == 0) pack_task(p);
-    else multiply_task(p);
+    if (s.share_a && p.phase() == 0)
+      pack_task(p);
+    else
+      multiply_task(p);
   }
 };
 

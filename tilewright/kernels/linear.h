@@ -1,7 +1,7 @@
 // A linear layer: out = activation(x weightᵀ + bias) + residual, float32 accumulation.
 //
-// A row of out has the same bits whatever batch it is computed in (tile/cpu/mma.h), so that decoding
-// one token and prefilling a prompt agree.
+// A row of out has the same bits whatever batch it is computed in (tile/cpu/mma.h), so that
+// decoding one token and prefilling a prompt agree.
 #pragma once
 
 #include "tilewright/kernels/gemm_cpu.h"
@@ -47,9 +47,7 @@ struct Linear {
       return {layer.bias, layer.residual, Activation(layer.activation), layer.out};
     }
   };
-  TW_INLINE Problem problem() const {
-    return {*this, 1, x.rows, weight.size(0), weight.size(1)};
-  }
+  TW_INLINE Problem problem() const { return {*this, 1, x.rows, weight.size(0), weight.size(1)}; }
 };
 
 }  // namespace tw::kernels

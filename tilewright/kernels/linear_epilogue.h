@@ -13,7 +13,7 @@ struct LinearEpilogue {
   View<const T, 1> bias;   // [n], or absent
   Rows<const T> residual;  // [m, n], or absent
   Activation activation;
-  Rows<T> out;             // [m, n], may alias residual
+  Rows<T> out;  // [m, n], may alias residual
 
   TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
     tile::prefetch_tile(row, rows, column, columns, out);

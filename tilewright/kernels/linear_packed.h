@@ -10,12 +10,12 @@ namespace tw::kernels {
 
 template <class T>
 struct LinearPacked {
-  Rows<const T> x;               // [*, k]
+  Rows<const T> x;                // [*, k]
   View<const uint8_t, 1> packed;  // header and panels, contiguous
-  View<const T, 1> bias;         // [n], or absent
-  Rows<const T> residual;        // [*, n], or absent
-  int activation;                // an Activation
-  Rows<T> out;                   // [*, n], may alias residual
+  View<const T, 1> bias;          // [n], or absent
+  Rows<const T> residual;         // [*, n], or absent
+  int activation;                 // an Activation
+  Rows<T> out;                    // [*, n], may alias residual
 
   template <tile::Program P>
   tile::Plan plan(const Machine& machine) const {

@@ -28,7 +28,7 @@ struct LinearQuantized {
   Rows<const T> residual;         // [*, n], or absent
   int activation;                 // an Activation, then kSiluAndMul, kGeluTanhAndMul
   bool exact;
-  Rows<T> out;                    // [*, n], may alias residual
+  Rows<T> out;  // [*, n], may alias residual
 
   static constexpr int kSiluAndMul = 5, kGeluTanhAndMul = 6;
   TW_INLINE bool is_gated() const { return activation >= kSiluAndMul; }
@@ -48,8 +48,10 @@ struct LinearQuantized {
   template <tile::Program P>
   void operator()(P p) const {
     const QuantizedSchedule s = product().template schedule<P>(p.machine());
-    if (p.phase() == 0) pack_tokens(p, s);
-    else finish(p, product().run(p, s));
+    if (p.phase() == 0)
+      pack_tokens(p, s);
+    else
+      finish(p, product().run(p, s));
   }
 
  private:
@@ -80,8 +82,10 @@ struct LinearQuantized {
     Activation after = Activation::kNone;
     int64_t columns = out.cols - r.column;
     if (is_gated()) {
-      if (activation == kSiluAndMul) gate(p, r, Silu{});
-      else gate(p, r, GeluTanh{});
+      if (activation == kSiluAndMul)
+        gate(p, r, Silu{});
+      else
+        gate(p, r, GeluTanh{});
       columns = columns < kQuantizedRows ? columns : kQuantizedRows;
     } else {
       after = Activation(activation);
@@ -98,8 +102,8 @@ struct LinearQuantized {
     float* row = r.sums;
     for (int t = 0; t < r.tokens.count; ++t, row += kResultStride) {
       for (int c = 0; c < kQuantizedRows; c += P::template kLanes<float>)
-        tile::store(row + c, activate(tile::load<F>(row + c)) *
-                                 tile::load<F>(row + kQuantizedRows + c));
+        tile::store(row + c,
+                    activate(tile::load<F>(row + c)) * tile::load<F>(row + kQuantizedRows + c));
     }
   }
 };

@@ -39,10 +39,12 @@ TW_INLINE tile::Bytes<P> read_values(const uint8_t* block, int g, int v) {
   using B = tile::Bytes<P>;
   constexpr int kLow = kF.low_bits;
   B code;
-  if constexpr (kLow == 8) code = load_plane<P>(block, g, v);
+  if constexpr (kLow == 8)
+    code = load_plane<P>(block, g, v);
   else if constexpr (kLow == 4)
     code = tile::byte_field(load_plane<P>(block, g % 4, v), g / 4 * 4, 4, 0);
-  else code = tile::byte_field(load_plane<P>(block, g / 4, v), 2 * (g % 4), 2, 0);
+  else
+    code = tile::byte_field(load_plane<P>(block, g / 4, v), 2 * (g % 4), 2, 0);
   if constexpr (kF.high_bits == 1)
     code |= tile::byte_field(load_plane<P>(block, kLow, v), g, 1, kLow);
   if constexpr (kF.high_bits == 2)

@@ -1,5 +1,5 @@
-// The inner loops of linear_quantized. Whatever the schedule or the instruction set, one output sees
-// the same operations: per group of k, in order,
+// The inner loops of linear_quantized. Whatever the schedule or the instruction set, one output
+// sees the same operations: per group of k, in order,
 //
 //   acc = fma(scale_w * d_x, float(sum q_w q_x), acc)        the sum is an exact integer
 //   acc = fma(min_w, d_x * sum q_x, acc)                     formats with a min
@@ -86,13 +86,17 @@ struct UnpackedFormat {
 template <class P>
 TW_INLINE constexpr UnpackedFormat unpacked_format(QuantizedFormat f) {
   tile::CodeRange range = value_range<P>(f);
-  if (P::kHasVnni) range = {};  // any code will do
-  else if (range.pairs() >= 8) range.max_code = 15;
-  else if (range.pairs() >= 4) range.max_code = 31;
+  if (P::kHasVnni)
+    range = {};  // any code will do
+  else if (range.pairs() >= 8)
+    range.max_code = 15;
+  else if (range.pairs() >= 4)
+    range.max_code = 31;
   return {f.group, f.has_min, value_offset<P>(f) != 0, range};
 }
 
-/// A piece of a panel as bytes: codes [8 k-groups][64] per block, and scales, in the scratch memory.
+/// A piece of a panel as bytes: codes [8 k-groups][64] per block, and scales, in the scratch
+/// memory.
 struct UnpackedPanel {
   uint8_t* codes;
   float* scales;
@@ -133,7 +137,7 @@ template <class P, int kTokens, bool kKeep>
 struct TileResults {
   using F = typename P::f32;
   static constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;
-  float* memory;                          // rows kResultStride apart
+  float* memory;  // rows kResultStride apart
   F kept[kKeep ? kTokens : 1][kVecs];
 
   TW_INLINE float* at(int t, int v) const { return memory + t * kResultStride + v * kN; }
@@ -157,8 +161,10 @@ struct TileResults {
   }
   template <class Update>
   TW_INLINE void update(int t, int v, Update&& f) {
-    if constexpr (kKeep) kept[t][v] = f(kept[t][v]);
-    else tile::store(at(t, v), f(tile::load<F>(at(t, v))));
+    if constexpr (kKeep)
+      kept[t][v] = f(kept[t][v]);
+    else
+      tile::store(at(t, v), f(tile::load<F>(at(t, v))));
   }
 };
 
@@ -193,8 +199,10 @@ __attribute__((noinline)) void dot_tile(P, UnpackedPanel panel, const uint8_t* x
         for (int t = 0; t < kTokens; ++t) {
           TW_UNROLL
           for (int v = 0; v < kVecs; ++v) {
-            if constexpr (P::kHasVnni) part[t][v] = start(t);  // costs nothing as a first addend
-            else part[t][v] = typename Dot::Part{};
+            if constexpr (P::kHasVnni)
+              part[t][v] = start(t);  // costs nothing as a first addend
+            else
+              part[t][v] = typename Dot::Part{};
           }
         }
         TW_UNROLL

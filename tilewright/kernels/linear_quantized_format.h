@@ -35,10 +35,10 @@ struct QuantizedHeader {
 
   uint32_t magic;
   uint16_t version;
-  uint8_t dtype;        // a DType, of a block format
-  uint8_t is_gated;     // panels alternate between the two halves of the rows
-  int64_t rows, k;      // the weight's sizes; rows counts both halves
-  int64_t total_bytes;  // of header and panels
+  uint8_t dtype;         // a DType, of a block format
+  uint8_t is_gated;      // panels alternate between the two halves of the rows
+  int64_t rows, k;       // the weight's sizes; rows counts both halves
+  int64_t total_bytes;   // of header and panels
   uint8_t reserved[32];  // zero
 };
 static_assert(sizeof(QuantizedHeader) == 64);
@@ -52,30 +52,36 @@ enum class CodeKind : uint8_t {
 
 /// What a chunk's scales are. "[16]" is one value per row; d and m are f16.
 enum class ScaleKind : uint8_t {
-  kHalf,          // d[2 blocks][16]
-  kHalfMin,       // d[16], m[16]; min = m
-  kSuper32Min,    // d[16], dmin[16], u8 scale[8][16], u8 min[8][16]; d * scale, -dmin * min
-  kSuper16Min,    // d[16], dmin[16], u8 both[16][16]; d * (both & 15), -dmin * (both >> 4)
-  kSuper16,       // d[16], i8 scale[16][16]; d * scale
-  kSuper32,       // d[16], i8 scale[8][16]; d * scale
-  kExponent,      // u8 e[4 blocks][16]; half of 2^(e - 127)
+  kHalf,        // d[2 blocks][16]
+  kHalfMin,     // d[16], m[16]; min = m
+  kSuper32Min,  // d[16], dmin[16], u8 scale[8][16], u8 min[8][16]; d * scale, -dmin * min
+  kSuper16Min,  // d[16], dmin[16], u8 both[16][16]; d * (both & 15), -dmin * (both >> 4)
+  kSuper16,     // d[16], i8 scale[16][16]; d * scale
+  kSuper32,     // d[16], i8 scale[8][16]; d * scale
+  kExponent,    // u8 e[4 blocks][16]; half of 2^(e - 127)
 };
 
 struct QuantizedFormat {
   uint8_t low_bits, high_bits;
   CodeKind codes;
   ScaleKind scales;
-  uint8_t group;         // k per scale: 16 or 32
+  uint8_t group;  // k per scale: 16 or 32
   bool has_min;
   uint8_t offset;        // taken from every value
   uint8_t max_value;     // of value(code), where it is not negative
   uint8_t chunk_blocks;  // blocks of a chunk; the last one of a row may have fewer
   uint16_t scale_bytes;  // of a chunk, a multiple of 64
 
-  TW_INLINE constexpr bool is_signed() const { return codes == CodeKind::kSigned || codes == CodeKind::kIq4Nl; }
-  TW_INLINE constexpr int groups() const { return kQuantizedBlock / group; }  // scale groups per block
+  TW_INLINE constexpr bool is_signed() const {
+    return codes == CodeKind::kSigned || codes == CodeKind::kIq4Nl;
+  }
+  TW_INLINE constexpr int groups() const {
+    return kQuantizedBlock / group;
+  }  // scale groups per block
   TW_INLINE constexpr int64_t block_bytes() const { return 64 * (low_bits + high_bits); }
-  TW_INLINE constexpr int64_t chunk_bytes() const { return scale_bytes + chunk_blocks * block_bytes(); }
+  TW_INLINE constexpr int64_t chunk_bytes() const {
+    return scale_bytes + chunk_blocks * block_bytes();
+  }
   /// Bytes of a panel of `blocks` blocks.
   TW_INLINE constexpr int64_t panel_bytes(int64_t blocks) const {
     return (blocks + chunk_blocks - 1) / chunk_blocks * scale_bytes + blocks * block_bytes();
@@ -87,20 +93,34 @@ TW_INLINE constexpr QuantizedFormat quantized_format(DType dtype) {
   using enum ScaleKind;
   switch (dtype) {
     //                          low high codes   scales      group min offset max chunk bytes
-    case DType::kQ4_0: return {4, 0, kUnsigned, kHalf, 32, false, 8, 15, 2, 64};
-    case DType::kQ4_1: return {4, 0, kUnsigned, kHalfMin, 32, true, 0, 15, 1, 64};
-    case DType::kQ5_0: return {4, 1, kUnsigned, kHalf, 32, false, 16, 31, 2, 64};
-    case DType::kQ5_1: return {4, 1, kUnsigned, kHalfMin, 32, true, 0, 31, 1, 64};
-    case DType::kQ8_0: return {8, 0, kSigned, kHalf, 32, false, 0, 0, 2, 64};
-    case DType::kQ2K: return {2, 0, kUnsigned, kSuper16Min, 16, true, 0, 3, 8, 320};
-    case DType::kQ3K: return {2, 1, kUnsigned, kSuper16, 16, false, 4, 7, 8, 320};
-    case DType::kQ4K: return {4, 0, kUnsigned, kSuper32Min, 32, true, 0, 15, 8, 320};
-    case DType::kQ5K: return {4, 1, kUnsigned, kSuper32Min, 32, true, 0, 31, 8, 320};
-    case DType::kQ6K: return {4, 2, kUnsigned, kSuper16, 16, false, 32, 63, 8, 320};
-    case DType::kIq4Nl: return {4, 0, kIq4Nl, kHalf, 32, false, 0, 0, 2, 64};
-    case DType::kIq4Xs: return {4, 0, kIq4Nl, kSuper32, 32, false, 0, 0, 8, 192};
-    case DType::kMxfp4: return {4, 0, kMxfp4, kExponent, 32, false, 12, 24, 4, 64};
-    default: return {};
+    case DType::kQ4_0:
+      return {4, 0, kUnsigned, kHalf, 32, false, 8, 15, 2, 64};
+    case DType::kQ4_1:
+      return {4, 0, kUnsigned, kHalfMin, 32, true, 0, 15, 1, 64};
+    case DType::kQ5_0:
+      return {4, 1, kUnsigned, kHalf, 32, false, 16, 31, 2, 64};
+    case DType::kQ5_1:
+      return {4, 1, kUnsigned, kHalfMin, 32, true, 0, 31, 1, 64};
+    case DType::kQ8_0:
+      return {8, 0, kSigned, kHalf, 32, false, 0, 0, 2, 64};
+    case DType::kQ2K:
+      return {2, 0, kUnsigned, kSuper16Min, 16, true, 0, 3, 8, 320};
+    case DType::kQ3K:
+      return {2, 1, kUnsigned, kSuper16, 16, false, 4, 7, 8, 320};
+    case DType::kQ4K:
+      return {4, 0, kUnsigned, kSuper32Min, 32, true, 0, 15, 8, 320};
+    case DType::kQ5K:
+      return {4, 1, kUnsigned, kSuper32Min, 32, true, 0, 31, 8, 320};
+    case DType::kQ6K:
+      return {4, 2, kUnsigned, kSuper16, 16, false, 32, 63, 8, 320};
+    case DType::kIq4Nl:
+      return {4, 0, kIq4Nl, kHalf, 32, false, 0, 0, 2, 64};
+    case DType::kIq4Xs:
+      return {4, 0, kIq4Nl, kSuper32, 32, false, 0, 0, 8, 192};
+    case DType::kMxfp4:
+      return {4, 0, kMxfp4, kExponent, 32, false, 12, 24, 4, 64};
+    default:
+      return {};
   }
 }
 

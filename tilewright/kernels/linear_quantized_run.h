@@ -32,7 +32,7 @@ struct QuantizedSchedule {
   int64_t group, groups;                  // tokens of a program of phase 1
   int64_t piece;                          // blocks of a panel taken apart at a time
   int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
-  bool is_streamed;                       // one token, straight from the panels
+  bool is_streamed;                                  // one token, straight from the panels
 
   static constexpr int64_t kSpan = 64;
 };
@@ -56,8 +56,7 @@ struct QuantizedProduct {
     s.blocks = h.k / kQuantizedBlock;
     s.panels = quantized_panels(h.rows, h.is_gated != 0);
     s.pairs = (s.panels + 1) / 2;
-    s.token_bytes =
-        s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
+    s.token_bytes = s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
     s.spans = (s.blocks + s.kSpan - 1) / s.kSpan;
     s.is_streamed = !exact && tokens == 1;
 
@@ -95,8 +94,8 @@ struct QuantizedProduct {
   __attribute__((noinline)) QuantizedResults run(P p, const QuantizedSchedule& s) const {
     QuantizedResults out;
     switch (DType(header().dtype)) {
-#define TW_CASE(id, ...)                                   \
-  case DType::id:                                          \
+#define TW_CASE(id, ...)                                    \
+  case DType::id:                                           \
     out = run_format<P, quantized_format(DType::id)>(p, s); \
     break;
       TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
@@ -129,8 +128,10 @@ struct QuantizedProduct {
     for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
          i += P::template kLanes<float>)
       tile::store(out.sums + i, typename P::f32{});
-    if (exact) multiply_exact<P, kF>(p, s, panel, count, out);
-    else multiply<P, kF>(p, s, panel, count, out);
+    if (exact)
+      multiply_exact<P, kF>(p, s, panel, count, out);
+    else
+      multiply<P, kF>(p, s, panel, count, out);
     return out;
   }
 
@@ -181,12 +182,11 @@ struct QuantizedProduct {
   }
 
   template <class P>
-  __attribute__((noinline)) void exact_tiles(P p, const QuantizedSchedule& s,
-                                             const float* weights, int count, int64_t begin,
-                                             int64_t end, const QuantizedResults& out) const {
+  __attribute__((noinline)) void exact_tiles(P p, const QuantizedSchedule& s, const float* weights,
+                                             int count, int64_t begin, int64_t end,
+                                             const QuantizedResults& out) const {
     for_tiles<P>(out.tokens, [&]<int kTokens>(int64_t token) {
-      const float* x =
-          p.template workspace<float>() + token * s.token_bytes / 4 + begin * kTokens;
+      const float* x = p.template workspace<float>() + token * s.token_bytes / 4 + begin * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
       for (int i = 0; i < count; ++i)
         exact_tile<P, kTokens>(p, weights + i * s.codes_bytes / 4, x, end - begin,
@@ -200,11 +200,16 @@ struct QuantizedProduct {
     constexpr int kMax = kMaxTileTokens<P>;
     for (int64_t t = range.first; t < range.first + range.count;) {
       const int count = tile_of<P>(t).count;
-      if (count == kMax) f.template operator()<kMax>(t);
-      else if (count == 8) f.template operator()<(kMax > 8 ? 8 : 1)>(t);
-      else if (count == 4) f.template operator()<4>(t);
-      else if (count == 2) f.template operator()<2>(t);
-      else f.template operator()<1>(t);
+      if (count == kMax)
+        f.template operator()<kMax>(t);
+      else if (count == 8)
+        f.template operator()<(kMax > 8 ? 8 : 1)>(t);
+      else if (count == 4)
+        f.template operator()<4>(t);
+      else if (count == 2)
+        f.template operator()<2>(t);
+      else
+        f.template operator()<1>(t);
       t += count;
     }
   }

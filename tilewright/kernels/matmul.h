@@ -14,7 +14,7 @@ struct Matmul {
   View<const T, 3> a;  // [batch, m, k]
   View<const T, 3> b;  // [batch, k, n]
   float alpha;
-  View<T, 3> out;      // [batch, m, n]
+  View<T, 3> out;  // [batch, m, n]
 
   template <tile::Program P>
   tile::Plan plan(const Machine& machine) const {

@@ -17,11 +17,11 @@ struct PanelHeader {
 
   uint32_t magic;
   uint16_t version;
-  uint8_t dtype;        // a DType
-  uint8_t interleave;   // values of k side by side
-  int64_t n, k;         // the weight's sizes
+  uint8_t dtype;       // a DType
+  uint8_t interleave;  // values of k side by side
+  int64_t n, k;        // the weight's sizes
   int64_t panel_width;
-  int64_t total_bytes;  // of header and panels
+  int64_t total_bytes;   // of header and panels
   uint8_t reserved[24];  // zero
 };
 static_assert(sizeof(PanelHeader) == 64);

@@ -26,7 +26,9 @@ struct ActivationSpec {
   bool has_min;  // sums are d * sum(q), to go with the weights' min; otherwise -offset * sum(q)
   int offset;
 
-  TW_INLINE constexpr int64_t block_bytes() const { return kQuantizedBlock + 4 + 4 * groups; }  // one token
+  TW_INLINE constexpr int64_t block_bytes() const {
+    return kQuantizedBlock + 4 + 4 * groups;
+  }  // one token
 };
 
 /// Where block `block` of one token lies in its tile.
@@ -36,8 +38,8 @@ struct ActivationSlot {
   uint8_t* sums;
   int64_t sum_stride;  // bytes from one group to the next
 
-  TW_INLINE static ActivationSlot at(uint8_t* tile, const ActivationSpec& spec, int tokens, int slot,
-                                     int64_t block) {
+  TW_INLINE static ActivationSlot at(uint8_t* tile, const ActivationSpec& spec, int tokens,
+                                     int slot, int64_t block) {
     uint8_t* record = tile + block * spec.block_bytes() * tokens;
     uint8_t* scales = record + kQuantizedBlock * tokens;
     return {reinterpret_cast<int8_t*>(record) + kQuantizedBlock * slot,

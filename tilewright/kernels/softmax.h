@@ -40,14 +40,14 @@ struct Softmax {
     for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
       const auto block = part(from, begin);
       const C before = high;
-      high =
-          tile::Max::combine(high, tile::reduce_row<C>(p, tile::Max{}, block.size(0),
-                                                       [&](auto at) { return load(block, at); }));
+      high = tile::Max::combine(
+          high, tile::reduce_row<C>(p, tile::Max{}, block.size(0),
+                                    [&](auto at) { return tile::load(block, at); }));
       if (total != 0) total *= exp_of<P>(before - high);
       const C base = high == kLow ? C(0) : high;  // -inf - -inf is NaN, but these weigh nothing
       const auto e = part(view(weights, x.cols), begin);
       total += tile::reduce_row<C>(p, tile::Sum{}, block.size(0), [&](auto at) {
-        const auto weight = tile::exp_nonpositive(load(block, at) - base);
+        const auto weight = tile::exp_nonpositive(tile::load(block, at) - base);
         tile::store_cached(e, at, weight);
         return weight;
       });

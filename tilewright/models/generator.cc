@@ -24,19 +24,18 @@ int32_t Generator::sample(const std::vector<int32_t>& text, const Sampling& s, i
   int32_t token = 0;
   const int64_t held = int64_t(text.size());
   const int64_t back = s.penalty_tokens < 0 ? held : std::min(s.penalty_tokens, held);
-  const kernels::Sample kernel{
-      rows<const float>(logits_.data(), 1, int64_t(logits_.size())),
-      rows<const int32_t>(text.data() + (held - back), 1, back),
-      s.temperature,
-      s.top_k,
-      s.top_p,
-      s.min_p,
-      s.repetition_penalty,
-      s.frequency_penalty,
-      s.presence_penalty,
-      s.seed,
-      draw,
-      rows<int32_t>(&token, 1, 1)};
+  const kernels::Sample kernel{rows<const float>(logits_.data(), 1, int64_t(logits_.size())),
+                               rows<const int32_t>(text.data() + (held - back), 1, back),
+                               s.temperature,
+                               s.top_k,
+                               s.top_p,
+                               s.min_p,
+                               s.repetition_penalty,
+                               s.frequency_penalty,
+                               s.presence_penalty,
+                               s.seed,
+                               draw,
+                               rows<int32_t>(&token, 1, 1)};
   const Support support = ops::Sample::supports(kernel);
   if (!support) throw Error(ErrorKind::kInvalidArgument, "sample: " + support.reason());
   runtime::launch<ops::Sample>(*context_, kernel);
@@ -56,7 +55,8 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
 
   // At least one token must run to give logits.
   const auto limit = prompt.first(prompt.size() - 1);
-  const auto [mine, theirs] = std::mismatch(limit.begin(), limit.end(), cached_.begin(), cached_.end());
+  const auto [mine, theirs] =
+      std::mismatch(limit.begin(), limit.end(), cached_.begin(), cached_.end());
   result.reused_tokens = mine - limit.begin();
   cached_.resize(size_t(result.reused_tokens));
   cache_.truncate(result.reused_tokens);

@@ -35,7 +35,7 @@ struct GenerateResult {
   std::vector<int32_t> tokens;  // without the stop token
   bool stopped = false;         // by a stop token; otherwise by the limit or the callback
   int64_t prompt_tokens = 0;
-  int64_t reused_tokens = 0;    // of the prompt, found in the cache
+  int64_t reused_tokens = 0;  // of the prompt, found in the cache
   double prefill_seconds = 0, decode_seconds = 0;
 };
 

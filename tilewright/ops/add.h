@@ -7,8 +7,7 @@ namespace tw::ops {
 
 /// x + alpha * other with NumPy broadcasting. `out` may alias an input of its own shape.
 struct Add {
-  static constexpr Schema kSchema{
-      "add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"};
+  static constexpr Schema kSchema{"add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"};
   using Types = NumberCombos;
 
   template <class T>

@@ -15,8 +15,9 @@
 namespace tw::ops {
 
 /// Linear layer with block-quantised weights packed by pack_quantized. Activations are rounded to
-/// int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take weights
-/// packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+/// int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take
+/// weights packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias
+/// `residual`.
 struct LinearQuantized {
   static constexpr Schema kSchema{
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
@@ -38,8 +39,9 @@ struct LinearQuantized {
       return Support::no("packed has K = " + std::to_string(h.k) + ", but x has " +
                          std::to_string(k.x.cols));
     if ((h.is_gated != 0) != k.is_gated())
-      return Support::no(h.is_gated ? "packed holds a gate and its factor, but activation is no gate"
-                                    : "a gated activation needs weights packed by pack_gated");
+      return Support::no(h.is_gated
+                             ? "packed holds a gate and its factor, but activation is no gate"
+                             : "a gated activation needs weights packed by pack_gated");
     if (k.is_gated() && k.bias) return Support::no("a gated activation takes no bias");
     if (features(h) != k.out.cols)
       return Support::no("packed has N = " + std::to_string(features(h)) + ", but out has " +
@@ -102,7 +104,8 @@ struct LinearQuantized {
     const bool gated = it != known.scalars.end() && it->second >= Kernel<float>::kSiluAndMul;
     const std::vector<uint8_t> blocks = random_blocks(dtype, (gated ? 2 : 1) * n * k, seed);
     if (!gated) return pack_quantized(dtype, blocks.data(), n, k).bytes;
-    const uint8_t* up = blocks.data() + n * k / info(dtype).block_elements * info(dtype).block_bytes;
+    const uint8_t* up =
+        blocks.data() + n * k / info(dtype).block_elements * info(dtype).block_bytes;
     return pack_gated(dtype, blocks.data(), up, n, k).bytes;
   }
 
@@ -155,11 +158,9 @@ struct LinearQuantized {
       {"q6_k 4096x14336, decode", "*=1 K=4096 N=14336 format=9"},
       {"q8_0 4096x14336, decode", "*=1 K=4096 N=14336 format=4"},
       {"smollm2-135m/qkv, decode", "*=1 K=576 N=960 format=1"},
-      {"smollm2-135m/gate and up, decode",
-       "*=1 K=576 N=1536 format=1 activation=silu_and_mul"},
+      {"smollm2-135m/gate and up, decode", "*=1 K=576 N=1536 format=1 activation=silu_and_mul"},
       {"smollm2-135m/head, decode", "*=1 K=576 N=49152 format=4"},
-      {"smollm2-135m/gate and up, prefill",
-       "*=128 K=576 N=1536 format=1 activation=silu_and_mul"},
+      {"smollm2-135m/gate and up, prefill", "*=128 K=576 N=1536 format=1 activation=silu_and_mul"},
       {"smollm2-135m/down, prefill", "*=128 K=1536 N=576 format=1 +residual"}};
 
  private:
@@ -185,13 +186,18 @@ struct LinearQuantized {
 
   static double activate(int activation, double v) {
     switch (activation) {
-      case 1: return std::max(v, 0.0);
-      case 2: return 0.5 * v * (1 + std::erf(v * std::sqrt(0.5)));
+      case 1:
+        return std::max(v, 0.0);
+      case 2:
+        return 0.5 * v * (1 + std::erf(v * std::sqrt(0.5)));
       case 3:
-      case 6: return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+      case 6:
+        return 0.5 * v * (1 + std::tanh(std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
       case 4:
-      case 5: return v / (1 + std::exp(-v));
-      default: return v;
+      case 5:
+        return v / (1 + std::exp(-v));
+      default:
+        return v;
     }
   }
 };

@@ -29,7 +29,8 @@ struct Matmul {
 
   template <class T>
   static Cost cost(const Kernel<T>& k) {
-    const double batch = double(k.out.size(0)), m = double(k.out.size(1)), n = double(k.out.size(2));
+    const double batch = double(k.out.size(0)), m = double(k.out.size(1)),
+                 n = double(k.out.size(2));
     const double depth = double(k.a.size(2));
     return {.flops = 2 * batch * m * n * depth,
             .bytes = double(sizeof(T)) * batch * (m * depth + n * depth + m * n)};
@@ -47,12 +48,11 @@ struct Matmul {
                                         {"attention scores", "B=12 M=64 K=64 N=64 alpha=0.125"},
                                         {"several blocks of k", "B=2 M=20 K=1100 N=50"},
                                         {"a packed once for all", "B=1 M=60 K=400 N=130"}};
-  static constexpr Case kWorkloads[] = {
-      {"bert-base/scores", "B=12 M=128 K=64 N=128 alpha=0.125"},
-      {"llama-3.1-8b/prefill", "B=1 M=128 K=4096 N=4096"},
-      {"cube-512", "B=1 M=512 K=512 N=512"},
-      {"cube-1024", "B=1 M=1024 K=1024 N=1024"},
-      {"cube-2048", "B=1 M=2048 K=2048 N=2048"}};
+  static constexpr Case kWorkloads[] = {{"bert-base/scores", "B=12 M=128 K=64 N=128 alpha=0.125"},
+                                        {"llama-3.1-8b/prefill", "B=1 M=128 K=4096 N=4096"},
+                                        {"cube-512", "B=1 M=512 K=512 N=512"},
+                                        {"cube-1024", "B=1 M=1024 K=1024 N=1024"},
+                                        {"cube-2048", "B=1 M=2048 K=2048 N=2048"}};
 };
 
 }  // namespace tw::ops

@@ -30,8 +30,8 @@ struct Rope {
                          " dimensions, but a head has " + std::to_string(dim));
     if (!k.positions) {
       if (k.x.size(1) > rows && k.x.size(0) > 0)
-        return Support::no("the tables hold " + std::to_string(rows) + " positions, but S = " +
-                           std::to_string(k.x.size(1)));
+        return Support::no("the tables hold " + std::to_string(rows) +
+                           " positions, but S = " + std::to_string(k.x.size(1)));
       return Support::yes();
     }
     for (int64_t b = 0; b < k.positions.size(0); ++b)
@@ -50,7 +50,8 @@ struct Rope {
         for (int64_t h = 0; h < k.x.size(2); ++h) {
           const int64_t position = k.positions ? k.positions(b, s) : s;
           for (int64_t i = 0; i < pairs; ++i) {
-            const int64_t ia = k.interleaved ? 2 * i : i, ib = k.interleaved ? 2 * i + 1 : i + pairs;
+            const int64_t ia = k.interleaved ? 2 * i : i,
+                          ib = k.interleaved ? 2 * i + 1 : i + pairs;
             const double a = double(k.x(b, s, h, ia)), o = double(k.x(b, s, h, ib));
             const double c = double(k.cos(position, i)), n = double(k.sin(position, i));
             k.out(b, s, h, ia) = T(a * c - o * n);
@@ -79,14 +80,13 @@ struct Rope {
     return out;
   }
 
-  static constexpr Case kEdgeCases[] = {
-      {"no tokens", "B=1 S=0 H=2 D=8 P=4 R=4"},
-      {"one pair", "B=1 S=1 H=1 D=2 P=1 R=1"},
-      {"neox", "B=2 S=5 H=3 D=64 P=7 R=32"},
-      {"partial", "B=1 S=4 H=2 D=80 P=4 R=16"},
-      {"odd rest", "B=1 S=3 H=2 D=33 P=3 R=13"},
-      {"interleaved", "B=1 S=6 H=2 D=48 P=6 R=24 interleaved=1"},
-      {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
+  static constexpr Case kEdgeCases[] = {{"no tokens", "B=1 S=0 H=2 D=8 P=4 R=4"},
+                                        {"one pair", "B=1 S=1 H=1 D=2 P=1 R=1"},
+                                        {"neox", "B=2 S=5 H=3 D=64 P=7 R=32"},
+                                        {"partial", "B=1 S=4 H=2 D=80 P=4 R=16"},
+                                        {"odd rest", "B=1 S=3 H=2 D=33 P=3 R=13"},
+                                        {"interleaved", "B=1 S=6 H=2 D=48 P=6 R=24 interleaved=1"},
+                                        {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/prefill q", "B=1 S=2048 H=32 D=128 P=2048 R=64"},
       {"llama-3.1-8b/decode q", "B=1 S=1 H=32 D=128 P=2048 R=64"}};

@@ -10,7 +10,7 @@
 namespace tw::runtime {
 namespace {
 
-constexpr double kCacheGbs = 30;        // what one core streams from its L2, conservatively
+constexpr double kCacheGbs = 30;         // what one core streams from its L2, conservatively
 constexpr double kForkSeconds = 1.5e-6;  // less work than this is not worth a fork and a join
 constexpr double kChunkSeconds = 4e-6;   // aim of one claim: far above its cost, far below a stall
 constexpr double kStreamingBytes = 32 << 20;  // beyond any share of the last cache worth keeping
@@ -59,8 +59,7 @@ void Context::launch(const ops::KernelEntry& entry, const void* kernel, const op
 
   const double seconds = estimate_seconds(cost, machine_);
   int64_t widest = 0;
-  for (int phase = 0; phase < plan.phases; ++phase)
-    widest = std::max(widest, plan.grid[phase]);
+  for (int phase = 0; phase < plan.phases; ++phase) widest = std::max(widest, plan.grid[phase]);
   if (widest <= 1 || seconds < kForkSeconds || pool_->threads() == 1) {
     base.scratch = scratch_[0].data.get();
     for (base.phase = 0; base.phase < plan.phases; ++base.phase)

@@ -48,8 +48,9 @@ std::optional<Tensor> materialize(std::string_view arg, const ops::Bindings& bin
 
 template <class Op>
 OperatorInfo describe() {
-  static_assert(ops::Operator<Op>, "an operator declares kSchema, Types, Kernel, reference, cost, "
-                                   "kEdgeCases and kWorkloads");
+  static_assert(ops::Operator<Op>,
+                "an operator declares kSchema, Types, Kernel, reference, cost, "
+                "kEdgeCases and kWorkloads");
   OperatorInfo out{};
   out.schema = &Op::kSchema;
   out.edge_cases = Op::kEdgeCases;
@@ -82,7 +83,8 @@ const OperatorInfo& find_operator(std::string_view name) {
   std::string near;
   for (const OperatorInfo& op : operators()) {
     if (op.name() == name) return op;
-    if (op.name().find(name) != std::string_view::npos || name.find(op.name()) != std::string_view::npos)
+    if (op.name().find(name) != std::string_view::npos ||
+        name.find(op.name()) != std::string_view::npos)
       near += (near.empty() ? "; did you mean " : ", ") + std::string(op.name());
   }
   throw Error(ErrorKind::kInvalidArgument, "there is no operator " + std::string(name) + near);

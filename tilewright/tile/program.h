@@ -17,9 +17,9 @@ namespace tw::tile {
 struct Plan {
   static constexpr int kMaxPhases = 4;
   int phases = 1;
-  int64_t grid[kMaxPhases] = {};   // program instances per phase
-  int64_t workspace_bytes = 0;     // shared by all instances, uninitialised, 64-byte aligned
-  int64_t scratch_bytes = 0;       // private to the thread running an instance, 64-byte aligned
+  int64_t grid[kMaxPhases] = {};  // program instances per phase
+  int64_t workspace_bytes = 0;    // shared by all instances, uninitialised, 64-byte aligned
+  int64_t scratch_bytes = 0;      // private to the thread running an instance, 64-byte aligned
 };
 
 /// The common case: one phase of `grid` instances.

@@ -105,22 +105,23 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
 }
 
 void print_row(const json& r) {
-  std::printf("%-22s %-28s %-10s %2dT %12.1f us %9.1f GF/s %8.1f GB/s  %s%s\n",
-              r["op"].get<std::string>().c_str(), r["workload"].get<std::string>().c_str(),
-              r["dtype"].get<std::string>().c_str(), r["threads"].get<int>(), r["us"].get<double>(),
-              r["gflops"].get<double>(), r["gbs"].get<double>(),
-              r.contains("fraction_of_limit")
-                  ? (std::to_string(int(100 * r["fraction_of_limit"].get<double>() + 0.5)) + " %").c_str()
-                  : "-",
-              r["checked"].get<bool>() ? "" : "  (not checked here: too large for the reference)");
+  std::printf(
+      "%-22s %-28s %-10s %2dT %12.1f us %9.1f GF/s %8.1f GB/s  %s%s\n",
+      r["op"].get<std::string>().c_str(), r["workload"].get<std::string>().c_str(),
+      r["dtype"].get<std::string>().c_str(), r["threads"].get<int>(), r["us"].get<double>(),
+      r["gflops"].get<double>(), r["gbs"].get<double>(),
+      r.contains("fraction_of_limit")
+          ? (std::to_string(int(100 * r["fraction_of_limit"].get<double>() + 0.5)) + " %").c_str()
+          : "-",
+      r["checked"].get<bool>() ? "" : "  (not checked here: too large for the reference)");
   std::fflush(stdout);
 }
 
 void run(const Options& options) {
   json rows = json::array();
-  const std::vector<int> counts =
-      options.threads.empty() ? std::vector<int>{1, runtime::default_pool().threads()}
-                              : options.threads;
+  const std::vector<int> counts = options.threads.empty()
+                                      ? std::vector<int>{1, runtime::default_pool().threads()}
+                                      : options.threads;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (i > 0 && counts[i] == counts[0]) continue;
     runtime::ThreadPool pool(counts[i]);
@@ -152,7 +153,8 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("bench", "Measure the operators");
   command->add_option("FILTER", options->filter, "Only workloads whose OP/LABEL contains this");
-  command->add_option("--dtype", options->dtype, "Only these dtypes, as `tilewright ops` spells them");
+  command->add_option("--dtype", options->dtype,
+                      "Only these dtypes, as `tilewright ops` spells them");
   command->add_option("--threads", options->threads, "Thread counts; default: 1 and all")
       ->delimiter(',')
       ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));

@@ -84,7 +84,9 @@ Answer answer(LoadedModel& model, models::Generator& generator, const Options& o
   return out;
 }
 
-double rate(size_t tokens, double seconds) { return seconds > 0 ? double(tokens) / seconds : 0; }
+double rate(size_t tokens, double seconds) {
+  return seconds > 0 ? double(tokens) / seconds : 0;
+}
 
 void report(const LoadedModel& model, const Options& options, const Answer& a) {
   const models::GenerateResult& r = a.result;
@@ -114,8 +116,7 @@ void report(const LoadedModel& model, const Options& options, const Answer& a) {
                "\n[load %.0f ms | prompt %lld tokens, %.0f tok/s | %zu tokens, %.1f tok/s | %s, "
                "%d threads]\n",
                1e3 * model.load_seconds, static_cast<long long>(r.prompt_tokens), prefill,
-               r.tokens.size(), decode, name(model.context.isa()),
-               model.context.pool().threads());
+               r.tokens.size(), decode, name(model.context.isa()), model.context.pool().threads());
 }
 
 void converse(LoadedModel& model, models::Generator& generator, const Options& options) {
@@ -160,8 +161,7 @@ void add_sampling_options(CLI::App& command, models::Sampling& s) {
       ->capture_default_str();
   group->add_option("--min-p", s.min_p, "Drop tokens below this share of the likeliest")
       ->capture_default_str();
-  group->add_option("--repetition-penalty", s.repetition_penalty, "1: none")
-      ->capture_default_str();
+  group->add_option("--repetition-penalty", s.repetition_penalty, "1: none")->capture_default_str();
   group->add_option("--frequency-penalty", s.frequency_penalty, "Per earlier occurrence")
       ->capture_default_str();
   group->add_option("--presence-penalty", s.presence_penalty, "For having occurred")
@@ -195,7 +195,8 @@ void add_generate(CLI::App& app) {
   add_sampling_options(*command, options->generate.sampling);
   command->footer(
       "Example: tilewright generate model.gguf --chat -p \"Why is the sky blue?\" -n 128\n"
-      "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed 7");
+      "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed "
+      "7");
   command->callback([options] { run(*options); });
 }
 

@@ -31,8 +31,8 @@ void run_logits(const LogitsOptions& options) {
   std::vector<float> logits;
   for (int64_t i = 0; i < count; i += options.chunk) {
     const int64_t size = std::min(options.chunk, count - i);
-    const models::SequenceTokens part{
-        &cache, std::span(options.tokens).subspan(size_t(i), size_t(size))};
+    const models::SequenceTokens part{&cache,
+                                      std::span(options.tokens).subspan(size_t(i), size_t(size))};
     model.decoder.forward(model.context, {&part, 1}, options.model.exact, models::LogitRows::kAll,
                           logits);
     file.write(logits);
@@ -51,12 +51,15 @@ void add_logits(CLI::App& app) {
   command->add_option("--tokens", options->tokens, "Token ids, separated by commas")
       ->required()
       ->delimiter(',');
-  command->add_option("--chunk", options->chunk, "Tokens per pass; the result does not depend on it")
+  command
+      ->add_option("--chunk", options->chunk, "Tokens per pass; the result does not depend on it")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_option("--out", options->out, "Where to write them: float32 .npy [tokens, vocabulary]")
+  command
+      ->add_option("--out", options->out, "Where to write them: float32 .npy [tokens, vocabulary]")
       ->required();
-  command->footer("Example: tilewright logits model.gguf --tokens 504,3575,282 --exact --out l.npy");
+  command->footer(
+      "Example: tilewright logits model.gguf --tokens 504,3575,282 --exact --out l.npy");
   command->callback([options] { run_logits(*options); });
 }
 

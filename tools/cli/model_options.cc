@@ -1,8 +1,5 @@
 #include "tools/cli/model_options.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -10,6 +7,8 @@
 #include <iterator>
 
 #include <CLI/CLI.hpp>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tilewright/core/printable.h"
 #include "tilewright/models/tokenizer/from_gguf.h"
@@ -52,15 +51,15 @@ LoadedModel load_model(const ModelOptions& options) {
   const ProgressBar bar;
   models::Decoder decoder = models::Decoder::load(file, pool, bar);
   if (tokenizer.vocab_size() > decoder.config().vocabulary)
-    throw Error(ErrorKind::kBadFile,
-                printable(options.path) + ": the tokenizer has " +
-                    std::to_string(tokenizer.vocab_size()) + " tokens, but the model only " +
-                    std::to_string(decoder.config().vocabulary));
+    throw Error(ErrorKind::kBadFile, printable(options.path) + ": the tokenizer has " +
+                                         std::to_string(tokenizer.vocab_size()) +
+                                         " tokens, but the model only " +
+                                         std::to_string(decoder.config().vocabulary));
   runtime::Context context(pool);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {std::move(own_pool), std::move(context), std::move(file), std::move(tokenizer),
-          std::move(decoder), seconds};
+  return {std::move(own_pool),  std::move(context), std::move(file),
+          std::move(tokenizer), std::move(decoder), seconds};
 }
 
 std::string read_text(const std::string& path) {

@@ -71,8 +71,10 @@ void add_ops(CLI::App& app) {
     json all = json::array();
     for (const runtime::OperatorInfo& op : runtime::operators()) {
       if (!options->op.empty() && op.name() != runtime::find_operator(options->op).name()) continue;
-      if (options->as_json) all.push_back(to_json(op));
-      else print_human(op);
+      if (options->as_json)
+        all.push_back(to_json(op));
+      else
+        print_human(op);
     }
     if (options->as_json) std::cout << all.dump(2) << "\n";
   });

@@ -45,7 +45,8 @@ void run_perplexity(const PerplexityOptions& options) {
     model.decoder.forward(model.context, {&part, 1}, options.model.exact, models::LogitRows::kAll,
                           logits);
     for (size_t i = 0; i + 1 < size; ++i) {
-      total += surprise(std::span(logits).subspan(i * vocabulary, vocabulary), tokens[start + i + 1]);
+      total +=
+          surprise(std::span(logits).subspan(i * vocabulary, vocabulary), tokens[start + i + 1]);
       ++counted;
     }
     std::fprintf(stderr, "\r%zu / %zu tokens, perplexity %.4f", start + size, tokens.size(),

@@ -1,10 +1,10 @@
-// What the conformance suite cannot state of matrix multiplication: bits that must not depend on the
-// batch, the threads or the way the weight is stored, views that alias or broadcast, and packed
+// What the conformance suite cannot state of matrix multiplication: bits that must not depend on
+// the batch, the threads or the way the weight is stored, views that alias or broadcast, and packed
 // weights that are not what they claim.
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "testing/random.h"
 #include "tilewright/ops/core/packed_weight.h"
@@ -26,7 +26,8 @@ std::vector<T> random_values(int64_t count, uint64_t seed) {
 }
 
 template <class T>
-Rows<const T> const_rows(const std::vector<T>& data, int64_t count, int64_t cols, int64_t first = 0) {
+Rows<const T> const_rows(const std::vector<T>& data, int64_t count, int64_t cols,
+                         int64_t first = 0) {
   return rows<const T>(data.data() + first * cols, count, cols);
 }
 
@@ -55,8 +56,8 @@ TYPED_TEST(Gemm, ARowHasTheSameBitsInAnyBatchOnAnyThreads) {
     const auto b = view<const T>(bias.data(), n);
     const auto to = rows(out.data(), count, n);
     if (is_packed)
-      runtime::launch<ops::LinearPacked>(
-          context, kernels::LinearPacked<T>{from, bytes, b, added, 4, to});
+      runtime::launch<ops::LinearPacked>(context,
+                                         kernels::LinearPacked<T>{from, bytes, b, added, 4, to});
     else
       runtime::launch<ops::Linear>(context, kernels::Linear<T>{from, w, b, added, 4, to});
     return out;
@@ -89,15 +90,17 @@ TYPED_TEST(Gemm, MatmulIsTheSameForEveryLayoutOfItsOperands) {
     std::swap(v.strides[1], v.strides[2]);
     return v;
   };
-  const auto copy = [&](const auto& from) {  // the same elements, last two dimensions swapped in memory
-    std::vector<T> out(static_cast<size_t>(from.size(0) * from.size(1) * from.size(2)));
-    const auto to = transposed(view(out.data(), from.size(0), from.size(2), from.size(1)));
-    for (int64_t i = 0; i < from.size(0); ++i)
-      for (int64_t r = 0; r < from.size(1); ++r)
-        for (int64_t c = 0; c < from.size(2); ++c) to(i, r, c) = from(i, r, c);
-    return out;
-  };
-  const auto a_rows = view<const T>(a.data(), batch, m, k), b_rows = view<const T>(b.data(), batch, k, n);
+  const auto copy =
+      [&](const auto& from) {  // the same elements, last two dimensions swapped in memory
+        std::vector<T> out(static_cast<size_t>(from.size(0) * from.size(1) * from.size(2)));
+        const auto to = transposed(view(out.data(), from.size(0), from.size(2), from.size(1)));
+        for (int64_t i = 0; i < from.size(0); ++i)
+          for (int64_t r = 0; r < from.size(1); ++r)
+            for (int64_t c = 0; c < from.size(2); ++c) to(i, r, c) = from(i, r, c);
+        return out;
+      };
+  const auto a_rows = view<const T>(a.data(), batch, m, k),
+             b_rows = view<const T>(b.data(), batch, k, n);
   const auto a_turned = copy(a_rows), b_turned = copy(b_rows);
   const auto a_columns = transposed(view<const T>(a_turned.data(), batch, k, m));
   const auto b_columns = transposed(view<const T>(b_turned.data(), batch, n, k));
@@ -109,7 +112,8 @@ TYPED_TEST(Gemm, MatmulIsTheSameForEveryLayoutOfItsOperands) {
     for (const auto& right : {b_rows, b_columns}) {
       for (const bool turned : {false, true}) {
         std::vector<T> out(want.size());
-        const auto to = turned ? transposed(view(out.data(), batch, n, m)) : view(out.data(), batch, m, n);
+        const auto to =
+            turned ? transposed(view(out.data(), batch, n, m)) : view(out.data(), batch, m, n);
         runtime::launch<ops::Matmul>(this->pair_, kernels::Matmul<T>{left, right, 0.5f, to});
         for (int64_t i = 0; i < batch; ++i)
           for (int64_t r = 0; r < m; ++r)
@@ -134,10 +138,9 @@ TYPED_TEST(Gemm, ABroadcastMatrixMultipliesEveryBatch) {
                                       view(out.data(), batch, m, n)});
   for (int64_t i = 0; i < batch; ++i) {
     runtime::launch<ops::Matmul>(
-        this->single_,
-        kernels::Matmul<T>{view<const T>(a.data() + i * m * k, int64_t{1}, m, k),
-                           view<const T>(b.data(), int64_t{1}, k, n), 1.0f,
-                           view(one.data(), int64_t{1}, m, n)});
+        this->single_, kernels::Matmul<T>{view<const T>(a.data() + i * m * k, int64_t{1}, m, k),
+                                          view<const T>(b.data(), int64_t{1}, k, n), 1.0f,
+                                          view(one.data(), int64_t{1}, m, n)});
     EXPECT_EQ(0, std::memcmp(out.data() + i * m * n, one.data(), one.size() * sizeof(T)));
   }
 }
@@ -148,8 +151,12 @@ TYPED_TEST(Gemm, TheResidualMayBeTheOutput) {
   const auto x = random_values<T>(m * k, 9), weight = random_values<T>(n * k, 10);
   const auto residual = random_values<T>(m * n, 11);
   std::vector<T> apart(residual.size()), in_place = residual;
-  kernels::Linear<T> layer{const_rows(x, m, k), view<const T>(weight.data(), n, k), {},
-                           const_rows(residual, m, n), 0, rows(apart.data(), m, n)};
+  kernels::Linear<T> layer{const_rows(x, m, k),
+                           view<const T>(weight.data(), n, k),
+                           {},
+                           const_rows(residual, m, n),
+                           0,
+                           rows(apart.data(), m, n)};
   runtime::launch<ops::Linear>(this->pair_, layer);
   layer.residual = const_rows(in_place, m, n);
   layer.out = rows(in_place.data(), m, n);
@@ -179,7 +186,8 @@ TYPED_TEST(Gemm, PackingLosesNothing) {
 
 TEST(PackedWeight, SpoiledHeadersAreNamed) {
   const auto weight = random_values<float>(40 * 8, 13);
-  const Tensor packed = ops::pack_weight<float>(view<const float>(weight.data(), int64_t{40}, int64_t{8}));
+  const Tensor packed =
+      ops::pack_weight<float>(view<const float>(weight.data(), int64_t{40}, int64_t{8}));
   const auto good = packed.span<uint8_t>();
   const auto reason = [&](size_t offset, uint8_t value, int64_t bytes) {
     std::vector<uint8_t> copy(good.begin(), good.end());

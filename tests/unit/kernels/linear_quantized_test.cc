@@ -1,6 +1,6 @@
 // What the conformance suite cannot state of the quantised linear layer: the very bits of both of
 // its modes, how much int8 activations cost, and packed weights that are not what they claim.
-#include <gtest/gtest.h>
+#include "tilewright/ops/linear_quantized.h"
 
 #include <cmath>
 #include <cstring>
@@ -8,9 +8,10 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "testing/random.h"
 #include "tilewright/core/block_formats.h"
-#include "tilewright/ops/linear_quantized.h"
 #include "tilewright/runtime/context.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/launch.h"
@@ -63,9 +64,13 @@ struct Weight {
 std::vector<float> run(runtime::Context& context, const Weight& w, const float* x, int64_t tokens,
                        bool exact) {
   std::vector<float> out(static_cast<size_t>(tokens * w.rows), NAN);
-  runtime::launch<ops::LinearQuantized>(
-      context, Kernel{rows<const float>(x, tokens, w.k), bytes_view(w.packed), {}, {}, 0, exact,
-                      rows(out.data(), tokens, w.rows)});
+  runtime::launch<ops::LinearQuantized>(context, Kernel{rows<const float>(x, tokens, w.k),
+                                                        bytes_view(w.packed),
+                                                        {},
+                                                        {},
+                                                        0,
+                                                        exact,
+                                                        rows(out.data(), tokens, w.rows)});
   return out;
 }
 
@@ -96,7 +101,8 @@ TEST(PackedQuantized, KeepsEveryWeightExactly) {
 TEST(PackedQuantized, StacksAndPairsRows) {
   const int64_t k = 64;
   const Weight a(DType::kQ4_1, 19, k), b(DType::kQ4_1, 5, k), c(DType::kQ4_1, 19, k);
-  const ops::BlockRows parts[] = {{a.blocks.data(), 19}, {b.blocks.data(), 5}, {c.blocks.data(), 19}};
+  const ops::BlockRows parts[] = {
+      {a.blocks.data(), 19}, {b.blocks.data(), 5}, {c.blocks.data(), 19}};
   const auto stacked = ops::pack_quantized(DType::kQ4_1, parts, k);
   const auto paired = ops::pack_gated(DType::kQ4_1, a.blocks.data(), c.blocks.data(), 19, k);
   ASSERT_EQ(stacked.rows, 43);
@@ -216,8 +222,8 @@ TEST_P(LinearQuantized, ExactIsOneChainOverK) {
   });
 }
 
-/// Activations of 32 with one step of max / 127 err by max / 254 at most, max / 440 in the mean: for
-/// normal data about 0.5 % of an output's deviation.
+/// Activations of 32 with one step of max / 127 err by max / 254 at most, max / 440 in the mean:
+/// for normal data about 0.5 % of an output's deviation.
 TEST_P(LinearQuantized, RoundingActivationsCostsLittle) {
   const int64_t tokens = 24, k = 1024;
   const Weight w(GetParam(), 48, k);
@@ -300,8 +306,7 @@ std::vector<Group> groups_of(const Block<DType::kQ4K>& b) {
   for (int s = 0; s < 8; ++s) {
     const ScaleMin pair = k_scale_min(b.scales, s);
     Group g{float(b.d) * float(pair.scale), float(b.dmin) * -float(pair.min), 0, {}};
-    for (int i = 0; i < 32; ++i)
-      g.codes.push_back((b.qs[32 * (s / 2) + i] >> (4 * (s % 2))) & 15);
+    for (int i = 0; i < 32; ++i) g.codes.push_back((b.qs[32 * (s / 2) + i] >> (4 * (s % 2))) & 15);
     out.push_back(g);
   }
   return out;
@@ -342,7 +347,8 @@ float emulate_row(const uint8_t* blocks, int64_t k, const float* x) {
         total += q;
       }
       sum = std::fma(g.scale * d, float(dot), sum);
-      if (kType == DType::kQ4_1 || kType == DType::kQ4K) sum = std::fma(g.min, d * float(total), sum);
+      if (kType == DType::kQ4_1 || kType == DType::kQ4K)
+        sum = std::fma(g.min, d * float(total), sum);
     }
   }
   return sum;
@@ -427,7 +433,12 @@ TEST(LinearQuantizedCall, RefusesWhatDoesNotFit) {
   std::vector<float> x(64), out(40);
   const auto support = [&](const ops::PackedQuantized& packed, int64_t k, int64_t n, int activation,
                            bool bias) {
-    Kernel kernel{rows<const float>(x.data(), 1, k), bytes_view(packed), {}, {}, activation, false,
+    Kernel kernel{rows<const float>(x.data(), 1, k),
+                  bytes_view(packed),
+                  {},
+                  {},
+                  activation,
+                  false,
                   rows(out.data(), 1, n)};
     if (bias) kernel.bias = view<const float>(x.data(), n);
     return ops::LinearQuantized::supports(kernel).reason();

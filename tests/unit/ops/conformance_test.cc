@@ -1,11 +1,11 @@
 // Every operator x instruction set x dtype x edge case, against its float64 definition. A loop over
 // the catalog: an operator that is listed is tested.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "testing/op_call.h"
 #include "testing/random.h"
@@ -128,13 +128,17 @@ class BadCalls : public ::testing::Test {
     for (int i = 0; i < op_->schema->size(); ++i) {
       const ops::Arg& arg = (*op_->schema)[i];
       if (arg.kind != ops::ArgKind::kTensor) continue;
-      expect_refused(i, "missing", [&](ops::Slot& slot) { slot.present = arg.optional; }, spec,
-                     arg.optional);
-      expect_refused(i, "rank", [](ops::Slot& s) { s.tensor.rank = 0; }, spec,
-                     arg.is_broadcast() || (arg.has_lead() && arg.rank == 1) || arg.rank == 0);
-      expect_refused(i, "dtype", [](ops::Slot& s) {
-        s.tensor.dtype = s.tensor.dtype == DType::kI16 ? DType::kU8 : DType::kI16;
-      }, spec, false);
+      expect_refused(
+          i, "missing", [&](ops::Slot& slot) { slot.present = arg.optional; }, spec, arg.optional);
+      expect_refused(
+          i, "rank", [](ops::Slot& s) { s.tensor.rank = 0; }, spec,
+          arg.is_broadcast() || (arg.has_lead() && arg.rank == 1) || arg.rank == 0);
+      expect_refused(
+          i, "dtype",
+          [](ops::Slot& s) {
+            s.tensor.dtype = s.tensor.dtype == DType::kI16 ? DType::kU8 : DType::kI16;
+          },
+          spec, false);
       expect_refused(i, "null", [](ops::Slot& s) { s.tensor.data = nullptr; }, spec, false);
     }
     ops::Call call(*op_->schema);
@@ -165,8 +169,8 @@ const bool kRegistered = [] {
                             __LINE__, [&op]() -> BadCalls* { return new BadCalls(&op); });
     for (const Isa isa : runtime::available_isas()) {
       for (const auto& combo : op.combos) {
-        const std::string test = std::string(op.name()) + "/" + std::string(name(isa)) + "/" +
-                                 combo_text(combo);
+        const std::string test =
+            std::string(op.name()) + "/" + std::string(name(isa)) + "/" + combo_text(combo);
         const Setting setting{&op, combo, isa};
         ::testing::RegisterTest("EdgeCases", test.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                                 [setting]() -> EdgeCases* { return new EdgeCases(setting); });

@@ -58,9 +58,9 @@ void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   c.kv_heads = read.size_or("attention.head_count_kv", c.heads, 65536);
   c.context_length = read.size("context_length", kMaxContext);
   if (c.heads % c.kv_heads != 0)
-    throw read.error("attention.head_count_kv", std::to_string(c.kv_heads) +
-                                                    " does not divide the head count " +
-                                                    std::to_string(c.heads));
+    throw read.error(
+        "attention.head_count_kv",
+        std::to_string(c.kv_heads) + " does not divide the head count " + std::to_string(c.heads));
   if (!file.find(read.key("attention.key_length")) && c.hidden % c.heads != 0)
     throw read.error("attention.head_count",
                      std::to_string(c.heads) + " does not divide the embedding length " +
@@ -81,13 +81,15 @@ void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
 void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   c.rope_dim = read.size_or("rope.dimension_count", c.head_dim, 4096);
   if (c.rope_dim > c.head_dim || c.rope_dim % 2 != 0)
-    throw read.error("rope.dimension_count",
-                     std::to_string(c.rope_dim) + " is not an even number up to the head size " +
-                         std::to_string(c.head_dim));
+    throw read.error("rope.dimension_count", std::to_string(c.rope_dim) +
+                                                 " is not an even number up to the head size " +
+                                                 std::to_string(c.head_dim));
   c.rope_base = read.positive_or("rope.freq_base", 10000);
   const auto scaling = file.find_string(read.key("rope.scaling.type"));
-  if (scaling && *scaling == "linear") c.rope_scaling = RopeScaling::kLinear;
-  else if (scaling && *scaling == "yarn") c.rope_scaling = RopeScaling::kYarn;
+  if (scaling && *scaling == "linear")
+    c.rope_scaling = RopeScaling::kLinear;
+  else if (scaling && *scaling == "yarn")
+    c.rope_scaling = RopeScaling::kYarn;
   else if (scaling && *scaling != "none")
     throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" + std::string(*scaling) +
                                              "'; known are none, linear and yarn");
@@ -95,8 +97,7 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
     c.rope_factor = read.positive("rope.scaling.factor");
     c.rope_original_context =
         read.size_or("rope.scaling.original_context_length", c.context_length, kMaxContext);
-    c.rope_attention_factor = read.positive_or(
-        "rope.scaling.attn_factor", 1);
+    c.rope_attention_factor = read.positive_or("rope.scaling.attn_factor", 1);
   }
   if (const GgufTensor* factors = file.find_tensor("rope_freqs.weight")) {
     if (factors->dtype != DType::kF32 || factors->elements != c.rope_dim / 2)

@@ -27,10 +27,10 @@ struct DecoderConfig {
 
   float norm_eps = 1e-5f;
   GatedActivation activation = GatedActivation::kSilu;
-  float embedding_scale = 1;   // Gemma: sqrt(hidden)
-  float attention_scale = 0;   // of q k^T
-  float attention_softcap = 0; // 0: none
-  float logit_softcap = 0;     // 0: none
+  float embedding_scale = 1;    // Gemma: sqrt(hidden)
+  float attention_scale = 0;    // of q k^T
+  float attention_softcap = 0;  // 0: none
+  float logit_softcap = 0;      // 0: none
 
   // Rotary embedding. In GGUF, Llama's q and k are permuted for the interleaved form.
   bool rope_interleaved = false;
@@ -43,12 +43,12 @@ struct DecoderConfig {
   float rope_attention_factor = 1;            // YaRN's scale of cos and sin
   std::vector<float> rope_frequency_factors;  // Llama 3.1: divisors per frequency; empty: none
 
-  int64_t window = 0;           // keys a windowed layer sees, itself included; 0: no window
-  int64_t window_pattern = 0;   // every n-th layer sees everything; 0: no windowed layer, 1: all are
+  int64_t window = 0;          // keys a windowed layer sees, itself included; 0: no window
+  int64_t window_pattern = 0;  // every n-th layer sees everything; 0: no windowed layer, 1: all are
 
-  bool qk_norm = false;    // RMS norm of each query and key head (Qwen3, Gemma 3)
-  bool post_norms = false; // norms after attention and feed-forward (Gemma 2, 3)
-  bool qkv_bias = false;   // Qwen2
+  bool qk_norm = false;     // RMS norm of each query and key head (Qwen3, Gemma 3)
+  bool post_norms = false;  // norms after attention and feed-forward (Gemma 2, 3)
+  bool qkv_bias = false;    // Qwen2
 
   bool is_windowed(int64_t layer) const {
     if (window == 0 || window_pattern == 0) return false;

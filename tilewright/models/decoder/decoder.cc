@@ -61,7 +61,9 @@ View<const T, kRank> as_const(const View<T, kRank>& v) {
   return out;
 }
 
-View<const float, 1> view_of(const Vector& v) { return view<const float>(v.data(), v.size()); }
+View<const float, 1> view_of(const Vector& v) {
+  return view<const float>(v.data(), v.size());
+}
 
 /// The heads of every token as rows: [tokens, heads] leading, dim last.
 Rows<float> head_rows(const View<float, 4>& x) {
@@ -124,8 +126,8 @@ struct Decoder::Pass {
   }
 
   void norm(const Rows<const float>& in, const Vector& weight, const Rows<float>& out) {
-    runtime::launch<ops::RmsNorm>(
-        context, kernels::RmsNorm<float>{in, view_of(weight), c.norm_eps, out});
+    runtime::launch<ops::RmsNorm>(context,
+                                  kernels::RmsNorm<float>{in, view_of(weight), c.norm_eps, out});
   }
 
   /// x += branch(normed x), through the branch's own norm where the model has one.
@@ -260,9 +262,9 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
                                                      std::to_string(c.vocabulary));
     const int64_t length = checked_add(s.cache->length(), int64_t(s.tokens.size()));
     if (length > c.context_length)
-      throw Error(ErrorKind::kInvalidArgument,
-                  "forward: a sequence of " + std::to_string(length) +
-                      " tokens exceeds the model's context of " + std::to_string(c.context_length));
+      throw Error(ErrorKind::kInvalidArgument, "forward: a sequence of " + std::to_string(length) +
+                                                   " tokens exceeds the model's context of " +
+                                                   std::to_string(c.context_length));
     s.cache->reserve(length);
   }
   logits.clear();
@@ -281,7 +283,8 @@ void Decoder::prefill(runtime::Context& context, KvCache& cache, std::span<const
     throw Error(ErrorKind::kInvalidArgument,
                 "prefill: a chunk of " + std::to_string(chunk) + " tokens");
   for (size_t i = 0; i < tokens.size(); i += size_t(chunk)) {
-    const SequenceTokens part{&cache, tokens.subspan(i, std::min(size_t(chunk), tokens.size() - i))};
+    const SequenceTokens part{&cache,
+                              tokens.subspan(i, std::min(size_t(chunk), tokens.size() - i))};
     forward(context, {&part, 1}, exact, LogitRows::kLast, logits);
   }
 }

@@ -13,7 +13,9 @@ constexpr int64_t kSmallest = 256;  // tokens; below this, growing costs more th
 KvCache::KvCache(int64_t layers, int64_t heads, int64_t dim)
     : heads_(heads), dim_(dim), keys_(size_t(layers)), values_(size_t(layers)) {}
 
-void KvCache::truncate(int64_t length) { length_ = std::clamp<int64_t>(length, 0, length_); }
+void KvCache::truncate(int64_t length) {
+  length_ = std::clamp<int64_t>(length, 0, length_);
+}
 
 void KvCache::reserve(int64_t tokens) {
   if (tokens <= capacity_) return;

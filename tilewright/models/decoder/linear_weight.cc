@@ -74,8 +74,8 @@ LinearWeight LinearWeight::load(const GgufFile& file, std::span<const MatrixSour
   for (const MatrixSource& source : sources) {
     check_matrix(file, *source.tensor, out.cols_);
     if (source.tensor->dtype != first.dtype)
-      throw file.tensor_error(source.tensor->name, "its dtype is not that of " +
-                                                       std::string(first.name));
+      throw file.tensor_error(source.tensor->name,
+                              "its dtype is not that of " + std::string(first.name));
     const int64_t rows = source.tensor->shape()[0];
     if (source.interleaved_head > 0 && rows % source.interleaved_head != 0)
       throw file.tensor_error(source.tensor->name, std::to_string(rows) +
@@ -128,8 +128,8 @@ void LinearWeight::operator()(runtime::Context& context, const Rows<const float>
   const auto packed = view<const uint8_t>(packed_.span<uint8_t>().data(), packed_.bytes());
   if (quantized_)
     runtime::launch<ops::LinearQuantized>(
-        context, kernels::LinearQuantized<float>{x, packed, extras.bias, extras.residual, 0, exact,
-                                                 out});
+        context,
+        kernels::LinearQuantized<float>{x, packed, extras.bias, extras.residual, 0, exact, out});
   else
     runtime::launch<ops::LinearPacked>(
         context, kernels::LinearPacked<float>{x, packed, extras.bias, extras.residual, 0, out});
@@ -140,8 +140,13 @@ void LinearWeight::gated(runtime::Context& context, const Rows<const float>& x,
   using Kernel = kernels::LinearQuantized<float>;
   const auto packed = view<const uint8_t>(packed_.span<uint8_t>().data(), packed_.bytes());
   runtime::launch<ops::LinearQuantized>(
-      context, Kernel{x, packed, {}, {}, gelu_tanh ? Kernel::kGeluTanhAndMul : Kernel::kSiluAndMul,
-                      exact, out});
+      context, Kernel{x,
+                      packed,
+                      {},
+                      {},
+                      gelu_tanh ? Kernel::kGeluTanhAndMul : Kernel::kSiluAndMul,
+                      exact,
+                      out});
 }
 
 void LinearWeight::read_row(int64_t row, float* out) const {

@@ -32,8 +32,8 @@ class LinearWeight {
   static LinearWeight load(const GgufFile& file, std::span<const MatrixSource> sources,
                            runtime::ThreadPool& pool);
   /// Two matrices for act(gate) * up. Throws as load.
-  static LinearWeight load_gated(const GgufFile& file, const GgufTensor& gate,
-                                 const GgufTensor& up, runtime::ThreadPool& pool);
+  static LinearWeight load_gated(const GgufFile& file, const GgufTensor& gate, const GgufTensor& up,
+                                 runtime::ThreadPool& pool);
   /// Whether load_gated takes this pair: both of one block format.
   static bool can_gate(const GgufTensor& gate, const GgufTensor& up);
 
@@ -63,7 +63,7 @@ class LinearWeight {
  private:
   bool quantized_ = false;
   int64_t rows_ = 0, cols_ = 0;
-  Tensor packed_;    // u8, for linear_quantized or linear_packed
+  Tensor packed_;  // u8, for linear_quantized or linear_packed
 };
 
 }  // namespace tw::models

@@ -50,8 +50,8 @@ class Loader {
   const GgufTensor& checked(const std::string& name, int64_t rows, int64_t cols) const {
     const GgufTensor& tensor = file_.require_tensor(name);
     if (tensor.rank != 2 || tensor.shape()[0] != rows || tensor.shape()[1] != cols)
-      throw file_.tensor_error(name, "its shape must be [" + std::to_string(rows) + ", " +
-                                         std::to_string(cols) + "]");
+      throw file_.tensor_error(
+          name, "its shape must be [" + std::to_string(rows) + ", " + std::to_string(cols) + "]");
     return tensor;
   }
 
@@ -65,7 +65,8 @@ class Loader {
       int64_t heads;
       int64_t interleaved_head;
     };
-    const Part parts[] = {{"attn_q", c.heads, head}, {"attn_k", c.kv_heads, head}, {"attn_v", c.kv_heads, 0}};
+    const Part parts[] = {
+        {"attn_q", c.heads, head}, {"attn_k", c.kv_heads, head}, {"attn_v", c.kv_heads, 0}};
     std::vector<MatrixSource> stack;
     Vector bias;
     const auto flush = [&] {
@@ -149,12 +150,15 @@ Decoder Decoder::load(const GgufFile& file, runtime::ThreadPool& pool,
       ops::rope_attention_factor(rope) * double(c.rope_attention_factor);
   w.rope_frequencies = ops::rope_frequencies(rope);
   w.rope_attention_factor = attention_factor;
-  if (c.rope_local_base > 0) w.rope_local_frequencies = ops::rope_frequencies(rope_parameters(c, true));
+  if (c.rope_local_base > 0)
+    w.rope_local_frequencies = ops::rope_frequencies(rope_parameters(c, true));
   report(1);
   return Decoder(std::move(weights));
 }
 
-const DecoderConfig& Decoder::config() const { return weights_->config; }
+const DecoderConfig& Decoder::config() const {
+  return weights_->config;
+}
 
 KvCache Decoder::make_cache() const {
   const DecoderConfig& c = weights_->config;

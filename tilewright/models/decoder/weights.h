@@ -16,10 +16,10 @@ struct LayerWeights {
   Vector attention_norm, mlp_norm;
   Vector attention_post_norm, mlp_post_norm;  // Gemma
   Vector q_norm, k_norm;                      // Qwen3, Gemma 3
-  std::vector<LinearWeight> qkv;  // stacked where one dtype allows: 1 to 3 matrices
-  std::vector<Vector> qkv_bias;   // one for each of `qkv`, or none
+  std::vector<LinearWeight> qkv;              // stacked where one dtype allows: 1 to 3 matrices
+  std::vector<Vector> qkv_bias;               // one for each of `qkv`, or none
   LinearWeight attention_out;
-  LinearWeight gate_up;           // gated, or gate above up
+  LinearWeight gate_up;  // gated, or gate above up
   bool is_gated = false;
   LinearWeight down;
 };
@@ -27,7 +27,7 @@ struct LayerWeights {
 struct Decoder::Weights {
   DecoderConfig config;
   LinearWeight embedding;
-  LinearWeight head;       // unless tied
+  LinearWeight head;  // unless tied
   bool is_tied = false;
   Vector final_norm;
   std::vector<LayerWeights> layers;

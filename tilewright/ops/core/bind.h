@@ -115,8 +115,7 @@ template <class C>
 std::string combo_name() {
   using D = detail::combo_dtypes<C>;
   std::string out;
-  for (int i = 0; i < D::size; ++i)
-    out += (i ? "/" : "") + std::string(name(D::value[i]));
+  for (int i = 0; i < D::size; ++i) out += (i ? "/" : "") + std::string(name(D::value[i]));
   return out;
 }
 
@@ -135,14 +134,14 @@ void with_kernel(Call call, F&& f) {
     if (found || !detail::matches<C>(call)) return;
     found = true;
     using Kernel = kernel_for_t<Op, C>;
-    const auto kernel = detail::make_kernel<Kernel>(
-        call, std::make_integer_sequence<int, Op::kSchema.size()>{});
+    const auto kernel =
+        detail::make_kernel<Kernel>(call, std::make_integer_sequence<int, Op::kSchema.size()>{});
     if constexpr (requires { Op::supports(kernel); }) {
       const Support support = Op::supports(kernel);
       if (!support)
-        throw Error(ErrorKind::kInvalidArgument,
-                    std::string(Op::kSchema.name()) + ": " + support.reason() + "\n  in " +
-                        std::string(Op::kSchema.text()));
+        throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
+                                                     support.reason() + "\n  in " +
+                                                     std::string(Op::kSchema.text()));
     }
     f.template operator()<kIndex>(kernel);
   });
@@ -156,9 +155,8 @@ void with_kernel(Call call, F&& f) {
       if (call.schema()[i].is_type_variable() && call[i].present)
         given += (given.empty() ? "" : ", ") + std::string(call.schema()[i].name) + ": " +
                  call[i].tensor.describe();
-    throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) +
-                                             ": no kernel takes " + given + "; it is built for " +
-                                             built);
+    throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) + ": no kernel takes " +
+                                             given + "; it is built for " + built);
   }
 }
 

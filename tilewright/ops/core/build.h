@@ -43,8 +43,8 @@ const KernelEntry* make_entries(Combos<Cs...>) {
 
 }  // namespace tw::ops
 
-#define TW_BUILD_KERNELS(Op, isa)                                                         \
-  template <>                                                                             \
+#define TW_BUILD_KERNELS(Op, isa)                                                            \
+  template <>                                                                                \
   const ::tw::ops::KernelEntry* ::tw::ops::kernel_entries<::tw::ops::Op, ::tw::Isa::isa>() { \
-    return make_entries<::tw::ops::Op, ::tw::tile::isa::Program>(::tw::ops::Op::Types{}); \
+    return make_entries<::tw::ops::Op, ::tw::tile::isa::Program>(::tw::ops::Op::Types{});    \
   }

@@ -55,7 +55,8 @@ Slot& Call::find(std::string_view name, bool tensor) {
   for (int i = 0; i < schema_->size(); ++i) {
     if ((*schema_)[i].name != name) continue;
     if (((*schema_)[i].kind == ArgKind::kTensor) != tensor)
-      fail(std::string(name) + (tensor ? " is a scalar, not a tensor" : " is a tensor, not a scalar"));
+      fail(std::string(name) +
+           (tensor ? " is a scalar, not a tensor" : " is a tensor, not a scalar"));
     return (*this)[i];
   }
   fail("there is no argument " + std::string(name));
@@ -116,8 +117,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
       int64_t& common = broadcast[broadcast.size() - rank + d];
       const int64_t size = tensor.sizes[d];
       if (size == common || size == 1) continue;
-      if (common != 1)
-        fail(what + ", which does not broadcast to " + shape_to_string(broadcast));
+      if (common != 1) fail(what + ", which does not broadcast to " + shape_to_string(broadcast));
       common = size;
     }
     return;
@@ -132,7 +132,8 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
   if (lead) {
     const std::vector<int64_t> sizes(tensor.sizes.begin(),
                                      tensor.sizes.begin() + static_cast<std::ptrdiff_t>(extra));
-    if (bindings.dims.emplace("*", 0).second) bindings.lead = sizes;
+    if (bindings.dims.emplace("*", 0).second)
+      bindings.lead = sizes;
     else if (bindings.lead != sizes)
       fail(what + ", but the leading dimensions are " + shape_to_string(bindings.lead));
   }
@@ -221,8 +222,10 @@ std::vector<int64_t> Call::output_shape(int i, const Bindings& bindings) const {
     const Dim& dim = arg.dims[d];
     if (dim.kind == Dim::Kind::kLead)
       shape.insert(shape.end(), bindings.lead.begin(), bindings.lead.end());
-    else if (dim.kind == Dim::Kind::kFixed) shape.push_back(dim.factor);
-    else shape.push_back(checked_mul(bindings[dim.name], dim.factor));
+    else if (dim.kind == Dim::Kind::kFixed)
+      shape.push_back(dim.factor);
+    else
+      shape.push_back(checked_mul(bindings[dim.name], dim.factor));
   }
   return shape;
 }

@@ -52,7 +52,8 @@ class Call {
   Bindings bind();
   /// The shape of output argument i under these bindings.
   std::vector<int64_t> output_shape(int i, const Bindings& bindings) const;
-  /// The dtype of argument i: fixed by the schema, or that of another argument of its type variable.
+  /// The dtype of argument i: fixed by the schema, or that of another argument of its type
+  /// variable.
   DType dtype_of_arg(int i) const;
 
  private:

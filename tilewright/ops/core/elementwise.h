@@ -7,8 +7,8 @@
 namespace tw::ops {
 
 using FloatCombos = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<double>>;
-using NumberCombos = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<double>, Combo<int32_t>,
-                            Combo<int64_t>>;
+using NumberCombos =
+    Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<double>, Combo<int32_t>, Combo<int64_t>>;
 
 /// `tensors` operands and results of out's size, `flops` operations per element.
 template <class T>
@@ -17,12 +17,9 @@ Cost elementwise_cost(const Rows<T>& out, double tensors, double flops) {
   return {.flops = flops * n, .bytes = double(sizeof(T)) * tensors * n};
 }
 
-inline constexpr Case kUnaryCases[] = {{"empty", "x=[3,0]"},
-                                       {"one element", "x=[1]"},
-                                       {"partial span", "x=[5]"},
-                                       {"spans and tail", "x=[3,45]"},
-                                       {"two blocks", "x=[20001]"},
-                                       {"rank 4", "x=[2,3,4,5]"}};
+inline constexpr Case kUnaryCases[] = {{"empty", "x=[3,0]"},        {"one element", "x=[1]"},
+                                       {"partial span", "x=[5]"},   {"spans and tail", "x=[3,45]"},
+                                       {"two blocks", "x=[20001]"}, {"rank 4", "x=[2,3,4,5]"}};
 inline constexpr Case kUnaryWorkloads[] = {{"llama-3.1-8b/mlp", "x=[2048,14336]"},
                                            {"64 MiB", "x=[4096,4096]"}};
 inline constexpr Case kBinaryCases[] = {{"empty", "x=[3,0] other=[3,0]"},

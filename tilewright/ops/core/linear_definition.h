@@ -1,4 +1,5 @@
-// The definition of a linear layer, shared by the operators that differ in how the weight is stored.
+// The definition of a linear layer, shared by the operators that differ in how the weight is
+// stored.
 #pragma once
 
 #include <cmath>
@@ -13,12 +14,16 @@ namespace tw::ops {
 inline double activate(kernels::Activation activation, double x) {
   using kernels::Activation;
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return x < 0 ? 0 : x;
-    case Activation::kGelu: return 0.5 * x * std::erfc(-x * 0.70710678118654752);
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x < 0 ? 0 : x;
+    case Activation::kGelu:
+      return 0.5 * x * std::erfc(-x * 0.70710678118654752);
     case Activation::kGeluTanh:
       return 0.5 * x * (1 + std::tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-    case Activation::kSilu: return x / (1 + std::exp(-x));
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
   }
   return x;
 }

@@ -63,8 +63,8 @@ struct first_combo<Combos<C, Cs...>> {
 }  // namespace detail
 
 template <class Op>
-concept Operator = requires(const kernel_for_t<
-                            Op, typename detail::first_combo<typename Op::Types>::type>& kernel) {
+concept Operator = requires(
+    const kernel_for_t<Op, typename detail::first_combo<typename Op::Types>::type>& kernel) {
   { Op::kSchema } -> std::convertible_to<const Schema&>;
   Op::reference(kernel);
   { Op::cost(kernel) } -> std::same_as<Cost>;

@@ -58,15 +58,15 @@ uint32_t codes(const Block<DType::kQ2K>& b, int sub, int g) {
   return fields(word(b.qs, 8 * (sub / 4) + g), 2 * (sub % 4), 3);
 }
 uint32_t codes(const Block<DType::kQ3K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 4) + g), 2 * (sub % 4), 3) |
-         fields(word(b.hmask, g), sub, 1) << 2;
+  return fields(word(b.qs, 8 * (sub / 4) + g), 2 * (sub % 4), 3) | fields(word(b.hmask, g), sub, 1)
+                                                                       << 2;
 }
 uint32_t codes(const Block<DType::kQ4K>& b, int sub, int g) {
   return fields(word(b.qs, 8 * (sub / 2) + g), 4 * (sub % 2), 15);
 }
 uint32_t codes(const Block<DType::kQ5K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 2) + g), 4 * (sub % 2), 15) |
-         fields(word(b.qh, g), sub, 1) << 4;
+  return fields(word(b.qs, 8 * (sub / 2) + g), 4 * (sub % 2), 15) | fields(word(b.qh, g), sub, 1)
+                                                                        << 4;
 }
 uint32_t codes(const Block<DType::kQ6K>& b, int sub, int g) {
   const int half = sub / 4, run = sub % 4;
@@ -110,9 +110,12 @@ uint32_t load_codes(const QuantizedFormat& f, const uint8_t* from, int r, int g)
   const auto get = [&](int plane) { return word(from + 64 * plane, r); };
   const int low = f.low_bits;
   uint32_t out = 0;
-  if (low == 8) out = get(g);
-  else if (low == 4) out = fields(get(g % 4), g / 4 * 4, 15);
-  else out = fields(get(g / 4), 2 * (g % 4), 3);
+  if (low == 8)
+    out = get(g);
+  else if (low == 4)
+    out = fields(get(g % 4), g / 4 * 4, 15);
+  else
+    out = fields(get(g / 4), 2 * (g % 4), 3);
   if (f.high_bits == 2) out |= fields(get(low + g / 4), 2 * (g % 4), 3) << low;
   if (f.high_bits == 1) out |= fields(get(low), g, 1) << low;
   return out;
@@ -267,8 +270,8 @@ QuantizedPacker::QuantizedPacker(DType dtype, std::span<const BlockRows> parts, 
   const int64_t panel_bytes = checked_add(
       checked_mul(ceil_div(blocks, layout.chunk_blocks), layout.scale_bytes, "panel bytes"),
       checked_mul(blocks, layout.block_bytes(), "panel bytes"), "panel bytes");
-  const int64_t bytes = checked_add(sizeof(QuantizedHeader),
-                                    checked_mul(panels_, panel_bytes, "packed bytes"));
+  const int64_t bytes =
+      checked_add(sizeof(QuantizedHeader), checked_mul(panels_, panel_bytes, "packed bytes"));
   packed_ = {dtype, rows, k, gated, Tensor::empty({bytes}, DType::kU8)};
   QuantizedHeader header{};
   header.magic = QuantizedHeader::kMagic;
@@ -299,8 +302,8 @@ void QuantizedPacker::pack(int64_t begin, int64_t end) const {
   const QuantizedFormat layout = kernels::quantized_format(packed_.dtype);
   const int64_t blocks = packed_.k / 32, panel_bytes = layout.panel_bytes(blocks);
   uint8_t* const panels = static_cast<uint8_t*>(packed_.bytes.ref().data) + sizeof(QuantizedHeader);
-  const bool has_gaps = blocks % layout.chunk_blocks != 0 ||
-                        layout.scales == ScaleKind::kSuper16 || layout.scales == ScaleKind::kSuper32;
+  const bool has_gaps = blocks % layout.chunk_blocks != 0 || layout.scales == ScaleKind::kSuper16 ||
+                        layout.scales == ScaleKind::kSuper32;
   for (int64_t i = begin; i < end; ++i) {
     uint8_t* const panel = panels + i * panel_bytes;
     // Zero scales make the rows past the last one zero, and no byte stays undefined.
@@ -308,9 +311,9 @@ void QuantizedPacker::pack(int64_t begin, int64_t end) const {
     const uint8_t* rows[kR];
     for (int r = 0; r < kR; ++r) rows[r] = row(i, r);
     switch (packed_.dtype) {
-#define TW_CASE(id, ...)                         \
-  case DType::id:                                \
-    pack_panel<DType::id>(rows, blocks, panel);  \
+#define TW_CASE(id, ...)                        \
+  case DType::id:                               \
+    pack_panel<DType::id>(rows, blocks, panel); \
     break;
       TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
 #undef TW_CASE
@@ -355,9 +358,10 @@ PackedQuantizedCheck check_packed_quantized(const uint8_t* data, int64_t bytes) 
   const DType dtype = DType(h.dtype);
   if (h.rows < 0 || h.k < 0 || h.k % info(dtype).block_elements != 0 ||
       (h.is_gated && h.rows % 2 != 0))
-    return no("claims an impossible shape [" + std::to_string(h.rows) + ", " +
-              std::to_string(h.k) + "] of " + std::string(name(dtype)));
-  // A panel is at least as large as its k / 32, and rows fit into as many panels: no overflow below.
+    return no("claims an impossible shape [" + std::to_string(h.rows) + ", " + std::to_string(h.k) +
+              "] of " + std::string(name(dtype)));
+  // A panel is at least as large as its k / 32, and rows fit into as many panels: no overflow
+  // below.
   const QuantizedFormat layout = kernels::quantized_format(dtype);
   int64_t need = 0;
   const bool fits = h.k / 32 <= bytes && h.rows < (int64_t{1} << 62) &&
@@ -376,15 +380,16 @@ void unpack_row(const uint8_t* data, int64_t row, float* out) {
   std::memcpy(&h, data, sizeof(h));
   const QuantizedFormat f = kernels::quantized_format(DType(h.dtype));
   const int64_t blocks = h.k / 32, half = h.rows / 2;
-  const int64_t panel = !h.is_gated ? row / kR : row < half ? row / kR * 2 : (row - half) / kR * 2 + 1;
+  const int64_t panel = !h.is_gated  ? row / kR
+                        : row < half ? row / kR * 2
+                                     : (row - half) / kR * 2 + 1;
   const int r = int((h.is_gated && row >= half ? row - half : row) % kR);
   const uint8_t* at = data + sizeof(h) + panel * f.panel_bytes(blocks);
   for (int64_t b = 0; b < blocks; ++b) {
     const uint8_t* chunk = at + b / f.chunk_blocks * f.chunk_bytes();
     const int in_chunk = int(b % f.chunk_blocks);
     for (int g = 0; g < 8; ++g) {
-      const uint32_t w =
-          load_codes(f, chunk + f.scale_bytes + in_chunk * f.block_bytes(), r, g);
+      const uint32_t w = load_codes(f, chunk + f.scale_bytes + in_chunk * f.block_bytes(), r, g);
       const RowScale s = load_scale(f, chunk, in_chunk * f.groups() + g * 4 / f.group, r);
       for (int i = 0; i < 4; ++i) {
         const float product = s.scale * float(value_of(f, uint8_t(w >> (8 * i))) - f.offset);

@@ -13,7 +13,8 @@
 
 namespace tw::ops {
 
-/// Consecutive rows of a weight in its block format: rows * k / block elements blocks, any alignment.
+/// Consecutive rows of a weight in its block format: rows * k / block elements blocks, any
+/// alignment.
 struct BlockRows {
   const void* blocks;
   int64_t rows;

@@ -109,7 +109,8 @@ PackedWeightCheck check_packed_weight(const uint8_t* data, int64_t bytes) {
                 std::to_string(header.interleave) + ", expected " + std::to_string(kWidth) +
                 " and " + std::to_string(interleave_of(dtype)));
   if (header.n < 0 || header.k < 0)
-    return fail("negative size [" + std::to_string(header.n) + ", " + std::to_string(header.k) + "]");
+    return fail("negative size [" + std::to_string(header.n) + ", " + std::to_string(header.k) +
+                "]");
   try {
     const int64_t expected = total_bytes(header.n, header.k, dtype);
     if (header.total_bytes != expected || bytes != expected)
@@ -125,9 +126,12 @@ PackedWeightCheck check_packed_weight(const uint8_t* data, int64_t bytes) {
 void unpack_weight_row(const uint8_t* data, int64_t row, float* out) {
   const PanelHeader header = read_header(data);
   switch (static_cast<DType>(header.dtype)) {
-    case DType::kF16: return unpack_row<f16>(data, header, row, out);
-    case DType::kBf16: return unpack_row<bf16>(data, header, row, out);
-    default: return unpack_row<float>(data, header, row, out);
+    case DType::kF16:
+      return unpack_row<f16>(data, header, row, out);
+    case DType::kBf16:
+      return unpack_row<bf16>(data, header, row, out);
+    default:
+      return unpack_row<float>(data, header, row, out);
   }
 }
 

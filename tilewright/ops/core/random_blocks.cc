@@ -27,16 +27,25 @@ struct Generator {
 constexpr float scale_of(DType dtype) {
   switch (dtype) {
     case DType::kQ4_0:
-    case DType::kQ4_1: return 1.0f / 8;
+    case DType::kQ4_1:
+      return 1.0f / 8;
     case DType::kQ5_0:
-    case DType::kQ5_1: return 1.0f / 16;
-    case DType::kQ2K: return 1.0f / (15 * 3);
-    case DType::kQ3K: return 1.0f / (32 * 4);
-    case DType::kQ4K: return 1.0f / (63 * 8);
-    case DType::kQ5K: return 1.0f / (63 * 16);
-    case DType::kQ6K: return 1.0f / (128 * 32);
-    case DType::kIq4Xs: return 1.0f / (32 * 127);
-    default: return 1.0f / 127;
+    case DType::kQ5_1:
+      return 1.0f / 16;
+    case DType::kQ2K:
+      return 1.0f / (15 * 3);
+    case DType::kQ3K:
+      return 1.0f / (32 * 4);
+    case DType::kQ4K:
+      return 1.0f / (63 * 8);
+    case DType::kQ5K:
+      return 1.0f / (63 * 16);
+    case DType::kQ6K:
+      return 1.0f / (128 * 32);
+    case DType::kIq4Xs:
+      return 1.0f / (32 * 127);
+    default:
+      return 1.0f / 127;
   }
 }
 

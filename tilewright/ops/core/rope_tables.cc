@@ -81,8 +81,8 @@ double rope_attention_factor(const RopeParameters& p) {
   return 0.1 * std::log(p.factor) + 1;
 }
 
-RopeTables make_rope_tables(std::span<const double> frequencies,
-                            std::span<const int64_t> positions, double attention_factor) {
+RopeTables make_rope_tables(std::span<const double> frequencies, std::span<const int64_t> positions,
+                            double attention_factor) {
   const int64_t rows = int64_t(positions.size()), pairs = int64_t(frequencies.size());
   RopeTables out{Tensor::empty({rows, pairs}, DType::kF32),
                  Tensor::empty({rows, pairs}, DType::kF32)};

@@ -24,10 +24,10 @@ struct RopeParameters {
   double base = 10000;
   RopeScalingKind scaling = RopeScalingKind::kNone;
   double factor = 1;
-  int64_t original_context = 0;                      // kYarn, kLlama31: trained positions
-  double beta_fast = 32, beta_slow = 1;              // kYarn: turns within the trained context
+  int64_t original_context = 0;          // kYarn, kLlama31: trained positions
+  double beta_fast = 32, beta_slow = 1;  // kYarn: turns within the trained context
   double low_frequency_factor = 1, high_frequency_factor = 4;  // kLlama31
-  std::span<const float> frequency_divisors = {};    // dim / 2 of them, as GGUF stores; or empty
+  std::span<const float> frequency_divisors = {};  // dim / 2 of them, as GGUF stores; or empty
 };
 
 /// dim / 2 angles per position. Throws kInvalidArgument for an odd or negative dim, a base or
@@ -43,7 +43,6 @@ struct RopeTables {
 /// Row i is for positions[i]. Angles are rounded to float32 before cos and sin, as PyTorch models
 /// compute them.
 TW_API RopeTables make_rope_tables(std::span<const double> frequencies,
-                                   std::span<const int64_t> positions,
-                                   double attention_factor = 1);
+                                   std::span<const int64_t> positions, double attention_factor = 1);
 
 }  // namespace tw::ops

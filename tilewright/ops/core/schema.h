@@ -43,9 +43,7 @@ struct Arg {
     return kind == ArgKind::kTensor && type[0] >= 'A' && type[0] <= 'Z';
   }
   constexpr bool has_lead() const { return rank > 0 && dims[0].kind == Dim::Kind::kLead; }
-  constexpr bool is_broadcast() const {
-    return rank > 0 && dims[0].kind == Dim::Kind::kBroadcast;
-  }
+  constexpr bool is_broadcast() const { return rank > 0 && dims[0].kind == Dim::Kind::kBroadcast; }
 };
 
 class Schema {
@@ -128,10 +126,14 @@ class Schema {
     }
     arg.type = first;
     if (!accept('[')) {
-      if (first == "f32") arg.kind = ArgKind::kFloat;
-      else if (first == "i64") arg.kind = ArgKind::kInt;
-      else if (first == "bool") arg.kind = ArgKind::kBool;
-      else throw "schema: a scalar is f32, i64, bool or a|b|c";
+      if (first == "f32")
+        arg.kind = ArgKind::kFloat;
+      else if (first == "i64")
+        arg.kind = ArgKind::kInt;
+      else if (first == "bool")
+        arg.kind = ArgKind::kBool;
+      else
+        throw "schema: a scalar is f32, i64, bool or a|b|c";
       return;
     }
     arg.kind = ArgKind::kTensor;

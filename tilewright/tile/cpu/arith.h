@@ -15,7 +15,9 @@ TW_INLINE f32x8 fma(f32x8 a, f32x8 b, f32x8 c) {
 TW_INLINE vec<double, 4> fma(vec<double, 4> a, vec<double, 4> b, vec<double, 4> c) {
   return (vec<double, 4>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 }
-TW_INLINE f32x8 sqrt(f32x8 a) { return (f32x8)_mm256_sqrt_ps((__m256)a); }
+TW_INLINE f32x8 sqrt(f32x8 a) {
+  return (f32x8)_mm256_sqrt_ps((__m256)a);
+}
 TW_INLINE vec<double, 4> sqrt(vec<double, 4> a) {
   return (vec<double, 4>)_mm256_sqrt_pd((__m256d)a);
 }
@@ -35,7 +37,9 @@ TW_INLINE f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 TW_INLINE vec<double, 8> fma(vec<double, 8> a, vec<double, 8> b, vec<double, 8> c) {
   return (vec<double, 8>)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 }
-TW_INLINE f32x16 sqrt(f32x16 a) { return (f32x16)_mm512_sqrt_ps((__m512)a); }
+TW_INLINE f32x16 sqrt(f32x16 a) {
+  return (f32x16)_mm512_sqrt_ps((__m512)a);
+}
 TW_INLINE vec<double, 8> sqrt(vec<double, 8> a) {
   return (vec<double, 8>)_mm512_sqrt_pd((__m512d)a);
 }
@@ -49,10 +53,18 @@ TW_INLINE vec<double, 8> round(vec<double, 8> a) {
 #endif
 
 // ---- any width, scalars included -----------------------------------------------------------
-TW_INLINE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-TW_INLINE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-TW_INLINE float sqrt(float a) { return __builtin_sqrtf(a); }
-TW_INLINE double sqrt(double a) { return __builtin_sqrt(a); }
+TW_INLINE float fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+TW_INLINE double fma(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+TW_INLINE float sqrt(float a) {
+  return __builtin_sqrtf(a);
+}
+TW_INLINE double sqrt(double a) {
+  return __builtin_sqrt(a);
+}
 
 /// The larger lane; where a is NaN, b.
 template <class V>

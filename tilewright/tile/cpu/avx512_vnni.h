@@ -8,7 +8,7 @@ namespace tw::tile::avx512_vnni {
 struct Program : CpuProgram<Program, 64> {
   static constexpr Isa kIsa = Isa::avx512_vnni;
   static constexpr int kRegisters = 32;
-  static constexpr bool kHasVnni = true;  // vpdpbusd
+  static constexpr bool kHasVnni = true;   // vpdpbusd
   static constexpr bool kHasBf16 = false;  // vdpbf16ps
   static constexpr bool kHasFp16 = false;  // vfmaddph
 };

@@ -16,8 +16,8 @@ using Bytes = typename P::template Vec<uint8_t>;
 template <class P>
 using Words16 = typename P::template Vec<int16_t>;
 
-/// Ends an expression here, in a register: g++ otherwise gathers long integer sums at their end, and
-/// spills every addend until then.
+/// Ends an expression here, in a register: g++ otherwise gathers long integer sums at their end,
+/// and spills every addend until then.
 template <class V>
 TW_INLINE void settle(V& v) {
 #if defined(__AVX512VL__)
@@ -43,7 +43,9 @@ TW_INLINE i32x8 add_pairs(vec<int16_t, 16> a) {
   return (i32x8)_mm256_madd_epi16((__m256i)a, _mm256_set1_epi16(1));
 }
 /// |a| of signed bytes, as unsigned ones.
-TW_INLINE u8x32 abs_i8(u8x32 a) { return (u8x32)_mm256_abs_epi8((__m256i)a); }
+TW_INLINE u8x32 abs_i8(u8x32 a) {
+  return (u8x32)_mm256_abs_epi8((__m256i)a);
+}
 /// b with the sign of `sign`, per signed byte.
 TW_INLINE u8x32 apply_sign(u8x32 b, u8x32 sign) {
   return (u8x32)_mm256_sign_epi8((__m256i)b, (__m256i)sign);
@@ -57,7 +59,9 @@ TW_INLINE vec<int16_t, 32> dot_pairs(u8x64 a, u8x64 b) {
 TW_INLINE i32x16 add_pairs(vec<int16_t, 32> a) {
   return (i32x16)_mm512_madd_epi16((__m512i)a, _mm512_set1_epi16(1));
 }
-TW_INLINE u8x64 abs_i8(u8x64 a) { return (u8x64)_mm512_abs_epi8((__m512i)a); }
+TW_INLINE u8x64 abs_i8(u8x64 a) {
+  return (u8x64)_mm512_abs_epi8((__m512i)a);
+}
 TW_INLINE u8x64 apply_sign(u8x64 b, u8x64 sign) {
   const __mmask64 negative = _mm512_movepi8_mask((__m512i)sign);
   return (u8x64)_mm512_mask_sub_epi8((__m512i)b, negative, _mm512_setzero_si512(), (__m512i)b);
@@ -103,34 +107,42 @@ struct DotSteps {
       static_assert(!kRange.is_signed, "vpdpbusd takes unsigned codes: add 128 and take it back");
       return dot_u8s8(part, w, bit_cast<typename P::template Vec<int8_t>>(x));
     } else {
-      if constexpr (kNarrow) part += dot_pairs(w, x);
-      else part += add_pairs(dot_pairs(abs_i8(w), apply_sign(x, w)));
+      if constexpr (kNarrow)
+        part += dot_pairs(w, x);
+      else
+        part += add_pairs(dot_pairs(abs_i8(w), apply_sign(x, w)));
       settle(part);
       return part;
     }
   }
   TW_INLINE static I32 widen(Part part) {
-    if constexpr (kNarrow) return add_pairs(part);
-    else return part;
+    if constexpr (kNarrow)
+      return add_pairs(part);
+    else
+      return part;
   }
 };
 
 // ---- float32 to codes ----------------------------------------------------------------------
 TW_INLINE int32_t add_lanes(i32x8 v) {
-  __m128i x = _mm_add_epi32(_mm256_castsi256_si128((__m256i)v),
-                            _mm256_extracti128_si256((__m256i)v, 1));
+  __m128i x =
+      _mm_add_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
   x = _mm_add_epi32(x, _mm_shuffle_epi32(x, 0x4e));
   return _mm_cvtsi128_si32(_mm_add_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 TW_INLINE int32_t max_lanes(i32x8 v) {
-  __m128i x = _mm_max_epi32(_mm256_castsi256_si128((__m256i)v),
-                            _mm256_extracti128_si256((__m256i)v, 1));
+  __m128i x =
+      _mm_max_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
   x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
   return _mm_cvtsi128_si32(_mm_max_epi32(x, _mm_shuffle_epi32(x, 0xb1)));
 }
 #if defined(__AVX512F__)
-TW_INLINE int32_t add_lanes(i32x16 v) { return _mm512_reduce_add_epi32((__m512i)v); }
-TW_INLINE int32_t max_lanes(i32x16 v) { return _mm512_reduce_max_epi32((__m512i)v); }
+TW_INLINE int32_t add_lanes(i32x16 v) {
+  return _mm512_reduce_add_epi32((__m512i)v);
+}
+TW_INLINE int32_t max_lanes(i32x16 v) {
+  return _mm512_reduce_max_epi32((__m512i)v);
+}
 #endif
 
 /// 32 integers in [-128, 127] as bytes, in order. P decides the width of the vectors alone.

@@ -6,8 +6,9 @@
 
 namespace tw::tile {
 
-/// out(row + r, column + c) = f(tile[r * kPanelWidth + c], at, row + r), rows x columns of it, where
-/// `at` is the Span of the output columns. Stores stay in the caches: whoever reads them is next.
+/// out(row + r, column + c) = f(tile[r * kPanelWidth + c], at, row + r), rows x columns of it,
+/// where `at` is the Span of the output columns. Stores stay in the caches: whoever reads them is
+/// next.
 template <class P, class T, class F>
 TW_INLINE void store_tile(P, const float* tile, int64_t row, int rows, int64_t column,
                           int64_t columns, const Rows<T>& out, F&& f) {
@@ -19,14 +20,18 @@ TW_INLINE void store_tile(P, const float* tile, int64_t row, int rows, int64_t c
     int64_t c = 0;
     for (; c + kN <= columns; c += kN) {
       const V v = f(load<V>(tile + c), Span<P, float, true>{column + c, kN}, row + r);
-      if (to.stride(0) == 1) [[likely]] store(first + c, v);
-      else scatter(first + c * to.stride(0), to.stride(0), v);
+      if (to.stride(0) == 1) [[likely]]
+        store(first + c, v);
+      else
+        scatter(first + c * to.stride(0), to.stride(0), v);
     }
     if (c < columns) {
       const int rest = int(columns - c);
       const V v = f(load<V>(tile + c), Span<P, float, false>{column + c, rest}, row + r);
-      if (to.stride(0) == 1) [[likely]] store_partial(first + c, v, rest);
-      else scatter(first + c * to.stride(0), to.stride(0), v, rest);
+      if (to.stride(0) == 1) [[likely]]
+        store_partial(first + c, v, rest);
+      else
+        scatter(first + c * to.stride(0), to.stride(0), v, rest);
     }
   }
 }

@@ -1,5 +1,5 @@
-// The fence after non-temporal stores. Apart from memory.h, which needs an instruction set above the
-// baseline that the rest of the library is compiled for.
+// The fence after non-temporal stores. Apart from memory.h, which needs an instruction set above
+// the baseline that the rest of the library is compiled for.
 #pragma once
 
 #include "tilewright/core/macros.h"
@@ -7,6 +7,8 @@
 namespace tw::tile {
 
 /// Orders streamed stores before whatever publishes the result.
-TW_INLINE void stream_fence() { __builtin_ia32_sfence(); }
+TW_INLINE void stream_fence() {
+  __builtin_ia32_sfence();
+}
 
 }  // namespace tw::tile

@@ -211,6 +211,8 @@ TW_INLINE void scatter(T* p, int64_t stride, V v, int n = kLanesOf<V>) {
   for (int i = 0; i < n; ++i) p[i * stride] = buffer[i];
 }
 
-TW_INLINE void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+TW_INLINE void prefetch(const void* p) {
+  __builtin_prefetch(p, 0, 3);
+}
 
 }  // namespace tw::tile

@@ -2,11 +2,11 @@
 //
 //   c[r, j] (+)= sum over k of a[k, r] * b[k, j]       r < kRows,  j < kPanelWidth
 //
-// `a` is packed k-major, kRows values per k; `b` is a panel: kPanelWidth columns, k-major, in one of
-// the formats below; `c` is a float32 tile of row length kPanelWidth. The sum over k is one chain of
-// fused multiply-adds per element, in the order of k, and may be cut anywhere and continued from c:
-// whatever the blocking or the number of rows, an element sees the same operations.
-// After Goto & van de Geijn (TOMS 2008) and BLIS (Van Zee & van de Geijn, TOMS 2015).
+// `a` is packed k-major, kRows values per k; `b` is a panel: kPanelWidth columns, k-major, in one
+// of the formats below; `c` is a float32 tile of row length kPanelWidth. The sum over k is one
+// chain of fused multiply-adds per element, in the order of k, and may be cut anywhere and
+// continued from c: whatever the blocking or the number of rows, an element sees the same
+// operations. After Goto & van de Geijn (TOMS 2008) and BLIS (Van Zee & van de Geijn, TOMS 2015).
 #pragma once
 
 #include "tilewright/tile/cpu/program.h"
@@ -95,14 +95,12 @@ struct Bf16DotPanel {
   TW_INLINE static void step(V (&acc)[kRows][kVecs], const uint32_t* a, const bf16* b) {
     __m512bh w[kVecs];
     TW_UNROLL
-    for (int j = 0; j < kVecs; ++j)
-      w[j] = (__m512bh)load_bits<__m512i>(b + 2 * j * kLanesOf<V>);
+    for (int j = 0; j < kVecs; ++j) w[j] = (__m512bh)load_bits<__m512i>(b + 2 * j * kLanesOf<V>);
     TW_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const __m512bh x = (__m512bh)_mm512_set1_epi32(int(a[r]));
       TW_UNROLL
-      for (int j = 0; j < kVecs; ++j)
-        acc[r][j] = (V)_mm512_dpbf16_ps((__m512)acc[r][j], x, w[j]);
+      for (int j = 0; j < kVecs; ++j) acc[r][j] = (V)_mm512_dpbf16_ps((__m512)acc[r][j], x, w[j]);
     }
   }
   template <class V, int kRows, int kVecs>
@@ -117,8 +115,9 @@ struct Bf16DotPanel {
 /// kVecs vectors of each row of the tile: k values of k, starting from zero or from c. Returns
 /// `ahead` moved past the lines that were prefetched, one for every four steps.
 template <class Format, class P, int kRows, int kVecs>
-TW_INLINE const char* mma_columns(P, const typename Format::Unit* a, const typename Format::Element* b,
-                           int64_t k, float* c, bool accumulate, const char* ahead) {
+TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
+                                  const typename Format::Element* b, int64_t k, float* c,
+                                  bool accumulate, const char* ahead) {
   using V = typename P::template Vec<float>;
   constexpr int kN = kLanesOf<V>;
   constexpr int kUnits = kRows * Format::kDepth / Format::kUnitDepth;  // of a, per step
@@ -186,15 +185,18 @@ __attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit*
 template <int kMax, class F>
 TW_INLINE auto with_rows(int rows, F&& f) {
   switch (rows) {
-#define TW_ROWS(count)                                                       \
-  case count:                                                                \
-    if constexpr (count <= kMax) return f.template operator()<count>();      \
+#define TW_ROWS(count)                                                  \
+  case count:                                                           \
+    if constexpr (count <= kMax) return f.template operator()<count>(); \
     [[fallthrough]];
-    TW_ROWS(1) TW_ROWS(2) TW_ROWS(3) TW_ROWS(4) TW_ROWS(5) TW_ROWS(6) TW_ROWS(7)
-    TW_ROWS(8) TW_ROWS(9) TW_ROWS(10) TW_ROWS(11) TW_ROWS(12) TW_ROWS(13) TW_ROWS(14)
+    // clang-format off
+    TW_ROWS(1)
+    TW_ROWS(2)
+    TW_ROWS(3) TW_ROWS(4) TW_ROWS(5) TW_ROWS(6) TW_ROWS(7) TW_ROWS(8) TW_ROWS(9) TW_ROWS(10)
+        TW_ROWS(11) TW_ROWS(12) TW_ROWS(13) TW_ROWS(14)
+    // clang-format on
 #undef TW_ROWS
-    default:
-      __builtin_unreachable();
+            default : __builtin_unreachable();
   }
 }
 

@@ -23,7 +23,7 @@ TW_INLINE V multiply_unit(V acc, uint32_t a, U b) {
 /// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a.
 template <class Units, class V, int kRows, class P, class T>
 TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
-                              const PackRows<P, T>& b, int64_t u, int64_t end) {
+                               const PackRows<P, T>& b, int64_t u, int64_t end) {
   using U = typename P::template Vec<typename Units::Unit>;
   constexpr int kBlock = Units::kBlock;
   for (; u < end; u += kBlock) {

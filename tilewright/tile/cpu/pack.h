@@ -1,6 +1,6 @@
-// Packing: rows of a matrix become columns of a k-major block, out[u][lane] = row lane at unit u, so
-// that the inner loop of mma reads memory in order. A unit is one value of k widened to float32, or
-// two bf16 values of consecutive k (a pair) for vdpbf16ps.
+// Packing: rows of a matrix become columns of a k-major block, out[u][lane] = row lane at unit u,
+// so that the inner loop of mma reads memory in order. A unit is one value of k widened to float32,
+// or two bf16 values of consecutive k (a pair) for vdpbf16ps.
 #pragma once
 
 #include "tilewright/tile/cpu/program.h"
@@ -8,7 +8,9 @@
 namespace tw::tile {
 
 /// Fetches a line that is needed soon, but not next, into the second-level cache.
-TW_INLINE void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
+TW_INLINE void prefetch_l2(const void* p) {
+  __builtin_prefetch(p, 0, 2);
+}
 
 namespace detail {
 
@@ -16,7 +18,8 @@ namespace detail {
 template <class A>
 TW_INLINE auto concat(A a, A b) {
   constexpr int kN = kLanesOf<A>;
-  if constexpr (kN == 4) return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+  if constexpr (kN == 4)
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
   else
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
@@ -37,8 +40,10 @@ template <class E, int kLanes, class T>
 TW_INLINE auto load_quads(const T* const* row, int64_t at) {
   using Quad = vec<E, 4>;
   const auto quad = [&](int i) { return load_bits<Quad>(row[i] + at); };
-  if constexpr (kLanes == 8) return concat(quad(0), quad(4));
-  else return concat(concat(quad(0), quad(4)), concat(quad(8), quad(12)));
+  if constexpr (kLanes == 8)
+    return concat(quad(0), quad(4));
+  else
+    return concat(concat(quad(0), quad(4)), concat(quad(8), quad(12)));
 }
 
 /// Transposes the 4 x 4 blocks of 32-bit lanes that the 128-bit lanes of v hold.
@@ -48,15 +53,15 @@ TW_INLINE void transpose_quads(V (&v)[4]) {
     if constexpr (kLanesOf<V> == 8)
       return V(__builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13));
     else
-      return V(__builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13,
-                                       29));
+      return V(
+          __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29));
   };
   const auto hi = [](V a, V b) {
     if constexpr (kLanesOf<V> == 8)
       return V(__builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
     else
-      return V(__builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30,
-                                       15, 31));
+      return V(__builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15,
+                                       31));
   };
   // Lanes interleave as 0 2, then as 01 23: two rounds of unpacking.
   const V a = lo(v[0], v[2]), b = lo(v[1], v[3]), c = hi(v[0], v[2]), d = hi(v[1], v[3]);
@@ -238,8 +243,8 @@ TW_INLINE void pack(const PackRows<P, T>& rows, int64_t first, int64_t k,
 
 }  // namespace detail
 
-/// to[u * pitch + lane] = the unit of rows.row[lane] that starts at k = first + u * Units::kDepth, for
-/// `k` values of k: rows.count = pitch rows, tightly. The block ends at `end`.
+/// to[u * pitch + lane] = the unit of rows.row[lane] that starts at k = first + u * Units::kDepth,
+/// for `k` values of k: rows.count = pitch rows, tightly. The block ends at `end`.
 template <class Units, class P, class T>
 TW_INLINE void pack_tight(P, const PackRows<P, T>& rows, int64_t first, int64_t k,
                           typename Units::Unit* to, typename Units::Unit* end) {

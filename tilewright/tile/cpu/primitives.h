@@ -36,8 +36,10 @@ template <class P, class C, bool kFull, class T>
 TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   using V = typename P::template Vec<C>;
   if (row.stride(0) == 1) [[likely]] {
-    if constexpr (kFull) return load<V>(row.data + at.offset);
-    else return load_partial<V>(row.data + at.offset, at.count);
+    if constexpr (kFull)
+      return load<V>(row.data + at.offset);
+    else
+      return load_partial<V>(row.data + at.offset, at.count);
   }
   if (row.stride(0) == 0) return splat<V>(compute_t<T>(row.data[0]));
   return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
@@ -47,8 +49,10 @@ TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
 template <class P, class C, bool kFull, class T, class V>
 TW_INLINE void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
   if (row.stride(0) == 1) [[likely]] {
-    if constexpr (kFull) tile::store(row.data + at.offset, v);
-    else store_partial(row.data + at.offset, v, at.count);
+    if constexpr (kFull)
+      tile::store(row.data + at.offset, v);
+    else
+      store_partial(row.data + at.offset, v, at.count);
   } else {
     scatter(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
   }
@@ -67,7 +71,8 @@ TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V 
 /// v where the span has a column, `fill` in lanes past the end.
 template <class P, class C, bool kFull, class V>
 TW_INLINE V masked(const Span<P, C, kFull>& at, V v, C fill) {
-  if constexpr (kFull) return v;
+  if constexpr (kFull)
+    return v;
   else {
     V out = v;
     for (int i = 0; i < kLanesOf<V>; ++i) out[i] = i < at.count ? v[i] : fill;
@@ -139,8 +144,7 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   int64_t c = 0;
   for (; c + 4 * kN <= n; c += 4 * kN) {
     TW_UNROLL
-    for (int u = 0; u < 4; ++u)
-      acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+    for (int u = 0; u < 4; ++u) acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
   }
   for (; c + kN <= n; c += kN) acc[0] = R::combine(acc[0], f(Span<P, C, true>{c, kN}));
   if (c < n) {

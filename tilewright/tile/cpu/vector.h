@@ -38,9 +38,12 @@ TW_INLINE V splat(S x) {
   using E = __typeof__(V{}[0]);
   constexpr int kN = kLanesOf<V>;
   const E e = E(x);
-  if constexpr (kN == 2) return V{e, e};
-  else if constexpr (kN == 4) return V{e, e, e, e};
-  else if constexpr (kN == 8) return V{e, e, e, e, e, e, e, e};
+  if constexpr (kN == 2)
+    return V{e, e};
+  else if constexpr (kN == 4)
+    return V{e, e, e, e};
+  else if constexpr (kN == 8)
+    return V{e, e, e, e, e, e, e, e};
   else if constexpr (kN == 16)
     return V{e, e, e, e, e, e, e, e, e, e, e, e, e, e, e, e};
   else {

@@ -37,9 +37,15 @@ template <class V, class S>
 TW_INLINE V splat(S x) {
   return V(x);
 }
-TW_INLINE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-TW_INLINE float sqrt(float a) { return ::sqrtf(a); }
-TW_INLINE float rsqrt(float a) { return 1 / ::sqrtf(a); }
+TW_INLINE float fma(float a, float b, float c) {
+  return ::fmaf(a, b, c);
+}
+TW_INLINE float sqrt(float a) {
+  return ::sqrtf(a);
+}
+TW_INLINE float rsqrt(float a) {
+  return 1 / ::sqrtf(a);
+}
 
 template <class C = float, class P, class F>
 __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
