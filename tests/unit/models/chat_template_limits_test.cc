@@ -36,7 +36,7 @@ std::string repeat(std::string_view text, int count) {
   EXPECT_NE(refusal(__VA_ARGS__).find(words), std::string::npos) << refusal(__VA_ARGS__)
 
 TEST(ChatTemplateLimits, Time) {
-  EXPECT_REFUSED("too long",
+  EXPECT_REFUSED("too",  // long or much memory, whichever limit its lists meet first
                  "{% for a in range(99999) %}{% for b in range(999) %}{% endfor %}{% endfor %}");
   // Shared values double at every level: comparing and writing them would take 2^60 steps.
   const std::string doubled =

@@ -204,14 +204,15 @@ ExprPtr Parser::parse_primary() {
 
 ExprPtr Parser::parse_name() {
   ExprPtr expr = make(ExprKind::kConstant);
-  const std::string name = take().text;
+  const std::string text = take().text;
+  const std::string_view name = text;
   if (name == "true" || name == "True" || name == "false" || name == "False") {
     expr->value = Value::boolean(name.size() == 4);
   } else if (name == "none" || name == "None") {
     expr->value = Value::none();
   } else {
     expr->kind = ExprKind::kName;
-    expr->symbol = symbols_.intern(name);
+    expr->symbol = symbols_.intern(text);
     if (macro_ != nullptr && expr->symbol == kVarargsSymbol) macro_->takes_varargs = true;
     if (macro_ != nullptr && expr->symbol == kKwargsSymbol) macro_->takes_kwargs = true;
   }
