@@ -31,6 +31,8 @@ target_include_directories(tilewright_build_settings INTERFACE
 target_compile_options(tilewright_build_settings INTERFACE -Wall -Wextra -Wconversion -Wshadow)
 # Baseline code reads the kernels' argument structs, and with them vector functions it never calls.
 target_compile_options(tilewright_build_settings INTERFACE -Wno-psabi)
+# libstdc++'s own std::stable_sort calls a function that it declares deprecated.
+target_compile_options(tilewright_build_settings INTERFACE -Wno-deprecated-declarations)
 # g++ 12 reports overlapping copies inside std::string that cannot happen (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tilewright_build_settings INTERFACE -Wno-restrict)
