@@ -159,13 +159,12 @@ struct TileResults {
       }
     }
   }
-  TW_INLINE F get(int t, int v) const {
-    if constexpr (kKeep) return kept[t][v];
-    else return tile::load<F>(at(t, v));
-  }
-  TW_INLINE void set(int t, int v, F value) {
-    if constexpr (kKeep) kept[t][v] = value;
-    else tile::store(at(t, v), value);
+  template <class Update>
+  TW_INLINE void update(int t, int v, Update&& f) {
+    if constexpr (kKeep)
+      kept[t][v] = f(kept[t][v]);
+    else
+      tile::store(at(t, v), f(tile::load<F>(at(t, v))));
   }
 };
 
@@ -228,16 +227,17 @@ __attribute__((noinline)) void dot_tile(P, UnpackedPanel panel, const uint8_t* x
       TW_UNROLL
       for (int v = 0; v < kVecs; ++v) {
         const F scale = tile::load<F>(scales + v * kN);
-        F min{};
-        if constexpr (kU.has_min) min = tile::load<F>(scales + kQuantizedRows + v * kN);
         TW_UNROLL
         for (int t = 0; t < kTokens; ++t) {
           const F dot = tile::convert<F>(P::kHasVnni ? dots[t][v] : dots[t][v] + start(t));
           const F factor = scale * tile::splat<F>(tile::load_bits<float>(d + 4 * t));
-          F sum = tile::fma(factor, dot, results.get(t, v));
-          if constexpr (kU.has_min)
-            sum = tile::fma(min, tile::splat<F>(tile::load_bits<float>(aux + 4 * t)), sum);
-          results.set(t, v, sum);
+          results.update(t, v, [&](F r) {
+            r = tile::fma(factor, dot, r);
+            if constexpr (kU.has_min)
+              r = tile::fma(tile::load<F>(scales + kQuantizedRows + v * kN),
+                            tile::splat<F>(tile::load_bits<float>(aux + 4 * t)), r);
+            return r;
+          });
         }
       }
       codes += 64 * kU.group / 4;
