@@ -127,6 +127,12 @@ TEST(TokenizerSpecialMatcher, FindsTheLeftmostThenTheLongest) {
   check("", 0, 0, -1);
   check("ab", 2, 0, -1);
   EXPECT_EQ(SpecialMatcher().find("anything", 0).id, -1);
+
+  SpecialMatcher zeros;
+  zeros.add("x", 0);
+  zeros.add(std::string("x\0", 2), 1);
+  zeros.sort();
+  EXPECT_EQ(zeros.find(std::string("ax\0", 3), 0).id, 1);
 }
 
 TEST(TokenizerNormalize, ComposesToFormC) {

@@ -201,6 +201,9 @@ TEST(TokenizerSentencePiece, JoinsTheBestScoreFirst) {
   EXPECT_TRUE(tokenizer.encode("", plain).empty());
   EXPECT_EQ(tokenizer.decode(Ids{1, 9, 3, 5}, true), "ab b");
   EXPECT_EQ(tokenizer.decode(Ids{9, 0}), "ab<unk>");
+
+  const Tokenizer doubles(sentence_pieces({"▁", "a", "aa"}, false));
+  EXPECT_EQ(doubles.encode("aaa", plain), (Ids{3, 5, 4}));  // of equal scores the leftmost
 }
 
 TEST(TokenizerSentencePiece, CharactersWithoutAPieceBecomeBytes) {
@@ -356,6 +359,10 @@ TEST(TokenizerBadData, UnusedTokensMayRepeatOthers) {
   const Tokenizer tokenizer(data);
   EXPECT_EQ(tokenizer.encode("a"), (Ids{'a'}));
   EXPECT_EQ(tokenizer.decode(Ids{258}), "a");
+
+  data.types['a'] = int32_t(TokenType::kUnused);  // whichever comes first
+  data.types[259] = int32_t(TokenType::kNormal);
+  EXPECT_EQ(Tokenizer(data).find("a"), 259);
 }
 
 TEST(TokenizerBadData, IdsOutOfRangeAreRefused) {

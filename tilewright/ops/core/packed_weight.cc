@@ -36,8 +36,8 @@ void unpack_row(const uint8_t* data, const PanelHeader& header, int64_t row, flo
   const int64_t stride = PanelLayout<T>::stride(header.k);
   for (int64_t k = 0; k < header.k; ++k) {
     T value;
-    std::memcpy(&value, data + kHeaderBytes + sizeof(T) * PanelLayout<T>::offset(row, k, stride),
-                sizeof(T));
+    const auto index = static_cast<size_t>(PanelLayout<T>::offset(row, k, stride));
+    std::memcpy(&value, data + kHeaderBytes + sizeof(T) * index, sizeof(T));
     out[k] = static_cast<float>(value);
   }
 }
