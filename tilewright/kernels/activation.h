@@ -2,7 +2,7 @@
 // by the epilogues of matrix multiplication.
 #pragma once
 
-#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {

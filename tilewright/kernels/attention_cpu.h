@@ -7,7 +7,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_blocks.h"
-#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels::attention_detail {

@@ -7,7 +7,6 @@
 #pragma once
 
 #include "tilewright/kernels/elementwise.h"
-#include "tilewright/tile/cpu/transpose.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "tilewright/kernels/select.h"
-#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/math.h"
 #include "tilewright/tile/philox.h"
 #include "tilewright/tile/tile.h"
 

@@ -8,7 +8,7 @@
 // arithmetic in float32, so that a bf16 row keeps its small weights.
 #pragma once
 
-#include "tilewright/tile/cpu/math.h"
+#include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -66,7 +66,7 @@ struct Softmax {
  private:
   template <class P>
   TW_INLINE static C exp_of(C value) {
-    return tile::exp_nonpositive(tile::splat<typename P::template Vec<C>>(value))[0];
+    return tile::first_lane(tile::exp_nonpositive(tile::splat<typename P::template Vec<C>>(value)));
   }
   template <class U>
   TW_INLINE static View<U, 1> part(const View<U, 1>& row, int64_t begin) {

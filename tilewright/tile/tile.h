@@ -8,6 +8,7 @@
 #include "tilewright/tile/cuda/primitives.h"
 #else
 #include "tilewright/tile/cpu/primitives.h"
+#include "tilewright/tile/cpu/transpose.h"
 #endif
 
 namespace tw::tile {

@@ -21,7 +21,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 struct Function {
   const char* op;
   double (*exact)(double);
-  double ulp;  // as stated in tile/cpu/math.h
+  double ulp;  // as stated in tile/math.h
 };
 const Function kFunctions[] = {{"exp", [](double x) { return std::exp(x); }, 1.02},
                                {"tanh", [](double x) { return std::tanh(x); }, 1.33},

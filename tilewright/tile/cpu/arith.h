@@ -52,6 +52,17 @@ TW_INLINE vec<double, 8> round(vec<double, 8> a) {
 }
 #endif
 
+/// Whether scale(p, n) = p * 2^n is one instruction for V.
+template <class V>
+inline constexpr bool kHasScale = false;
+#if defined(__AVX512F__)
+template <>
+inline constexpr bool kHasScale<f32x16> = true;
+TW_INLINE f32x16 scale(f32x16 p, f32x16 n) {
+  return (f32x16)_mm512_scalef_ps((__m512)p, (__m512)n);
+}
+#endif
+
 // ---- any width, scalars included -----------------------------------------------------------
 TW_INLINE float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);

@@ -5,40 +5,10 @@
 
 #include <immintrin.h>
 
+#include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/cpu/vector.h"
 
 namespace tw::tile {
-
-/// The type arithmetic on T happens in.
-template <class T>
-struct compute_type {
-  using type = T;
-};
-template <>
-struct compute_type<f16> {
-  using type = float;
-};
-template <>
-struct compute_type<bf16> {
-  using type = float;
-};
-template <>
-struct compute_type<f8_e4m3fn> {
-  using type = float;
-};
-template <>
-struct compute_type<f8_e5m2> {
-  using type = float;
-};
-template <class T>
-struct compute_type<const T> : compute_type<T> {};
-template <class T>
-using compute_t = typename compute_type<T>::type;
-
-template <class A, class B>
-inline constexpr bool same_type = false;
-template <class A>
-inline constexpr bool same_type<A, A> = true;
 
 template <class Bits>
 TW_INLINE Bits load_bits(const void* p) {

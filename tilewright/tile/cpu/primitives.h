@@ -4,6 +4,7 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/tile/cpu/program.h"
+#include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
 
@@ -85,52 +86,6 @@ template <class I, class P, class C, bool kFull>
 TW_INLINE auto columns(const Span<P, C, kFull>& at) {
   return iota<typename P::template Vec<I>>(I(at.offset));
 }
-
-// ---- reductions ----------------------------------------------------------------------------
-// A reduction is a struct with identity<C>() and combine(a, b), which must work on vectors and on
-// scalars alike.
-struct Sum {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(0);
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return a + b;
-  }
-};
-struct Product {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(1);
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return a * b;
-  }
-};
-/// Propagates NaN.
-struct Max {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(-__builtin_inf());
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return ((a > b) | (a != a)) ? a : b;
-  }
-};
-/// Propagates NaN.
-struct Min {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(__builtin_inf());
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return ((a < b) | (a != a)) ? a : b;
-  }
-};
 
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
 /// alone. An empty row gives the identity.

@@ -79,6 +79,18 @@ TW_INLINE To convert(V v) {
   return __builtin_convertvector(v, To);
 }
 
+/// f of each lane.
+template <class V, class F>
+TW_INLINE V each_lane(V v, F f) {
+  for (int i = 0; i < kLanesOf<V>; ++i) v[i] = f(v[i]);
+  return v;
+}
+
+template <class V>
+TW_INLINE typename vector_traits<V>::scalar first_lane(V v) {
+  return v[0];
+}
+
 /// Folds the lanes pairwise: ((0 op 8) op (4 op 12)) ... A fixed tree, so bits do not depend on how
 /// the row was split. Works for any lane count that is a power of two.
 template <class V, class Op>

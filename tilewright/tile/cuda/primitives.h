@@ -4,25 +4,9 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/tile/cuda/program.h"
+#include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
-
-template <class T>
-struct compute_type {
-  using type = T;
-};
-template <>
-struct compute_type<f16> {
-  using type = float;
-};
-template <>
-struct compute_type<bf16> {
-  using type = float;
-};
-template <class T>
-struct compute_type<const T> : compute_type<T> {};
-template <class T>
-using compute_t = typename compute_type<T>::type;
 
 /// One column of a row; every thread of the block holds another.
 template <class P, class C, bool kFull>
@@ -32,20 +16,6 @@ struct Span {
   int64_t offset;
   int count;
 };
-
-template <class V, class S>
-TW_INLINE V splat(S x) {
-  return V(x);
-}
-TW_INLINE float fma(float a, float b, float c) {
-  return ::fmaf(a, b, c);
-}
-TW_INLINE float sqrt(float a) {
-  return ::sqrtf(a);
-}
-TW_INLINE float rsqrt(float a) {
-  return 1 / ::sqrtf(a);
-}
 
 template <class C = float, class P, class F>
 __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
@@ -67,28 +37,6 @@ __device__ __forceinline__ void store(P, const View<T, 1>& row, const Span<P, C,
   store_cached(row, at, v);
 }
 
-struct Sum {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(0);
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return a + b;
-  }
-};
-/// Propagates NaN.
-struct Max {
-  template <class C>
-  TW_INLINE static constexpr C identity() {
-    return C(-__builtin_inf());
-  }
-  template <class V>
-  TW_INLINE static V combine(V a, V b) {
-    return ((a > b) | (a != a)) ? a : b;
-  }
-};
-
 /// The same value in every thread. Threads, then lanes of a warp, then warps: a fixed tree.
 template <class C = float, class R, class P, class F>
 __device__ __forceinline__ C reduce_row(P p, R, int64_t n, F&& f) {
@@ -105,6 +53,17 @@ __device__ __forceinline__ C reduce_row(P p, R, int64_t n, F&& f) {
   for (int w = 1; w < warps; ++w) all = R::combine(all, shared[w]);
   __syncthreads();  // the next reduction writes the same memory
   return all;
+}
+
+/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows.
+template <class P, class U>
+__device__ __forceinline__ void transpose_block(P p, const U* from, int64_t from_stride, U* to,
+                                                int64_t to_stride, int64_t units, int64_t rows) {
+  for (int64_t i = p.thread(); i < units * rows; i += p.threads()) {
+    const int64_t v = i / units, u = i % units;
+    to[u * to_stride + v] = from[v * from_stride + u];
+  }
+  __syncthreads();
 }
 
 }  // namespace tw::tile

@@ -2,6 +2,7 @@
 // Freestanding: compiles with nvcc and NVRTC.
 #pragma once
 
+#include "tilewright/tile/cuda/vector.h"
 #include "tilewright/tile/program.h"
 
 namespace tw::tile::cuda {
@@ -15,20 +16,27 @@ struct Program {
 
   int64_t index_;
   int phase_;
-  float* shared_;  // one float64 per warp, for reductions
+  double* shared_;  // one per warp, for reductions
+  void* scratch_;   // private to the block, in global memory
 
   TW_INLINE int64_t index() const { return index_; }
   TW_INLINE int phase() const { return phase_; }
   TW_INLINE bool streaming() const { return false; }
+  template <class T>
+  TW_INLINE T* scratch() const {
+    return static_cast<T*>(scratch_);
+  }
   __device__ __forceinline__ static int thread() { return int(threadIdx.x); }
   __device__ __forceinline__ static int threads() { return int(blockDim.x); }
 };
 
-/// Runs instance blockIdx.x of a kernel aggregate.
+/// Runs instance blockIdx.x of a kernel aggregate. `scratch` holds scratch_bytes of its plan for
+/// each block.
 template <class Kernel>
-__device__ __forceinline__ void run(const Kernel& kernel, int phase) {
+__device__ __forceinline__ void run(const Kernel& kernel, int phase, char* scratch = nullptr,
+                                    int64_t scratch_bytes = 0) {
   __shared__ double shared[32];
-  kernel(Program{int64_t(blockIdx.x), phase, reinterpret_cast<float*>(shared)});
+  kernel(Program{int64_t(blockIdx.x), phase, shared, scratch + blockIdx.x * scratch_bytes});
 }
 
 }  // namespace tw::tile::cuda

@@ -1,12 +1,12 @@
-// Elementary functions on vectors. Polynomials are minimax fits, rounded to float32. The stated
-// errors are the largest found over every 13th float32 (exp: over all of them) against float64.
+// Elementary functions on vectors, the same bits on every target. Polynomials are minimax fits,
+// rounded to float32. The stated errors are the largest found over every 13th float32 (exp: over
+// all of them) against float64.
 //
 // Vectors of float64 go lane by lane through the C library: tests and scientific inputs use them,
 // no model does.
 #pragma once
 
-#include "tilewright/tile/cpu/arith.h"
-#include "tilewright/tile/cpu/memory.h"
+#include "tilewright/tile/tile.h"
 
 namespace tw::tile {
 
@@ -14,12 +14,6 @@ namespace detail {
 
 template <class V>
 inline constexpr bool is_f64 = same_type<typename vector_traits<V>::scalar, double>;
-
-template <class V, class F>
-TW_INLINE V each_lane(V v, F f) {
-  for (int i = 0; i < kLanesOf<V>; ++i) v[i] = f(v[i]);
-  return v;
-}
 
 /// f(|x|) with the sign of x, for odd functions.
 template <class V, class F>
@@ -33,12 +27,13 @@ TW_INLINE V odd(V x, F f) {
 /// included.
 template <class V>
 TW_INLINE V scale_by_power_of_2(V p, V n) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(V) == 64) return (V)_mm512_scalef_ps((__m512)p, (__m512)n);
-#endif
-  using I = vec<int32_t, kLanesOf<V>>;
-  const I whole = convert<I>(n), half = whole >> 1;  // 2^n itself may be no normal number
-  return p * bit_cast<V>((half + 127) << 23) * bit_cast<V>((whole - half + 127) << 23);
+  if constexpr (kHasScale<V>) {
+    return scale(p, n);
+  } else {
+    using I = vec<int32_t, kLanesOf<V>>;
+    const I whole = convert<I>(n), half = whole >> 1;  // 2^n itself may be no normal number
+    return p * bit_cast<V>((half + 127) << 23) * bit_cast<V>((whole - half + 127) << 23);
+  }
 }
 
 }  // namespace detail
@@ -48,7 +43,7 @@ TW_INLINE V scale_by_power_of_2(V p, V n) {
 template <class V>
 TW_INLINE V exp(V x) {
   if constexpr (detail::is_f64<V>) {
-    return detail::each_lane(x, [](double lane) { return __builtin_exp(lane); });
+    return each_lane(x, [](double lane) { return __builtin_exp(lane); });
   } else {
     const V bounded = min(splat<V>(89.0f), max(splat<V>(-105.0f), x));  // keeps NaN
     const V n = round(bounded * 1.44269504f);
@@ -107,7 +102,7 @@ TW_INLINE V exp_nonpositive(V x) {
 template <class V>
 TW_INLINE V tanh(V x) {
   if constexpr (detail::is_f64<V>) {
-    return detail::each_lane(x, [](double lane) { return __builtin_tanh(lane); });
+    return each_lane(x, [](double lane) { return __builtin_tanh(lane); });
   } else {
     return detail::odd(x, [](V a) {
       const V large = 1.0f - 2.0f / (1.0f + exp(a + a));
@@ -136,7 +131,7 @@ TW_INLINE V sigmoid(V x) {
 template <class V>
 TW_INLINE V erf(V x) {
   if constexpr (detail::is_f64<V>) {
-    return detail::each_lane(x, [](double lane) { return __builtin_erf(lane); });
+    return each_lane(x, [](double lane) { return __builtin_erf(lane); });
   } else {
     return detail::odd(x, [](V magnitude) {
       const V a = min(splat<V>(4.0f), magnitude);  // erf 4 rounds to 1; keeps NaN
@@ -164,7 +159,7 @@ TW_INLINE V erf(V x) {
 template <class V>
 TW_INLINE V log(V x) {
   if constexpr (detail::is_f64<V>) {
-    return detail::each_lane(x, [](double lane) { return __builtin_log(lane); });
+    return each_lane(x, [](double lane) { return __builtin_log(lane); });
   } else {
     using I = vec<int32_t, kLanesOf<V>>;
     constexpr int32_t kSqrtHalf =
