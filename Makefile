@@ -12,12 +12,14 @@ PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
 FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
+KEY_WORKLOADS := "64 MiB" 4096x14336 matmul/cube matmul/llama linear_packed/cube linear_packed/llama-3.1-8b/prefill \
+  "attention/H16 S1024" "attention/H8 S4096"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
 
-.PHONY: help demo build test bench lint tidy format docs asan tsan fuzz install clean
+.PHONY: help demo build test bench compare lint tidy format docs asan tsan fuzz install clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
@@ -42,6 +44,13 @@ test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations
 
 bench: build  ## measure; FILTER=rms_norm for some of it
 	build/release/tilewright bench $(FILTER)
+
+compare: build  ## measure the language model and the operators beside their peers; README's tables
+	@tools/setup.sh peers
+	build/release/tilewright env --calibrate >/dev/null
+	python3 benchmarks/language_model/compare.py $(MODEL) --out benchmarks/results/smollm2.json
+	build/release/tilewright bench $(KEY_WORKLOADS) --json >benchmarks/results/operators.json
+	python3 benchmarks/report.py
 
 lint:  ## layers, budgets, formatting, spelling, scripts
 	@tools/setup.sh dev

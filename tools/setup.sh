@@ -5,6 +5,7 @@
 #   tools/setup.sh demo    and the small language model that `make demo` runs
 #   tools/setup.sh test    and GoogleTest, PyTorch and the Python packages that tests compare with
 #   tools/setup.sh dev     and clang, linters, ccache and mold
+#   tools/setup.sh peers   and .venv-peers with what benchmarks compare with (builds llama.cpp)
 #   tools/setup.sh all     the same as dev
 #
 # Debian 12 and Ubuntu 24.04. System packages come from apt (with sudo unless root), Python packages
@@ -101,6 +102,20 @@ setup_dev() {
   once dev pip_install -r tools/requirements-dev.txt
 }
 
+# llama.cpp is built here, for this very processor, as its users would.
+install_peers() {
+  say "building llama.cpp and fetching OpenVINO GenAI: many minutes"
+  python3 -m venv .venv-peers
+  CMAKE_ARGS="-DGGML_NATIVE=ON -DMTMD_BUILD=OFF" .venv-peers/bin/python -m pip install \
+    --disable-pip-version-check --no-input -r tools/requirements-peers.txt >&2
+}
+
+setup_peers() {
+  setup_test
+  install_packages python3-dev
+  once peers install_peers
+}
+
 # Runs the rest of the arguments unless that was done with this very script and these requirements.
 once() {
   local name=$1 stamp=$VENV/.setup-$1 sum
@@ -120,9 +135,10 @@ case ${1:-} in
   build) setup_build ;;
   demo) setup_demo ;;
   test) setup_test ;;
+  peers) setup_peers ;;
   dev | all) setup_dev ;;
   *)
-    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -89,7 +89,8 @@ struct LinearQuantized {
     const double m = double(k.x.rows), n = double(k.out.cols) * (k.is_gated() ? 2 : 1);
     const double activations = m * double(k.x.cols + k.out.cols * (k.residual ? 2 : 1));
     return {.flops = 2 * m * n * double(k.x.cols),
-            .bytes = double(k.packed.size(0)) + activations * double(sizeof(T))};
+            .bytes = double(k.packed.size(0)) + activations * double(sizeof(T)),
+            .arithmetic = k.exact ? DType::kF32 : DType::kI8};
   }
 
   /// Packs random weights [N, K]; `format=i` of a case is the i-th block format of core/dtype.h.

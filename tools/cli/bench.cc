@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -23,12 +24,15 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::string filter, dtype;
+  std::vector<std::string> filters;
+  std::string dtype;
   std::vector<int> threads;
   double seconds = 0.3;
   bool as_json = false;
 };
 
+constexpr double kRotatedBytes = 16 << 20;  // calls that touch less are measured in the caches
+constexpr double kMaxBytes = 2e9;
 constexpr double kCheckedFlops = 4e9;  // the float64 definition of more takes too long to wait for
 
 struct Timing {
@@ -51,14 +55,23 @@ Timing measure(double seconds, F&& f) {
   return {at(0.5), at(0.1), at(0.9), int(times.size())};
 }
 
-/// Seconds that the machine's limits allow for this cost: arithmetic, or memory where the operands
-/// do not fit its caches.
-double limit_seconds(const ops::Cost& cost, const Machine& m) {
-  const double arithmetic = cost.flops / (m.f32_fma_gflops * 1e9 * m.threads);
-  const bool from_memory = cost.bytes > double(m.l3_bytes);
-  const double memory =
-      from_memory ? cost.bytes / (std::max(m.dram_copy_gbs, m.dram_read_all_gbs) * 1e9) : 0;
-  return std::max(arithmetic, memory);
+/// What the machine can do at best for one call: arithmetic, or memory where the operands come from
+/// it. Calls that mostly read are held against the bandwidth of reading, others of copying.
+struct Limit {
+  double seconds = 0;
+  const char* of = "";
+};
+Limit limit_of(const ops::Cost& cost, double written, bool from_memory, DType dtype,
+               const Machine& m) {
+  double rate = m.f32_fma_gflops;
+  if (cost.arithmetic == DType::kI8) rate = m.int8_dot_gops;
+  if (dtype == DType::kBf16) rate = std::max(rate, m.bf16_dot_gflops);
+  const Limit arithmetic{cost.flops / (rate * 1e9 * m.threads), "arithmetic"};
+  if (!from_memory) return arithmetic;
+  const bool reads = written < 0.1 * cost.bytes;
+  const Limit memory{cost.bytes / ((reads ? m.dram_read_all_gbs : m.dram_copy_gbs) * 1e9),
+                     reads ? "DRAM read" : "DRAM copy"};
+  return arithmetic.seconds > memory.seconds ? arithmetic : memory;
 }
 
 std::string dtypes_of(const std::vector<DType>& combo) {
@@ -67,25 +80,49 @@ std::string dtypes_of(const std::vector<DType>& combo) {
   return out;
 }
 
+/// The call, and copies of it with other operands when those of one would stay in the last cache:
+/// a model's weights are read once a token, from memory.
+std::deque<testing::OpCall> make_calls(const runtime::OperatorInfo& op,
+                                       const std::vector<DType>& combo,
+                                       const testing::CaseSpec& spec, const Machine& machine) {
+  std::deque<testing::OpCall> calls;
+  calls.emplace_back(op, combo, spec, 1, testing::Layout::kAligned);
+  const double bytes = op.cost(calls[0].call()).bytes;
+  if (bytes < kRotatedBytes) return calls;
+  const double wanted = std::min(3.0 * double(machine.l3_bytes), kMaxBytes);
+  for (uint64_t seed = 2; double(calls.size()) * bytes < wanted; ++seed)
+    calls.emplace_back(op, combo, spec, seed, testing::Layout::kAligned);
+  return calls;
+}
+
+void check(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
+           const testing::CaseSpec& spec, const testing::OpCall& got) {
+  testing::OpCall want(op, combo, spec, 1, testing::Layout::kAligned);
+  op.reference(want.call());
+  for (size_t i = 0; i < want.outputs().size(); ++i) {
+    const TensorRef& output = want.outputs()[i];
+    const auto c = testing::compare(got.outputs()[i], output,
+                                    testing::tolerance_of(output.dtype) * op.tolerance_scale);
+    if (!c.ok) throw Error(ErrorKind::kInternal, std::string(op.name()) + ": " + c.message);
+  }
+}
+
 json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
                const ops::Case& workload, runtime::ThreadPool& pool, double seconds) {
   const auto spec = testing::CaseSpec::parse(*op.schema, workload.text);
-  testing::OpCall call(op, combo, spec, 1, testing::Layout::kAligned);
-  const ops::Cost cost = op.cost(call.call());
   runtime::Context context(pool);
-  op.run(call.call(), context);
+  std::deque<testing::OpCall> calls = make_calls(op, combo, spec, context.machine());
+  const ops::Cost cost = op.cost(calls[0].call());
+  for (testing::OpCall& call : calls) op.run(call.call(), context);
   const bool checked = cost.flops <= kCheckedFlops;
-  if (checked) {
-    testing::OpCall want(op, combo, spec, 1, testing::Layout::kAligned);
-    op.reference(want.call());
-    for (size_t i = 0; i < want.outputs().size(); ++i) {
-      const TensorRef& output = want.outputs()[i];
-      const auto c = testing::compare(call.outputs()[i], output,
-                                      testing::tolerance_of(output.dtype) * op.tolerance_scale);
-      if (!c.ok) throw Error(ErrorKind::kInternal, std::string(op.name()) + ": " + c.message);
-    }
-  }
-  const Timing t = measure(seconds, [&] { op.run(call.call(), context); });
+  if (checked) check(op, combo, spec, calls[0]);
+  double written = 0;
+  for (const TensorRef& output : calls[0].outputs())
+    written += double(output.count() * element_size(output.dtype));
+  size_t next = 0;
+  const Timing t = measure(seconds, [&] { op.run(calls[next++ % calls.size()].call(), context); });
+  const bool from_memory = double(calls.size()) * cost.bytes > double(context.machine().l3_bytes);
+  const Limit limit = limit_of(cost, written, from_memory, combo[0], context.machine());
   json row{{"op", op.name()},
            {"workload", workload.label},
            {"case", workload.text},
@@ -96,52 +133,77 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
            {"us_p10", t.p10 * 1e6},
            {"us_p90", t.p90 * 1e6},
            {"runs", t.runs},
+           {"copies", calls.size()},
            {"gflops", cost.flops / t.median * 1e-9},
            {"gbs", cost.bytes / t.median * 1e-9},
            {"checked", checked}};
-  const double limit = limit_seconds(cost, context.machine());
-  if (limit > 0) row["fraction_of_limit"] = limit / t.median;
+  if (limit.seconds > 0) {
+    row["limit"] = limit.of;
+    row["fraction_of_limit"] = limit.seconds / t.median;
+  }
   return row;
+}
+
+/// The rates that fractions are taken of, whole machine.
+json limits_of(const Machine& m) {
+  return {{"threads", m.threads},
+          {"isa", name(m.isa)},
+          {"measured", runtime::stored_calibration().has_value()},
+          {"f32_fma_gflops", m.f32_fma_gflops * m.threads},
+          {"bf16_dot_gflops", m.bf16_dot_gflops * m.threads},
+          {"int8_dot_gops", m.int8_dot_gops * m.threads},
+          {"dram_read_gbs", m.dram_read_all_gbs},
+          {"dram_copy_gbs", m.dram_copy_gbs}};
 }
 
 void print_row(const json& r) {
   std::printf(
-      "%-22s %-28s %-10s %2dT %12.1f us %9.1f GF/s %8.1f GB/s  %s%s\n",
+      "%-22s %-28s %-10s %2dT %12.1f us %9.1f GF/s %8.1f GB/s  %s of %s%s\n",
       r["op"].get<std::string>().c_str(), r["workload"].get<std::string>().c_str(),
       r["dtype"].get<std::string>().c_str(), r["threads"].get<int>(), r["us"].get<double>(),
       r["gflops"].get<double>(), r["gbs"].get<double>(),
       r.contains("fraction_of_limit")
           ? (std::to_string(int(100 * r["fraction_of_limit"].get<double>() + 0.5)) + " %").c_str()
           : "-",
+      r.value("limit", "-").c_str(),
       r["checked"].get<bool>() ? "" : "  (not checked here: too large for the reference)");
   std::fflush(stdout);
 }
 
+bool matches(const std::string& id, const std::vector<std::string>& filters) {
+  const auto within = [&](const std::string& f) { return id.find(f) != std::string::npos; };
+  return filters.empty() || std::any_of(filters.begin(), filters.end(), within);
+}
+
 void run(const Options& options) {
-  json rows = json::array();
+  json rows = json::array(), limits = json::array();
   const std::vector<int> counts = options.threads.empty()
                                       ? std::vector<int>{1, runtime::default_pool().threads()}
                                       : options.threads;
   for (size_t i = 0; i < counts.size(); ++i) {
     if (i > 0 && counts[i] == counts[0]) continue;
     runtime::ThreadPool pool(counts[i]);
+    limits.push_back(limits_of(runtime::Context(pool).machine()));
     for (const runtime::OperatorInfo& op : runtime::operators())
       for (const auto& combo : op.combos)
         for (const ops::Case& workload : op.workloads) {
           const std::string id = std::string(op.name()) + "/" + std::string(workload.label);
-          if (id.find(options.filter) == std::string::npos) continue;
+          if (!matches(id, options.filters)) continue;
           if (!options.dtype.empty() && dtypes_of(combo) != options.dtype) continue;
           rows.push_back(bench_one(op, combo, workload, pool, options.seconds));
           if (!options.as_json) print_row(rows.back());
         }
   }
   if (rows.empty())
-    throw Error(ErrorKind::kInvalidArgument, "no workload matches '" + options.filter + "'");
+    throw Error(ErrorKind::kInvalidArgument, "no workload matches; see `tilewright ops`");
   if (!options.as_json) return;
   const runtime::CpuInfo& cpu = runtime::cpu_info();
   std::cout << json{{"version", TILEWRIGHT_VERSION},
                     {"cpu", cpu.key()},
+                    {"processor",
+                     cpu.brand + ", " + std::string(runtime::name(cpu.microarchitecture))},
                     {"compiler", __VERSION__},
+                    {"limits", limits},
                     {"results", rows}}
                    .dump(1)
             << "\n";
@@ -152,7 +214,8 @@ void run(const Options& options) {
 void add_bench(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("bench", "Measure the operators");
-  command->add_option("FILTER", options->filter, "Only workloads whose OP/LABEL contains this");
+  command->add_option("FILTER", options->filters,
+                      "Only workloads whose OP/LABEL contains one of these");
   command->add_option("--dtype", options->dtype,
                       "Only these dtypes, as `tilewright ops` spells them");
   command->add_option("--threads", options->threads, "Thread counts; default: 1 and all")

@@ -22,7 +22,7 @@ struct Options {
   ModelOptions model;
   std::optional<std::string> prompt, file, system;
   std::vector<int32_t> tokens;
-  bool interactive = false, chat = false, greedy = false;
+  bool interactive = false, chat = false, greedy = false, ignore_eos = false;
   models::GenerateOptions generate;
 };
 
@@ -135,7 +135,7 @@ void run(Options options) {
   LoadedModel model = load_model(options.model);
   models::Generator generator(model.decoder, model.context);
   const auto ends = model.tokenizer.text_ends();
-  options.generate.stop_tokens.assign(ends.begin(), ends.end());
+  if (!options.ignore_eos) options.generate.stop_tokens.assign(ends.begin(), ends.end());
   options.generate.exact = options.model.exact;
   if (options.greedy) options.generate.sampling.temperature = 0;
   if (options.interactive) return converse(model, generator, options);
@@ -191,6 +191,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--prefill-chunk", options->generate.prefill_chunk, "Prompt tokens per pass")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  command->add_flag("--ignore-eos", options->ignore_eos, "Write on when the model would stop");
   command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
   add_sampling_options(*command, options->generate.sampling);
   command->footer(

@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
 #include "tilewright/ops/core/schema.h"
 
@@ -16,7 +17,8 @@ namespace tw::ops {
 /// Work of one call, for rooflines and scheduling.
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // read + written, each element once
+  double bytes = 0;                // read + written, each element once
+  DType arithmetic = DType::kF32;  // kI8: products of 8-bit integers
 };
 
 /// A named shape: "*=3 C=1025 eps=1e-5 +bias". Dimensions and scalars by name, `*=2x3` for leading

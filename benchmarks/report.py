@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Writes the README's tables from the JSON files under benchmarks/results/.
+
+Example:
+    python3 benchmarks/report.py            # rewrites README.md between its two markers
+    python3 benchmarks/report.py --check    # fails when README.md is out of date
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+RESULTS = ROOT / "benchmarks" / "results"
+BEGIN, END = "<!-- benchmark_results -->\n", "<!-- /benchmark_results -->"
+
+
+def machine(env: dict[str, Any]) -> str:
+    """Processor, instruction set, version and compiler in one line."""
+    cpu = env["cpu"]
+    return (
+        f"{cpu['brand']}, {cpu['microarchitecture']}, {env['isa']['chosen']}; "
+        f"tilewright {env['version']}, {env['compiler']}"
+    )
+
+
+def language_model(data: dict[str, Any]) -> str:
+    """One row for each workload and thread count; the best peer decides the ratio."""
+    names = list(dict.fromkeys(name for row in data["rows"] for name in row["results"]))
+    peers = [name for name in names if name != "tilewright"]
+    versions = {
+        name: about["version"]
+        for row in data["rows"]
+        for name, about in row.get("peers", {}).items()
+    }
+    lines = [
+        f"{data['model']} ({machine(data['env'])}). Peers: {', '.join(versions.values())}.\n",
+        f"| work | threads | tilewright | {' | '.join(peers)} | against the best |",
+        f"|---|---|---|{'---|' * len(peers)}---|",
+    ]
+    for row in data["rows"]:
+        medians = {name: r["median"] for name, r in row["results"].items()}
+        seconds = row["unit"] == "s"
+        others = [medians[name] for name in peers if name in medians]
+        ours = medians["tilewright"]
+        ratio = min(others) / ours if seconds else ours / max(others)
+        cells = [figure(medians[name], row["unit"]) if name in medians else "" for name in names]
+        lines.append(f"| {row['work']} | {row['threads']} | {' | '.join(cells)} | {ratio:.2f} x |")
+        if "peak_rss_bytes" in row:
+            memory = [f"{row['peak_rss_bytes'][name] / 2**20:.0f} MiB" for name in names]
+            lines.append(f"| peak memory | {row['threads']} | {' | '.join(memory)} | |")
+    return "\n".join(lines) + "\n"
+
+
+def figure(value: float, unit: str) -> str:
+    """Three digits."""
+    return f"{value * 1e3:.0f} ms" if unit == "s" else f"{value:.0f} {unit}"
+
+
+def operators(data: dict[str, Any]) -> str:
+    """Each workload with its fraction of the measured limit, for each thread count."""
+    threads = sorted({row["threads"] for row in data["results"]})
+    found: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
+    for row in data["results"]:
+        key = (row["op"], row["workload"], row["dtype"])
+        found.setdefault(key, {})[row["threads"]] = row
+    limits = "; ".join(
+        f"{limit['threads']} thread{'s' * (limit['threads'] > 1)}: "
+        f"{limit['f32_fma_gflops']:.0f} GFLOP/s f32, {limit['int8_dot_gops']:.0f} GOP/s int8, "
+        f"{limit['dram_read_gbs']:.1f} GB/s read, {limit['dram_copy_gbs']:.1f} GB/s copy"
+        for limit in data["limits"]
+    )
+    heads = " | ".join(f"{count} thread{'s' * (count > 1)}" for count in threads)
+    lines = [
+        f"{data['processor']}; g++ {data['compiler']}. Measured limits: {limits}.\n",
+        f"| operator | workload | dtype | limit | {heads} |",
+        f"|---|---|---|---|{'---|' * len(threads)}",
+    ]
+    for (op, workload, dtype), rows in found.items():
+        some = next(iter(rows.values()))
+        if "fraction_of_limit" not in some:
+            continue
+        cells = [
+            f"{100 * rows[count]['fraction_of_limit']:.0f} %" if count in rows else ""
+            for count in threads
+        ]
+        lines.append(f"| {op} | {workload} | {dtype} | {some['limit']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def text() -> str:
+    """All tables."""
+    parts = []
+    for path in sorted(RESULTS.glob("*.json")):
+        data = json.loads(path.read_text())
+        parts.append(language_model(data) if "rows" in data else operators(data))
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Rewrites README.md, or compares it with --check."""
+    readme = README.read_text()
+    head, rest = readme.split(BEGIN)
+    _, tail = rest.split(END)
+    wanted = head + BEGIN + text() + END + tail
+    if "--check" in sys.argv[1:]:
+        if wanted != readme:
+            print("README.md is out of date: run benchmarks/report.py", file=sys.stderr)
+        return int(wanted != readme)
+    README.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
