@@ -39,9 +39,7 @@ function(tilewright_camel_case name out)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# The rounding of every kernel is fixed by its text: no contraction, no reassociation.
-set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -ffp-contract=off
-                 -fno-trapping-math)
+set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -fno-trapping-math)
 # g++ 12's own AVX-512 headers read a variable to say "undefined".
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   list(APPEND kernel_flags -Wno-uninitialized -Wno-maybe-uninitialized)
@@ -67,6 +65,8 @@ foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
     add_library(tilewright_kernels_${ISA} OBJECT ${sources})
     target_compile_options(tilewright_kernels_${ISA} PRIVATE ${kernel_flags} ${${ISA}_flags})
     target_link_libraries(tilewright_kernels_${ISA} PRIVATE tilewright_build_settings)
+    set_target_properties(tilewright_kernels_${ISA} PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
+                          UNITY_BUILD_BATCH_SIZE 6)
     list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_${ISA})
   endif()
 endforeach()

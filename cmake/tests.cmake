@@ -14,6 +14,7 @@ if(TILEWRIGHT_TESTS)
                           RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
     target_link_libraries(tilewright_tests PRIVATE ${TILEWRIGHT_OBJECT_TARGETS} tilewright_testing
                           tilewright_build_settings GTest::gtest GTest::gtest_main)
+    target_compile_options(tilewright_tests PRIVATE $<$<CONFIG:Release>:-O1>)
     include(GoogleTest)
     gtest_discover_tests(tilewright_tests DISCOVERY_MODE PRE_TEST
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300)

@@ -29,6 +29,8 @@ target_compile_features(tilewright_build_settings INTERFACE cxx_std_20)
 target_include_directories(tilewright_build_settings INTERFACE
   ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
 target_compile_options(tilewright_build_settings INTERFACE -Wall -Wextra -Wconversion -Wshadow)
+# The same bits whatever -march users add: their compiler may not fuse multiply and add by itself.
+target_compile_options(tilewright_build_settings INTERFACE -ffp-contract=off)
 # Baseline code reads the kernels' argument structs, and with them vector functions it never calls.
 target_compile_options(tilewright_build_settings INTERFACE -Wno-psabi)
 # libstdc++'s own std::stable_sort calls a function that it declares deprecated.

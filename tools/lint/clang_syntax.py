@@ -18,7 +18,7 @@ from pathlib import Path
 CLANG = "clang++-19"
 LAUNCHERS = ("ccache",)
 GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized")
-WITH_VALUE = ("-o", "-MT", "-MF")
+WITH_VALUE = ("-o", "-MT", "-MF", "-include")  # what is included so is a precompiled header
 ALONE = ("-c", "-MD", "-Werror")
 
 
