@@ -39,10 +39,6 @@ target_compile_options(tilewright_build_settings INTERFACE -Wno-deprecated-decla
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tilewright_build_settings INTERFACE -Wno-restrict)
 endif()
-# Clang reports the deprecated function inside g++ 12's std::stable_sort; g++ checks our own calls.
-if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  target_compile_options(tilewright_build_settings INTERFACE -Wno-deprecated-declarations)
-endif()
 if(TILEWRIGHT_WERROR)
   target_compile_options(tilewright_build_settings INTERFACE -Werror)
 endif()
