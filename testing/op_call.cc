@@ -110,7 +110,12 @@ double element(const TensorRef& tensor, int64_t i) {
 
 void set_element(const TensorRef& tensor, int64_t i, double value) {
   visit_dtype(tensor.dtype, [&]<class T>(T*) {
-    static_cast<T*>(tensor.data)[offset_of(tensor, i)] = static_cast<T>(value);
+    T& element = static_cast<T*>(tensor.data)[offset_of(tensor, i)];
+    if constexpr (std::is_integral_v<T>)
+      element =
+          static_cast<T>(static_cast<int64_t>(value));  // narrowing wraps; from double it may not
+    else
+      element = static_cast<T>(value);
   });
 }
 
