@@ -111,9 +111,8 @@ double element(const TensorRef& tensor, int64_t i) {
 void set_element(const TensorRef& tensor, int64_t i, double value) {
   visit_dtype(tensor.dtype, [&]<class T>(T*) {
     T& element = static_cast<T*>(tensor.data)[offset_of(tensor, i)];
-    if constexpr (std::is_integral_v<T>)
-      element =
-          static_cast<T>(static_cast<int64_t>(value));  // narrowing wraps; from double it may not
+    if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
+      element = static_cast<T>(static_cast<int64_t>(value));
     else
       element = static_cast<T>(value);
   });

@@ -4,7 +4,7 @@
 Only the front end runs (templates are instantiated, no code is generated), which takes a fraction
 of a build; the sanitizer builds generate code with Clang.
 
-Usage: clang_syntax.py BUILD_DIR [PATH_PART]   only files whose path contains PATH_PART
+Usage: clang_syntax.py BUILD_DIR [PATH_PART...]   only files whose path contains one of these
 """
 
 import json
@@ -49,12 +49,12 @@ def check(entry: dict[str, str]) -> str:
 
 def main() -> int:
     """Checks all translation units, as many at a time as there are cores."""
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) < 2:
         print(__doc__, file=sys.stderr)
         return 2
     entries = json.loads((Path(sys.argv[1]) / "compile_commands.json").read_text())
-    part = sys.argv[2] if len(sys.argv) == 3 else ""
-    entries = [entry for entry in entries if part in entry["file"]]
+    parts = sys.argv[2:] or [""]
+    entries = [entry for entry in entries if any(part in entry["file"] for part in parts)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         failures = [text for text in pool.map(check, entries) if text]
     print("\n".join([*failures, f"clang_syntax: {len(entries)} files, {len(failures)} fail"]))
