@@ -74,7 +74,8 @@ asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh dev
 	@mkdir -p build && $(call CONFIGURE,asan)
 	@$(call BUILD,asan) --target tilewright_tests
-	build/asan/tilewright_tests --gtest_brief=1
+	seq $(JOBS) | GTEST_TOTAL_SHARDS=$(JOBS) xargs -P $(JOBS) -I{} sh -c \
+	  'GTEST_SHARD_INDEX=$$(({} - 1)) exec build/asan/tilewright_tests --gtest_brief=1'
 
 tsan:  ## the thread pool's tests under ThreadSanitizer
 	@tools/setup.sh dev

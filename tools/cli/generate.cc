@@ -191,7 +191,7 @@ void add_generate(CLI::App& app) {
   command->add_option("--prefill-chunk", options->generate.prefill_chunk, "Prompt tokens per pass")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  command->add_flag("--ignore-eos", options->ignore_eos, "Write on when the model would stop");
+  command->add_flag("--ignore-eos", options->ignore_eos, "Go on after a token that ends the text");
   command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
   add_sampling_options(*command, options->generate.sampling);
   command->footer(
