@@ -39,7 +39,7 @@ struct LinearQuantized {
     tile::Plan plan;
     plan.phases = 2;
     plan.grid[0] = s.tokens * s.spans;
-    plan.grid[1] = s.groups * s.pairs;
+    plan.grid[1] = s.groups * s.programs;
     plan.workspace_bytes = s.tokens * s.token_bytes;
     plan.scratch_bytes = s.results_bytes + 2 * (s.codes_bytes + s.scales_bytes);
     return plan;
@@ -86,24 +86,27 @@ struct LinearQuantized {
         gate(p, r, Silu{});
       else
         gate(p, r, GeluTanh{});
-      columns = columns < kQuantizedRows ? columns : kQuantizedRows;
+      columns = columns < r.pairs * kQuantizedRows ? columns : r.pairs * kQuantizedRows;
     } else {
       after = Activation(activation);
-      columns = columns < kResultStride ? columns : kResultStride;
+      columns = columns < r.pairs * kResultStride ? columns : r.pairs * kResultStride;
     }
     LinearEpilogue<T>{bias, residual, after, out}(p, r.sums, r.tokens.first, r.tokens.count,
                                                   r.column, columns);
   }
 
-  /// Columns [0, 16) become activate(columns [0, 16)) * columns [16, 32).
+  /// Columns [0, 16) of every row, or of every pair of the only one, become
+  /// activate(columns [0, 16)) * columns [16, 32); those of several pairs move together.
   template <class P, class A>
   TW_INLINE void gate(P, const QuantizedResults& r, A activate) const {
     using F = typename P::f32;
-    float* row = r.sums;
-    for (int t = 0; t < r.tokens.count; ++t, row += kResultStride) {
+    const int64_t steps = r.tokens.count * r.pairs;
+    const int64_t stride = r.pairs > 1 ? kQuantizedRows : kResultStride;
+    for (int64_t i = 0; i < steps; ++i) {
+      const float* from = r.sums + i * kResultStride;
       for (int c = 0; c < kQuantizedRows; c += P::template kLanes<float>)
-        tile::store(row + c,
-                    activate(tile::load<F>(row + c)) * tile::load<F>(row + kQuantizedRows + c));
+        tile::store(r.sums + i * stride + c,
+                    activate(tile::load<F>(from + c)) * tile::load<F>(from + kQuantizedRows + c));
     }
   }
 };

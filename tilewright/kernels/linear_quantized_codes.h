@@ -108,16 +108,18 @@ TW_INLINE void for_blocks(const uint8_t* panel, int64_t begin, int64_t end, F&& 
   }
 }
 
-/// Asks for what lies kAhead bytes after a block and its share of the scales. Every line of a panel
-/// is asked for once while it is read in order.
+/// Asks for what lies `ahead` bytes after a block and its share of the scales, a part of it with
+/// every k-group g in [0, 8), so that requests do not queue. Every line of a panel is asked for
+/// once while it is read in order.
 template <QuantizedFormat kF>
-TW_INLINE void prefetch_ahead(const uint8_t* block, int in_chunk, int64_t ahead) {
-  constexpr int64_t kCodes = kF.block_bytes(), kScales = kF.scale_bytes;
+TW_INLINE void prefetch_ahead(const uint8_t* block, int in_chunk, int g, int64_t ahead) {
+  constexpr int kLines = int(kF.block_bytes() / 64), kScales = kF.scale_bytes;
   TW_UNROLL
-  for (int64_t i = 0; i < kCodes; i += 64) tile::prefetch(block + ahead + i);
-  if (in_chunk != 0) return;
+  for (int i = 0; i < kLines; ++i)
+    if (i * 8 / kLines == g) tile::prefetch(block + ahead + 64 * i);
+  if (g != 0 || in_chunk != 0) return;
   TW_UNROLL
-  for (int64_t i = 0; i < kScales; i += 64) tile::prefetch(block + ahead - kScales + i);
+  for (int i = 0; i < kScales; i += 64) tile::prefetch(block + ahead - kScales + i);
 }
 
 }  // namespace tw::kernels

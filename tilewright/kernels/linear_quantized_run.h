@@ -16,12 +16,14 @@ struct TokenRange {
   int count;
 };
 
-/// The sums of one program: tokens x columns of the output, rows kResultStride apart. Of a gated
-/// weight, columns [0, 16) are gates and [16, 32) what they multiply.
+/// The sums of one program: tokens x columns of the output, rows kResultStride apart; one token may
+/// have several pairs of panels. Of a gated weight, columns [0, 16) of a pair are gates and [16,
+/// 32) what they multiply.
 struct QuantizedResults {
   float* sums;
   TokenRange tokens;
   int64_t column;  // the first one in the output
+  int64_t pairs;
 };
 
 /// How a call is cut. Sizes in bytes unless they say otherwise; a block is 32 k.
@@ -30,6 +32,7 @@ struct QuantizedSchedule {
   int64_t token_bytes;                    // of a packed token
   int64_t spans;                          // programs of phase 0 per token, kSpan blocks each
   int64_t group, groups;                  // tokens of a program of phase 1
+  int64_t programs;                       // of phase 1 per group: they share the pairs evenly
   int64_t piece;                          // blocks of a panel taken apart at a time
   int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
   bool is_streamed;                                  // one token, straight from the panels
@@ -59,6 +62,7 @@ struct QuantizedProduct {
     s.token_bytes = s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
     s.spans = (s.blocks + s.kSpan - 1) / s.kSpan;
     s.is_streamed = !exact && tokens == 1;
+    s.programs = s.is_streamed ? streams(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
 
     // The tokens of a program stay in half of L2 while it walks the panels.
     int64_t tiles = machine.l2_bytes / 2 / (kTile * s.token_bytes + 1);
@@ -67,7 +71,10 @@ struct QuantizedProduct {
     s.groups = (tokens + s.group - 1) / s.group;
     const int64_t most = s.group < tokens ? s.group : tokens;
     s.results_bytes = most * kResultStride * 4;
-    if (s.is_streamed) return s;
+    if (s.is_streamed) {
+      s.results_bytes *= s.pairs / (s.programs > 0 ? s.programs : 1) + 1;
+      return s;
+    }
     s.piece = exact ? kExactPiece : kPiece;
     if (s.piece > s.blocks) s.piece = s.blocks;
     s.codes_bytes = s.piece * kQuantizedBlock * kQuantizedRows * (exact ? 4 : 1);
@@ -107,18 +114,31 @@ struct QuantizedProduct {
   }
 
  private:
+  /// Programs that stream `pairs` pairs of panels: each some microseconds long, so that what it
+  /// costs to start one does not show, and enough to share evenly.
+  TW_INLINE static int64_t streams(int64_t pairs, int64_t pair_bytes, const Machine& machine) {
+    constexpr int64_t kBytes = 128 << 10, kMostPairs = 32, kPerThread = 8;
+    int64_t most = kBytes / (pair_bytes + 1);
+    most = most < 1 ? 1 : most < kMostPairs ? most : kMostPairs;
+    int64_t programs = (pairs + most - 1) / most;
+    if (machine.threads > 1 && programs < machine.threads * kPerThread)
+      programs = machine.threads * kPerThread;
+    return programs < pairs ? programs : pairs;
+  }
+
   template <class P, QuantizedFormat kF>
   __attribute__((noinline)) QuantizedResults run_format(P p, const QuantizedSchedule& s) const {
-    const int64_t pair = p.index() % s.pairs, first = p.index() / s.pairs * s.group;
-    const int64_t rest = s.tokens - first;
+    const int64_t program = p.index() % s.programs, first = p.index() / s.programs * s.group;
+    const int64_t pair = program * s.pairs / s.programs, rest = s.tokens - first;
     QuantizedResults out;
     out.sums = p.template scratch<float>();
     out.tokens = {first, int(s.group < rest ? s.group : rest)};
     out.column = pair * (header().is_gated ? kQuantizedRows : 2 * kQuantizedRows);
+    out.pairs = (program + 1) * s.pairs / s.programs - pair;
 
-    const int64_t bytes = kF.panel_bytes(s.blocks);
+    const int64_t bytes = kF.panel_bytes(s.blocks), left = s.panels - 2 * pair;
     const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
-    const int count = 2 * pair + 2 <= s.panels ? 2 : 1;
+    const int count = int(left < 2 * out.pairs ? left : 2 * out.pairs);
     if (s.is_streamed) {
       for (int i = 0; i < count; ++i)
         dot_panel<P, kF>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),

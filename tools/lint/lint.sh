@@ -34,6 +34,7 @@ over_files() {
 }
 
 check layers python3 tools/lint/layers.py
+check catalog python3 tools/lint/catalog.py
 check budget python3 tools/lint/budget.py
 check refs python3 tools/lint/refs.py
 check clang-format over_files clang-format-19 --dry-run -Werror -- '*.h' '*.cc' '*.cu'
