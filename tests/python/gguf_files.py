@@ -114,13 +114,15 @@ def write_gguf(
     return path
 
 
-def random_blocks(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Raw:
-    """Random codes and scales for a [..., cols] tensor; the f16 scales are small and finite."""
+def random_blocks(
+    name: str, shape: tuple[int, ...], rng: np.random.Generator, scale: float = 0.05
+) -> Raw:
+    """Random codes for a [..., cols] tensor; the f16 scales are normal and of size `scale`."""
     qtype = BLOCK_TYPES[name]
     elements, size = GGML_QUANT_SIZES[qtype]
     blocks = rng.integers(0, 256, (int(np.prod(shape)) // elements, size), dtype=np.uint8)
     for offset in SCALE_OFFSETS[name]:
-        scales = rng.normal(0, 0.05, len(blocks)).astype(np.float16)
+        scales = rng.normal(0, scale, len(blocks)).astype(np.float16)
         blocks[:, offset : offset + 2] = scales.view(np.uint8).reshape(-1, 2)
     if name == "mxfp4":
         blocks[:, 0] = rng.integers(110, 135, len(blocks))

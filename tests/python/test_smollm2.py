@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from conftest import run_json, run_tool, tool_logits
 
 NEW_TOKENS = 128
-TIE = 1e-4  # of the largest logit: closer than this, either token is right
+TIE = 1e-4  # logits closer than this: either token is right
 
 PROMPTS = {
     "one token": "The",
@@ -53,29 +54,35 @@ def test_exact_mode_is_transformers(name, prompts, smollm, smollm_reference, tmp
 
     prompt = prompts[name]
     listed = ",".join(map(str, prompt))
-    ours = run_json("generate", smollm, "--tokens", listed, "-n", NEW_TOKENS, "--exact", "--greedy")
-    text = prompt + ours["tokens"]
+    flags = ["-n", NEW_TOKENS, "--exact", "--greedy", "--ignore-eos"]
+    text = prompt + run_json("generate", smollm, "--tokens", listed, *flags)["tokens"]
+    assert len(text) == len(prompt) + NEW_TOKENS
     with torch.no_grad():
         want = smollm_reference(torch.tensor([text])).logits[0].numpy()
     got = tool_logits(smollm, text, tmp_path / "logits.npy", "--exact")
-    largest = np.abs(want).max()
-    assert np.abs(got - want).max() <= 1e-3 * largest
+    assert largest_difference(got, want) <= 1e-3 * max(want.max(), -want.min())
 
-    # Greedy: at each step our token is transformers' first choice.
-    ends = {2, 0}  # <|im_end|>, <|endoftext|>: generate leaves them out and stops
+    # Given the same text so far, our token is transformers' first choice.
     for i in range(len(prompt) - 1, len(text) - 1):
         choice = int(want[i].argmax())
-        if choice != text[i + 1]:
-            gap = want[i, choice] - want[i, text[i + 1]]
-            assert gap < TIE * largest, f"token {i + 1 - len(prompt)}: {text[i + 1]} != {choice}"
-    if ours["stopped"]:
-        assert int(want[-1].argmax()) in ends
-    else:
-        assert len(ours["tokens"]) == NEW_TOKENS
+        if choice == text[i + 1]:
+            continue
+        gap = want[i, choice] - want[i, text[i + 1]]
+        assert gap < TIE, f"token {i + 1 - len(prompt)}: {text[i + 1]} != {choice}"
+        warnings.warn(f"{name}: tokens {choice} and {text[i + 1]} tie ({gap:.1e})", stacklevel=1)
+
+
+def largest_difference(got: np.ndarray, want: np.ndarray) -> float:
+    """By parts, in cache: these are up to 1,628 x 49,152 logits."""
+    return max(np.abs(a - b).max() for a, b in zip(got, want, strict=True))
+
+
+# llama.cpp's own, with its int8 activations, on this model and text: tools/divergence.py.
+LLAMA_CPP_DIVERGENCE = 3.27e-3
 
 
 def test_int8_mode_stays_close(smollm, english, tmp_path):
-    """Default mode against exact: small KL divergence, perplexity within half a percent."""
+    """Default mode against exact: no further than llama.cpp, perplexity within half a percent."""
     tokens = tokenize(smollm, english[:40000])[:4200]
     assert len(tokens) == 4200
     divergences, exact_nll, int8_nll = [], [], []
@@ -87,14 +94,13 @@ def test_int8_mode_stays_close(smollm, english, tmp_path):
         following = np.array(part[1:])[:, None]
         exact_nll.append(-np.take_along_axis(exact[:-1], following, 1))
         int8_nll.append(-np.take_along_axis(int8[:-1], following, 1))
-    assert np.concatenate(divergences).mean() < 5e-3
+    assert np.concatenate(divergences).mean() <= LLAMA_CPP_DIVERGENCE
     ratio = math.exp(np.concatenate(int8_nll).mean() - np.concatenate(exact_nll).mean())
     assert abs(ratio - 1) < 0.005
 
 
 def log_softmax(x: np.ndarray) -> np.ndarray:
-    x = x.astype(np.float64)
-    x -= x.max(axis=-1, keepdims=True)
+    x = x - x.max(axis=-1, keepdims=True)  # float32 errs by 1e-7 of a nat, far below what is asked
     return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 

@@ -1,6 +1,7 @@
 #include "tilewright/core/mapped_file.h"
 
 #include <cerrno>
+#include <cstdint>
 #include <system_error>
 #include <utility>
 
@@ -45,6 +46,15 @@ MappedFile MappedFile::open(const std::string& path) {
   if (data == MAP_FAILED) fail(path, "map", errno);
   out.bytes_ = {static_cast<const std::byte*>(data), size};
   return out;
+}
+
+void MappedFile::release(std::span<const std::byte> part) const {
+  if (part.empty()) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t first = reinterpret_cast<uintptr_t>(part.data()) / page * page;
+  const uintptr_t last = reinterpret_cast<uintptr_t>(part.data() + part.size());
+  // Advice: a system that refuses it keeps the pages, which is no error.
+  ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}

@@ -27,6 +27,10 @@ class TW_API MappedFile {
   /// All bytes of the file; empty for an empty file. The start is page-aligned.
   std::span<const std::byte> bytes() const { return bytes_; }
 
+  /// Takes the pages that hold `part` of bytes() out of this process's memory. They stay valid:
+  /// touching one reads it again.
+  void release(std::span<const std::byte> part) const;
+
  private:
   std::span<const std::byte> bytes_;
 };

@@ -11,6 +11,7 @@ namespace {
 constexpr int64_t kAlignment = 64;           // a cache line, and the widest vector
 constexpr int64_t kHugePage = 2 << 20;       // x86-64
 constexpr int64_t kHugeThreshold = 4 << 20;  // below this the rounding costs more than it saves
+constexpr int64_t kArenaBlock = 32 << 20;    // untouched memory costs nothing
 
 }  // namespace
 
@@ -23,6 +24,19 @@ std::shared_ptr<void> allocate(int64_t bytes) {
     throw Error(ErrorKind::kOutOfMemory, "cannot allocate " + std::to_string(bytes) + " bytes");
   if (huge) madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
   return {data, std::free};
+}
+
+std::shared_ptr<void> Arena::allocate(int64_t bytes) {
+  if (bytes > kArenaBlock / 2) return tw::allocate(bytes);  // spares what is left of the block
+  const int64_t needed = round_up(bytes, kAlignment);
+  if (needed > size_ - used_) {
+    block_ = tw::allocate(kArenaBlock);
+    used_ = 0;
+    size_ = kArenaBlock;
+  }
+  std::shared_ptr<void> out(block_, static_cast<std::byte*>(block_.get()) + used_);
+  used_ += needed;
+  return out;
 }
 
 std::string shape_to_string(std::span<const int64_t> shape) {
@@ -38,7 +52,7 @@ std::string TensorRef::describe() const {
   return std::string(name(dtype)) + shape_to_string(shape()) + "@cpu";
 }
 
-Tensor Tensor::empty(std::span<const int64_t> shape, DType dtype) {
+Tensor Tensor::empty(std::span<const int64_t> shape, DType dtype, Arena* arena) {
   if (shape.size() > static_cast<size_t>(kMaxRank))
     throw Error(ErrorKind::kInvalidArgument, "tensor of rank " + std::to_string(shape.size()) +
                                                  ", but at most " + std::to_string(kMaxRank) +
@@ -58,7 +72,8 @@ Tensor Tensor::empty(std::span<const int64_t> shape, DType dtype) {
     out.ref_.strides[d] = stride;
     stride = checked_mul(stride, shape[d], "tensor size");
   }
-  out.buffer_ = allocate(checked_mul(stride, element_size(dtype), "tensor bytes"));
+  const int64_t bytes = checked_mul(stride, element_size(dtype), "tensor bytes");
+  out.buffer_ = arena ? arena->allocate(bytes) : allocate(bytes);
   out.ref_.data = out.buffer_.get();
   return out;
 }

@@ -19,7 +19,7 @@ TW_INLINE constexpr int64_t key_blocks(int64_t keys) {
 
 /// Keys [begin, end); empty when begin >= end.
 struct KeyRange {
-  int64_t begin = 0, end = 0;
+  int64_t begin, end;
   TW_INLINE bool empty() const { return begin >= end; }
 };
 
@@ -79,6 +79,16 @@ struct KeySource {
     const int64_t readable = page_size - inside, wanted = end - first;
     return {data + page * page_stride + inside * key_stride, key_stride, dim_stride,
             wanted < readable ? wanted : readable, readable};
+  }
+  /// Where the share of `key` begins in the memory of its page and head, whichever way the page is
+  /// laid out, if its keys have `dims` elements each and lie close.
+  TW_INLINE const U* share(int64_t key, int64_t dims) const {
+    const KeySegment<U> segment = at(key, key + 1);
+    const int64_t inside = page_size - segment.readable;
+    return segment.data + inside * (dims - key_stride);
+  }
+  TW_INLINE bool is_close(int64_t dims) const {
+    return (key_stride == 1 && dim_stride == page_size) || (dim_stride == 1 && key_stride == dims);
   }
 };
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_blocks.h"
+#include "tilewright/tile/cpu/pack.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -26,31 +27,67 @@ inline constexpr int kScoreStride = int(kKeyBlock) + 16;
 /// Rows of a tile of scores: with a panel of keys and one of values they fill half of L1.
 inline constexpr int kScoreRows = 24;
 
-/// Columns of b, in vectors of W lanes: pairs of vectors `pair_stride` elements apart (2 W where
-/// columns are contiguous), rows `row_stride` elements apart.
+/// Columns of b where they lie, in vectors of V: pairs of vectors `pair_stride` elements apart (two
+/// vectors where columns are contiguous), rows `row_stride` elements apart. While they are read,
+/// `ahead` is fetched, byte for byte: decode waits for memory otherwise.
 template <class B>
 struct Columns {
   const B* data;
   int64_t row_stride, pair_stride;
+  const char* ahead;
 
+  /// From vector `vec` on, the rows above which are `count`.
   template <class V>
-  TW_INLINE Columns from(int64_t vec) const {
-    return {data + vec / 2 * pair_stride + vec % 2 * kLanes<V>, row_stride, pair_stride};
+  TW_INLINE Columns from(int64_t vec, int64_t count) const {
+    constexpr int kN = tile::kLanesOf<V>;
+    return {data + vec / 2 * pair_stride + vec % 2 * kN, row_stride, pair_stride,
+            ahead + vec * kN * count * int64_t{sizeof(B)}};
   }
+  /// Of the row at `row`.
   template <class V>
-  static constexpr int kLanes = int(sizeof(V) / sizeof(float));
+  TW_INLINE V load(const B* row, int c) const {
+    return tile::load<V>(row + c / 2 * pair_stride + c % 2 * tile::kLanesOf<V>);
+  }
+  template <int kBytes>
+  TW_INLINE void fetch(int64_t row) const {
+    TW_UNROLL
+    for (int line = 0; line < (kBytes + 63) / 64; ++line)
+      tile::prefetch_l2(ahead + row * kBytes + line * 64);
+  }
 };
 
-/// acc[r][c] += sum over i < count of a[r * kRow + i * kStep] * b[i, c].
-template <int kRow, int kStep, class V, int kRows, int kVecs, class B>
-TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const Columns<B>& b,
-                          int64_t count) {
-  constexpr int kN = Columns<B>::template kLanes<V>;
-  const B* at = b.data;
-  for (int64_t i = 0; i < count; ++i, a += kStep, at += b.row_stride) {
+/// Two vectors of columns from a packed panel.
+template <class P>
+struct Panel {
+  const float* data;
+  static constexpr int64_t row_stride = kPanel<P>;
+
+  template <class V>
+  TW_INLINE V load(const float* row, int c) const {
+    return tile::load<V>(row + c * tile::kLanesOf<V>);
+  }
+  template <int kBytes>
+  TW_INLINE void fetch(int64_t) const {}
+};
+
+/// acc[r][c] += a[r * kRow] * b[c], with b's vectors read from `row`.
+template <int kRow, class V, int kRows, int kVecs, class B>
+TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const float* a, const B& b,
+                             decltype(B::data) row) {
+  if constexpr (kRows < kVecs) {  // the side with fewer vectors waits in registers
+    V x[kRows];
+    TW_UNROLL
+    for (int r = 0; r < kRows; ++r) x[r] = tile::splat<V>(a[r * kRow]);
+    TW_UNROLL
+    for (int c = 0; c < kVecs; ++c) {
+      const V w = b.template load<V>(row, c);
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r][c] = tile::fma(x[r], w, acc[r][c]);
+    }
+  } else {
     V w[kVecs];
     TW_UNROLL
-    for (int c = 0; c < kVecs; ++c) w[c] = tile::load<V>(at + c / 2 * b.pair_stride + c % 2 * kN);
+    for (int c = 0; c < kVecs; ++c) w[c] = b.template load<V>(row, c);
     TW_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const V x = tile::splat<V>(a[r * kRow]);
@@ -60,11 +97,28 @@ TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const Columns<
   }
 }
 
+/// acc[r][c] += sum over i < count of a[r * kRow + i * kStep] * b[i, c].
+template <int kRow, int kStep, class V, int kRows, int kVecs, class B>
+TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const B& b, int64_t count) {
+  constexpr int kBytes = kVecs * tile::kLanesOf<V> * int(sizeof(*b.data));
+  constexpr int kUnroll = 4;
+  auto* row = b.data;
+  int64_t i = 0;
+  for (; i + kUnroll <= count; i += kUnroll, a += kUnroll * kStep) {
+    TW_UNROLL
+    for (int u = 0; u < kUnroll; ++u, row += b.row_stride) {
+      b.template fetch<kBytes>(i + u);
+      outer_product<kRow>(acc, a + u * kStep, b, row);
+    }
+  }
+  for (; i < count; ++i, a += kStep, row += b.row_stride) outer_product<kRow>(acc, a, b, row);
+}
+
 /// scores[r, c] = sum over d of q[d, r] * k[d, c], times scale[c] where there is one. q is packed
 /// by kTileRows.
 template <class P, int kRows, int kVecs, class B>
-__attribute__((noinline)) void score_tile(P, const float* q, Columns<B> k, int64_t dims,
-                                          const float* scale, float* scores) {
+__attribute__((noinline)) void score_tile(P, const float* q, B k, int64_t dims, const float* scale,
+                                          float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   V acc[kRows][kVecs] = {};
@@ -89,8 +143,8 @@ struct MergeFactors {
 
 /// out[r, c] (+)= sum over j of weights[r, j] * v[j, c].
 template <class P, int kRows, int kVecs, class B>
-__attribute__((noinline)) void weigh_tile(P, const float* weights, Columns<B> v, int64_t keys,
-                                          float* out, int64_t out_stride, bool resume) {
+__attribute__((noinline)) void weigh_tile(P, const float* weights, B v, int64_t keys, float* out,
+                                          int64_t out_stride, bool resume) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   V acc[kRows][kVecs] = {};
@@ -111,7 +165,7 @@ __attribute__((noinline)) void weigh_tile(P, const float* weights, Columns<B> v,
 
 /// The same over all keys of a block, merged into `out` from the registers.
 template <class P, int kRows, int kVecs>
-__attribute__((noinline)) void weigh_and_merge_tile(P, const float* weights, Columns<float> v,
+__attribute__((noinline)) void weigh_and_merge_tile(P, const float* weights, Panel<P> v,
                                                     int64_t keys, float* out, int64_t out_stride,
                                                     const float* keep, const float* add) {
   using V = typename P::f32;
@@ -165,10 +219,10 @@ TW_INLINE void with_tile_rows(P, int rows, F&& f) {
 /// registers hold beside the accumulators; an even number but for the last.
 template <class P, int kRows, class F>
 TW_INLINE void for_columns(P, int64_t vecs, F&& f) {
-  // One row consumes its vectors of b as they come; more rows hold them all, and one of a.
-  constexpr int kWide = kRows == 1 || (kRows + 1) * 8 < P::kRegisters ? 8
-                        : (kRows + 1) * 4 < P::kRegisters             ? 4
-                                                                      : 2;
+  constexpr auto kFits = [](int vecs_at_once) {  // beside what accumulate() holds of a and b
+    return kRows * vecs_at_once + (kRows < vecs_at_once ? kRows : vecs_at_once) < P::kRegisters;
+  };
+  constexpr int kWide = kFits(8) ? 8 : kFits(4) ? 4 : 2;
   int64_t vec = 0;
   for (; vec + kWide <= vecs; vec += kWide) f.template operator()<kWide>(vec);
   if constexpr (kWide > 2)
@@ -184,7 +238,7 @@ TW_INLINE void score(P p, int rows, const float* q, const Columns<B>& k, int64_t
   constexpr int kN = P::template kLanes<float>;
   with_tile_rows(p, rows, [&]<int kRows>() {
     for_columns<P, kRows>(p, vecs, [&]<int kVecs>(int64_t vec) {
-      score_tile<P, kRows, kVecs>(p, q, k.template from<V>(vec), dims,
+      score_tile<P, kRows, kVecs>(p, q, k.template from<V>(vec, dims), dims,
                                   scale != nullptr ? scale + vec * kN : nullptr, scores + vec * kN);
     });
   });
@@ -197,17 +251,16 @@ TW_INLINE void weigh(P p, int rows, const float* weights, const Columns<B>& v, i
   constexpr int kN = P::template kLanes<float>;
   with_tile_rows(p, rows, [&]<int kRows>() {
     for_columns<P, kRows>(p, vecs, [&]<int kVecs>(int64_t vec) {
-      weigh_tile<P, kRows, kVecs>(p, weights, v.template from<V>(vec), keys, out + vec * kN,
+      weigh_tile<P, kRows, kVecs>(p, weights, v.template from<V>(vec, keys), keys, out + vec * kN,
                                   out_stride, resume);
     });
   });
 }
 
-/// From q · k (in units of log2 e) to weights 2^(score - max), in place, over the chunks that cover
-/// `visible`; scores outside it become 0. Returns the maximum and the sum in `m` and `l`.
+/// Caps the scores of the chunks that cover `visible`, sets those outside it to -inf and returns
+/// the maximum. Scores are q · k in units of log2 e (of the cap, where there is one).
 template <class P>
-TW_INLINE void softmax_row(P, KeyRange chunks, KeyRange visible, float softcap, const float* scale,
-                           float* scores, float& m, float& l) {
+TW_INLINE float mask_row(P, KeyRange chunks, KeyRange visible, float softcap, float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   const float infinity = __builtin_inff();
@@ -218,7 +271,7 @@ TW_INLINE void softmax_row(P, KeyRange chunks, KeyRange visible, float softcap, 
   for (int64_t j = chunks.begin; j < visible.begin; ++j) scores[j] = -infinity;
   for (int64_t j = visible.end; j < chunks.end; ++j) scores[j] = -infinity;
 
-  V top[4], sum[4] = {};
+  V top[4];
   TW_UNROLL
   for (V& t : top) t = tile::splat<V>(-infinity);
   for (int64_t j = chunks.begin; j < chunks.end; j += kChunk<P>) {
@@ -226,7 +279,16 @@ TW_INLINE void softmax_row(P, KeyRange chunks, KeyRange visible, float softcap, 
     for (int u = 0; u < 4; ++u) top[u] = tile::max(top[u], tile::load<V>(scores + j + u * kN));
   }
   const V widest = tile::max(tile::max(top[0], top[1]), tile::max(top[2], top[3]));
-  m = tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
+  return tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
+}
+
+/// From scores to weights 2^(score - m), in place, times scale[j] where there is one. Returns the
+/// sum of the unscaled weights.
+template <class P>
+TW_INLINE float weights_of_row(P, KeyRange chunks, float m, const float* scale, float* scores) {
+  using V = typename P::f32;
+  constexpr int kN = P::template kLanes<float>;
+  V sum[4] = {};
   const V high = tile::splat<V>(m);
   for (int64_t j = chunks.begin; j < chunks.end; j += kChunk<P>) {
     TW_UNROLL
@@ -234,11 +296,15 @@ TW_INLINE void softmax_row(P, KeyRange chunks, KeyRange visible, float softcap, 
       float* const at = scores + j + u * kN;
       const V weight = tile::exp2_nonpositive(tile::load<V>(at) - high);
       sum[u] += weight;
-      tile::store(at, scale != nullptr ? V(weight * tile::load<V>(scale + j + u * kN)) : weight);
+      tile::store(at, weight);
     }
   }
-  l = tile::fold_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]),
-                       [](float a, float b) { return a + b; });
+  if (scale != nullptr) {
+    for (int64_t j = chunks.begin; j < chunks.end; j += kN)
+      tile::store(scores + j, tile::load<V>(scores + j) * tile::load<V>(scale + j));
+  }
+  return tile::fold_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]),
+                          [](float a, float b) { return a + b; });
 }
 
 }  // namespace tw::kernels::attention_detail

@@ -20,24 +20,16 @@ TW_INLINE constexpr int64_t value_panels(int64_t value_dims) {
   return (value_dims + kPanel<P> - 1) / kPanel<P>;
 }
 
-/// One row of queries into column `row` of its tile.
+/// kTileRows rows of queries, times `scale`.
 template <class P, class T>
-TW_INLINE void pack_query(P, const T* q, int64_t stride, int64_t dims, float scale, float* to) {
+TW_INLINE void pack_queries(P p, const tile::PackRows<P, T>& rows, int64_t dims, float scale,
+                            float* to) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
-  for (int64_t d = 0; d < dims; d += kN) {
-    const int count = dims - d < kN ? int(dims - d) : kN;
-    alignas(64) float lanes[kN];
-    V v;
-    if (stride != 1)
-      v = tile::gather<V>(q + d * stride, stride, count);
-    else if (count == kN)
-      v = tile::load<V>(q + d);
-    else
-      v = tile::load_partial<V>(q + d, count);
-    tile::store(lanes, v * scale);
-    for (int i = 0; i < count; ++i) to[(d + i) * kTileRows<P>] = lanes[i];
-  }
+  float* const end = to + rows.count * dims;
+  tile::pack_tight<tile::WidenedUnits<T>>(p, rows, 0, dims, to, end);
+  for (; to + kN <= end; to += kN) tile::store(to, tile::load<V>(to) * scale);
+  for (; to < end; ++to) *to *= scale;
 }
 
 /// Keys [first, end), first a multiple of kPanel, into panels from `to` on.

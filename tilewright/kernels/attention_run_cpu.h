@@ -7,18 +7,18 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Queries times `scale` into panels; rows that fill up the last panel are zeros.
+/// Queries times `scale` into tiles; what fills up the last one is never used.
 template <class P, class T>
 __attribute__((noinline)) void load_queries(P p, const TileRows& who, const View<const T, 3>& q,
                                             float scale, float* to) {
+  constexpr int64_t kRows = kTileRows<P>;
   const int64_t dims = q.size(2);
-  for (int64_t r = 0; r < round_up(who.rows, kTileRows<P>); ++r) {
-    float* const column = to + r / kTileRows<P> * kTileRows<P> * dims + r % kTileRows<P>;
-    if (r < who.rows) {
-      pack_query(p, &q(who.query(r), who.q_head(r), 0), q.stride(2), dims, scale, column);
-    } else {
-      for (int64_t d = 0; d < dims; ++d) column[d * kTileRows<P>] = 0;
-    }
+  for (int64_t first = 0; first < who.rows; first += kRows, to += kRows * dims) {
+    const tile::PackRows<P, T> rows(kRows, q.stride(2), 0, [&](int i) {
+      const int64_t r = first + i < who.rows ? first + i : who.rows - 1;
+      return &q(who.query(r), who.q_head(r), 0);
+    });
+    pack_queries(p, rows, dims, scale, to);
   }
 }
 
@@ -119,6 +119,8 @@ TW_INLINE void run(P p, const K& kernel) {
       .mask = options.mask(sequence.q_len(), sequence.kv_len),
       .k = sequence.k.head(at.who.kv_head),
       .v = sequence.v.head(at.who.kv_head),
+      .next_k = at.who.kv_head + 1 < shape.kv_heads ? sequence.k.head(at.who.kv_head + 1)
+                                                    : KeySource<U>{},
       .k_scale = sequence.k_scale.head(at.who.kv_head),
       .v_scale = sequence.v_scale.head(at.who.kv_head),
       .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,

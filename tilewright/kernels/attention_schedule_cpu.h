@@ -25,13 +25,12 @@ TW_INLINE constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// Rows per tile that keep a tile's accumulators and one block in L2, and many enough to pay for
-/// copying the block.
-template <class P>
+/// Rows per tile: many enough to pay for copying a block of keys, few enough that the block stays
+/// in L2 beside their queries and accumulators.
 TW_INLINE int64_t most_rows(const AttentionShape& shape, const Machine& machine) {
-  const int64_t width = shape.dims + shape.value_dims + 1;
-  const int64_t fitting = (machine.l2_bytes / 7 - kKeyBlock * width) / width;  // 4 of 7 bytes of L2
-  const int64_t least = 8 * kTileRows<P>, most = 192;
+  const int64_t width = shape.dims + shape.value_dims;
+  const int64_t fitting = machine.l2_bytes / 5 / width - kKeyBlock;  // floats, 4 of 5 bytes of L2
+  const int64_t least = 96, most = 384;
   return fitting < least ? least : fitting > most ? most : fitting;
 }
 
@@ -73,9 +72,9 @@ __attribute__((noinline)) Schedule make_schedule(const AttentionShape& shape,
     if (lengths.q_len(b) > longest) longest = lengths.q_len(b);
   if (longest == 0) return out;
 
-  const int64_t wanted = machine.threads > 1 ? int64_t{machine.threads} * 8 : 1;
+  const int64_t wanted = machine.threads > 1 ? int64_t{machine.threads} * 4 : 1;
   const int64_t least_rows = 4 * kTileRows<P>;
-  out.q_tile = ceil_div(most_rows<P>(shape, machine), group);
+  out.q_tile = ceil_div(most_rows(shape, machine), group);
   if (out.q_tile > longest) out.q_tile = longest;
   out.tiles = count_tiles(shape, lengths, out.q_tile);
   while (out.tiles < wanted && out.q_tile > 1 && (out.q_tile / 2) * group >= least_rows) {

@@ -104,6 +104,7 @@ struct AttentionTile {
   AttentionShape shape;
   AttentionMask mask;
   KeySource<U> k, v;
+  KeySource<U> next_k;  // of the head that is likely worked on next, or no data
   KeySource<float> k_scale, v_scale;
   float softcap;  // in units of log2 e; 0: none
   TileRows who;
@@ -163,7 +164,10 @@ struct AttentionTile {
     constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
     for (int64_t first = 0; first < who.rows; first += kGroup) {
       const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
-      RowGroup group{first, last - first + 1, visible(first, last, block)};
+      RowGroup group;
+      group.first = first;
+      group.rows = last - first + 1;
+      group.keys = visible(first, last, block);
       if (group.keys.empty()) continue;
       score_rows(p, block, group);
       if (partials == nullptr)
@@ -177,10 +181,10 @@ struct AttentionTile {
   /// Rows whose scores are in L1 together.
   struct RowGroup {
     int64_t first, rows;
-    KeyRange keys;
-    KeyRange tile_keys[kScoreRows / kTileRows<P>] = {};
-    KeyRange row_keys[kScoreRows] = {};
-    BlockStats stats[kScoreRows] = {};
+    KeyRange keys;  // of any row
+    KeyRange tile_keys[kScoreRows / kTileRows<P>];
+    KeyRange row_keys[kScoreRows];
+    BlockStats stats[kScoreRows];
   };
 
   TW_INLINE int64_t clip_end(int64_t block) const {
@@ -209,32 +213,52 @@ struct AttentionTile {
     if (direct_k)
       score_direct(p, block, group);
     else
-      score_panels(p, group);
+      score_panels(p, block, group);
 
-    for (int64_t r = 0; r < group.rows; ++r) {
-      const KeyRange keys = group.tile_keys[r / kTileRows<P>], own = group.row_keys[r];
-      const KeyRange chunks{keys.begin / kChunk<P> * kChunk<P>, round_up(keys.end, kChunk<P>)};
-      float* const row = scratch + at.scores + r * kScoreStride;
-      if (own.empty()) {
+    weigh_scores(p, group);
+  }
+
+  /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
+  TW_INLINE void weigh_scores(P p, RowGroup& group) const {
+    const auto chunks_of = [&](int64_t r) -> KeyRange {
+      const KeyRange keys = group.tile_keys[r / kTileRows<P>];
+      return {keys.begin / kChunk<P> * kChunk<P>, round_up(keys.end, kChunk<P>)};
+    };
+    float* row = scratch + at.scores;
+    for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride)
+      if (!group.row_keys[r].empty())
+        group.stats[r].m = mask_row(p, chunks_of(r), group.row_keys[r], softcap, row);
+    const float* const scale = v_scale ? scratch + at.v_scale : nullptr;
+    row = scratch + at.scores;
+    for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride) {
+      const KeyRange keys = group.tile_keys[r / kTileRows<P>];
+      if (!group.row_keys[r].empty())
+        group.stats[r].l = weights_of_row(p, chunks_of(r), group.stats[r].m, scale, row);
+      else  // seen by other rows of the register tile
         for (int64_t j = keys.begin; j < keys.end; ++j) row[j] = 0;
-        continue;
-      }
-      softmax_row(p, chunks, own, softcap, v_scale ? scratch + at.v_scale : nullptr, row,
-                  group.stats[r].m, group.stats[r].l);
     }
   }
 
-  TW_INLINE void score_panels(P p, const RowGroup& group) const {
+  TW_INLINE void score_panels(P p, int64_t block, const RowGroup& group) const {
     const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
     const int64_t panel_size = shape.dims * kPanel<P>;
+    const KeyRange ahead = keys_ahead(block, group);
+    int64_t fetched = ahead.begin;
     for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
-      const Columns<float> panel{scratch + at.keys + j / kPanel<P> * panel_size, kPanel<P>,
-                                 panel_size};
+      const Panel<P> panel{scratch + at.keys + j / kPanel<P> * panel_size};
+      for (const int64_t due =
+               ahead.begin + (ahead.end - ahead.begin) * (j + kPanel<P>) / kKeyBlock;
+           fetched < due; ++fetched) {
+        fetch_key(k, fetched, shape.dims);
+        if (!direct_v) fetch_key(v, fetched, shape.value_dims);
+      }
       for (int64_t t = 0; t < tiles(group); ++t) {
         const KeyRange keys = group.tile_keys[t];
         if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
-        score(p, rows_in_tile(group, t), query_tile(group, t), panel, 2, shape.dims,
-              scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
+        with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
+          score_tile<P, kRows, 2>(p, query_tile(group, t), panel, shape.dims,
+                                  scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
+        });
       }
     }
   }
@@ -244,8 +268,9 @@ struct AttentionTile {
     const int64_t begin = group.keys.begin / kN * kN, start = block * kKeyBlock;
     for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
                  [&](const KeySegment<U>& segment, int64_t offset) {
-                   const Columns<U> columns{segment.data, segment.dim_stride, 2 * kN};
                    const int64_t j = begin + offset;
+                   const Columns<U> columns{segment.data, segment.dim_stride, 2 * kN,
+                                            ahead_of_keys(start + j, segment.data)};
                    for (int64_t t = 0; t < tiles(group); ++t)
                      score(p, rows_in_tile(group, t), query_tile(group, t), columns,
                            (segment.count + kN - 1) / kN, shape.dims,
@@ -306,12 +331,11 @@ struct AttentionTile {
         const KeyRange keys = group.tile_keys[t];
         if (keys.empty()) continue;
         const int64_t row = t * kTileRows<P>;
-        const Columns<float> columns{panel + keys.begin * kPanel<P>, kPanel<P>, 0};
         with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
-          weigh_and_merge_tile<P, kRows, 2>(p, score_tile_at(t) + keys.begin, columns,
-                                            keys.end - keys.begin,
-                                            accumulator(group.first + row) + c, at.acc_stride,
-                                            factors.keep + row, factors.add + row);
+          weigh_and_merge_tile<P, kRows, 2>(
+              p, score_tile_at(t) + keys.begin, Panel<P>{panel + keys.begin * kPanel<P>},
+              keys.end - keys.begin, accumulator(group.first + row) + c, at.acc_stride,
+              factors.keep + row, factors.add + row);
         });
       }
     }
@@ -325,20 +349,58 @@ struct AttentionTile {
     const int tile_rows = rows_in_tile(group, t);
     const float* const weights = score_tile_at(t) + keys.begin;
     if (!direct_v) {
-      const Columns<float> columns{scratch + at.values + keys.begin * kPanel<P>, kPanel<P>,
-                                   kValuePanelStride<P>};
-      weigh(p, tile_rows, weights, columns, at.acc_stride / kN, keys.end - keys.begin, result,
-            at.acc_stride, false);
+      const float* panel = scratch + at.values + keys.begin * kPanel<P>;
+      with_tile_rows(p, tile_rows, [&]<int kRows>() {
+        for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>, panel += kValuePanelStride<P>)
+          weigh_tile<P, kRows, 2>(p, weights, Panel<P>{panel}, keys.end - keys.begin, result + c,
+                                  at.acc_stride, false);
+      });
       return;
     }
-    constexpr int64_t kLongest = 32;  // keys whose values stay in L1 while their columns are walked
+    // Keys whose values stay in L1 while their columns are walked.
+    const int64_t fitting = 8192 / (shape.value_dims * int64_t{sizeof(U)});
+    const int64_t longest = fitting > 32 ? fitting : 32;
     const int64_t start = block * kKeyBlock;
-    for_segments(v, start + keys.begin, start + keys.end, kLongest,
+    for_segments(v, start + keys.begin, start + keys.end, longest,
                  [&](const KeySegment<U>& segment, int64_t offset) {
-                   const Columns<U> columns{segment.data, segment.key_stride, 2 * kN};
+                   const int64_t j = start + keys.begin + offset;
+                   const Columns<U> columns{segment.data, segment.key_stride, 2 * kN,
+                                            ahead_of_values(j, segment.data)};
                    weigh(p, tile_rows, weights + offset, columns, shape.value_dims / kN,
                          segment.count, result, at.acc_stride, offset > 0);
                  });
+  }
+
+  /// The keys of the next block to fetch while this one meets the rows of a group.
+  TW_INLINE KeyRange keys_ahead(int64_t block, const RowGroup& group) const {
+    const KeyRange keys = visible(0, who.rows - 1, block + 1);
+    if (keys.empty()) return {0, 0};
+    const int64_t start = (block + 1) * kKeyBlock + keys.begin, count = keys.end - keys.begin;
+    return {start + count * group.first / who.rows,
+            start + count * (group.first + group.rows) / who.rows};
+  }
+  TW_INLINE static void fetch_key(const KeySource<U>& source, int64_t key, int64_t dims) {
+    if (source.dim_stride != 1 && !source.is_close(dims)) return;
+    const U* const from =
+        source.dim_stride == 1 ? source.at(key, key + 1).data : source.share(key, dims);
+    for (int64_t d = 0; d < dims; d += 64 / int64_t{sizeof(U)}) tile::prefetch_l2(from + d);
+  }
+
+  /// What to fetch while the keys from `key` on are read: their values.
+  TW_INLINE const char* ahead_of_keys(int64_t key, const U* here) const {
+    const bool close = direct_v && v.is_close(shape.value_dims);
+    return reinterpret_cast<const char*>(close ? v.share(key, shape.value_dims) : here);
+  }
+  /// What to fetch while the values from `key` on are read: keys of the next block.
+  TW_INLINE const char* ahead_of_values(int64_t key, const U* here) const {
+    const U* to = here;
+    if (direct_k && k.is_close(shape.dims)) {
+      if (key + kKeyBlock < mask.kv_len)
+        to = k.share(key + kKeyBlock, shape.dims);
+      else if (next_k)
+        to = next_k.share(blocks().begin * kKeyBlock + key % kKeyBlock, shape.dims);
+    }
+    return reinterpret_cast<const char*>(to);
   }
 
   TW_INLINE const float* query_tile(const RowGroup& group, int64_t t) const {

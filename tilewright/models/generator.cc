@@ -53,6 +53,7 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
   GenerateResult result;
   result.prompt_tokens = int64_t(prompt.size());
 
+  if (cache_.dtype() != KvCache::dtype_for(options.exact)) cached_.clear();
   // At least one token must run to give logits.
   const auto limit = prompt.first(prompt.size() - 1);
   const auto [mine, theirs] =

@@ -287,6 +287,10 @@ const GgufTensor& GgufFile::require_tensor(std::string_view tensor) const {
   return *found;
 }
 
+void GgufFile::release(const GgufTensor& tensor) const {
+  if (!file_.bytes().empty()) file_.release({tensor.data, size_t(tensor.bytes)});
+}
+
 Error GgufFile::metadata_error(std::string_view key, const std::string& problem) const {
   const GgufEntry* entry = find(key);
   return {ErrorKind::kBadFile,

@@ -216,6 +216,10 @@ class TW_API GgufFile {
   /// The tensor of this name; throws kBadFile when there is none.
   const GgufTensor& require_tensor(std::string_view name) const;
 
+  /// Gives back the memory that reading the tensor's data took; it can be read again. Nothing when
+  /// the bytes are the caller's.
+  void release(const GgufTensor& tensor) const;
+
   /// For callers that check meaning: kBadFile, "FILE: metadata 'KEY': PROBLEM (at byte N)".
   Error metadata_error(std::string_view key, const std::string& problem) const;
   /// The same for a tensor: "FILE: tensor 'NAME': PROBLEM (header at byte N)".

@@ -13,8 +13,11 @@
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/gelu.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
+#include "tilewright/ops/linear.h"
+#include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
+#include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/relu.h"
@@ -28,6 +31,7 @@
 #include "tilewright/ops/sum.h"
 #include "tilewright/ops/tanh.h"
 #include "tilewright/ops/transpose.h"
+#include "tilewright/ops/type_as.h"
 
 namespace tw::ops {
 
@@ -44,8 +48,11 @@ using All = Catalog<  //
     FusedAddRmsNorm,  //
     Gelu,             //
     GeluTanhAndMul,   //
+    Linear,           //
+    LinearPacked,     //
     LinearQuantized,  //
     Log,              //
+    Matmul,           //
     Mul,              //
     Permute,          //
     Relu,             //
@@ -58,6 +65,7 @@ using All = Catalog<  //
     Softmax,          //
     Sum,              //
     Tanh,             //
-    Transpose>;
+    Transpose,        //
+    TypeAs>;
 
 }  // namespace tw::ops

@@ -41,6 +41,20 @@ TEST(MappedFile, MapsAndMoves) {
   std::remove(path.c_str());
 }
 
+TEST(MappedFile, ReleasedPagesReadTheSameAgain) {
+  std::string numbers;
+  for (int i = 0; i < 5000; ++i) numbers += std::to_string(i) + "\n";
+  const std::string path = testing::TempDir() + "mapped_file_release.txt";
+  std::ofstream(path) << numbers;
+  const MappedFile file = MappedFile::open(path);
+  ASSERT_EQ(text(file), numbers);
+  file.release(file.bytes().subspan(5000, 9000));
+  file.release(file.bytes().last(1));
+  file.release({});
+  EXPECT_EQ(text(file), numbers);
+  std::remove(path.c_str());
+}
+
 TEST(MappedFile, AnEmptyFileHasNoBytes) {
   const std::string path = testing::TempDir() + "mapped_file_empty.bin";
   std::ofstream(path).close();

@@ -87,7 +87,7 @@ struct Result {
 
 template <class T>
 bool same_bits(const T* a, const T* b, int64_t count) {
-  return std::memcmp(a, b, static_cast<size_t>(count) * sizeof(T)) == 0;
+  return count == 0 || std::memcmp(a, b, static_cast<size_t>(count) * sizeof(T)) == 0;
 }
 template <class T>
 bool same_bits(const Result<T>& a, const Result<T>& b) {

@@ -8,6 +8,10 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 24;  // any width or count of a real model is far below
 constexpr int64_t kMaxContext = int64_t{1} << 31;
 
+bool is_gemma(const DecoderConfig& c) {
+  return c.architecture == "gemma2" || c.architecture == "gemma3";
+}
+
 /// Metadata under the architecture's prefix, with range checks.
 class Reader {
  public:
@@ -98,6 +102,8 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
     c.rope_original_context =
         read.size_or("rope.scaling.original_context_length", c.context_length, kMaxContext);
     c.rope_attention_factor = read.positive_or("rope.scaling.attn_factor", 1);
+    c.rope_beta_fast = read.positive_or("rope.scaling.yarn_beta_fast", 32);
+    c.rope_beta_slow = read.positive_or("rope.scaling.yarn_beta_slow", 1);
   }
   if (const GgufTensor* factors = file.find_tensor("rope_freqs.weight")) {
     if (factors->dtype != DType::kF32 || factors->elements != c.rope_dim / 2)
@@ -110,11 +116,38 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   }
 }
 
-void read_window(const Reader& read, DecoderConfig& c) {
-  if (c.architecture == "gemma2" || c.architecture == "gemma3") {
-    c.window = read.size("attention.sliding_window", kMaxContext);
-    c.window_pattern = c.architecture == "gemma2" ? 2 : 6;
+/// Gemma 2 27B and Gemma 3 27B scale queries by the width per head instead of the head size.
+float implied_attention_scale(const DecoderConfig& c) {
+  const bool is_27b = (c.architecture == "gemma2" && c.layers == 46) ||
+                      (c.architecture == "gemma3" && c.layers == 62);
+  return 1 / std::sqrt(static_cast<float>(is_27b ? c.hidden / c.heads : c.head_dim));
+}
+
+/// A pattern of n leaves every n-th layer without a window. Gemma's files only imply theirs.
+int64_t implied_window_pattern(const DecoderConfig& c) {
+  if (c.architecture == "gemma2") return 2;
+  if (c.architecture == "gemma3") return 6;
+  return 0;  // every layer has a window: Mistral 7B 0.1
+}
+
+void read_window(const GgufFile& file, const Reader& read, DecoderConfig& c) {
+  c.windowed_layers.assign(size_t(c.layers), false);
+  const char* const kWindow = "attention.sliding_window";
+  if (file.find_int(read.key(kWindow)).value_or(0) == 0 && !is_gemma(c)) return;
+  c.window = read.size(kWindow, kMaxContext);
+  const char* const kPattern = "attention.sliding_window_pattern";
+  const GgufEntry* entry = file.find(read.key(kPattern));
+  if (entry == nullptr || !entry->value.is_array()) {
+    const int64_t n = entry ? read.size(kPattern, 4096) : implied_window_pattern(c);
+    for (int64_t l = 0; l < c.layers; ++l)
+      c.windowed_layers[size_t(l)] = n == 0 || (l + 1) % n != 0;
+    return;
   }
+  const auto flags = file.require_ints(read.key(kPattern));
+  if (flags.size() != c.layers)
+    throw read.error(kPattern, "it has " + std::to_string(flags.size()) + " elements for " +
+                                   std::to_string(c.layers) + " layers");
+  for (int64_t l = 0; l < c.layers; ++l) c.windowed_layers[size_t(l)] = flags[l] != 0;
 }
 
 }  // namespace
@@ -122,32 +155,30 @@ void read_window(const Reader& read, DecoderConfig& c) {
 DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
   DecoderConfig c;
   c.architecture = std::string(file.require_string("general.architecture"));
-  const bool gemma = c.architecture == "gemma2" || c.architecture == "gemma3";
+  const bool gemma = is_gemma(c);
   if (!gemma && c.architecture != "llama" && c.architecture != "qwen2" && c.architecture != "qwen3")
     throw Error(ErrorKind::kUnsupported,
                 file.name() + ": architecture '" + c.architecture +
                     "'; known are llama (Llama, SmolLM2, Mistral), qwen2, qwen3, gemma2, gemma3");
   const Reader read(file, c.architecture);
+  if (file.find_int(read.key("expert_count")).value_or(0) != 0)
+    throw Error(ErrorKind::kUnsupported, file.name() + ": mixtures of experts are not supported");
   read_sizes(file, read, c);
   c.norm_eps = read.positive("attention.layer_norm_rms_epsilon");
-  c.attention_scale = 1 / std::sqrt(static_cast<float>(c.head_dim));
+  c.attention_scale = read.positive_or("attention.scale", implied_attention_scale(c));
   c.rope_interleaved = c.architecture == "llama";
   read_rope(file, read, c);
-  read_window(read, c);
+  read_window(file, read, c);
   c.qk_norm = file.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
-  c.qkv_bias = file.find_tensor("blk.0.attn_q.bias") != nullptr;
   c.post_norms = gemma;
   if (gemma) {
     c.activation = GatedActivation::kGeluTanh;
     c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
-    // Gemma 2 27B and Gemma 3 27B scale queries by the width per head instead of the head size.
-    if (c.layers == (c.architecture == "gemma2" ? 46 : 62))
-      c.attention_scale = 1 / std::sqrt(static_cast<float>(c.hidden / c.heads));
     if (c.architecture == "gemma2") {
       c.attention_softcap = read.positive_or("attn_logit_softcapping", 50);
       c.logit_softcap = read.positive_or("final_logit_softcapping", 30);
     } else {
-      c.rope_local_base = 10000;
+      c.rope_local_base = read.positive_or("rope.freq_base_swa", 10000);
     }
   }
   return c;

@@ -40,20 +40,17 @@ struct DecoderConfig {
   RopeScaling rope_scaling = RopeScaling::kNone;
   float rope_factor = 1;
   int64_t rope_original_context = 0;
-  float rope_attention_factor = 1;            // YaRN's scale of cos and sin
-  std::vector<float> rope_frequency_factors;  // Llama 3.1: divisors per frequency; empty: none
+  float rope_attention_factor = 1;                // on top of YaRN's own scale of cos and sin
+  float rope_beta_fast = 32, rope_beta_slow = 1;  // YaRN: turns within the original context
+  std::vector<float> rope_frequency_factors;      // Llama 3.1: divisors per frequency; empty: none
 
-  int64_t window = 0;          // keys a windowed layer sees, itself included; 0: no window
-  int64_t window_pattern = 0;  // every n-th layer sees everything; 0: no windowed layer, 1: all are
+  int64_t window = 0;                 // keys a windowed layer sees, itself included
+  std::vector<bool> windowed_layers;  // [layers]
 
   bool qk_norm = false;     // RMS norm of each query and key head (Qwen3, Gemma 3)
   bool post_norms = false;  // norms after attention and feed-forward (Gemma 2, 3)
-  bool qkv_bias = false;    // Qwen2
 
-  bool is_windowed(int64_t layer) const {
-    if (window == 0 || window_pattern == 0) return false;
-    return window_pattern == 1 || (layer + 1) % window_pattern != 0;
-  }
+  bool is_windowed(int64_t layer) const { return windowed_layers[size_t(layer)]; }
 
   /// Reads the description and checks that its numbers make sense together and agree with the
   /// tensors' shapes. Throws kUnsupported for an architecture outside the family, kBadFile for

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <utility>
 
+#include "tilewright/core/checked.h"
 #include "tilewright/models/decoder/weights.h"
 #include "tilewright/ops/add.h"
-#include "tilewright/ops/attention.h"
+#include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
 #include "tilewright/ops/rms_norm.h"
 #include "tilewright/ops/rope.h"
@@ -16,38 +19,27 @@
 namespace tw::models {
 namespace {
 
-/// Activations [tokens, cols], kept between passes: steady state allocates nothing.
-class Buffer {
- public:
-  void resize(int64_t tokens, int64_t cols) {
-    tokens_ = tokens;
-    cols_ = cols;
-    if (tokens * cols > capacity_) {
-      capacity_ = tokens * cols;
-      data_ = Tensor::empty({capacity_}, DType::kF32);
-    }
-  }
-  float* row(int64_t token) const { return data() + token * cols_; }
-  Rows<float> all() const { return rows(data(), tokens_, cols_); }
-  Rows<const float> in() const { return rows<const float>(data(), tokens_, cols_); }
+/// Activations [tokens, cols].
+struct Buffer {
+  float* data = nullptr;
+  int64_t tokens = 0, cols = 0;
+
+  float* row(int64_t token) const { return data + token * cols; }
+  Rows<float> all() const { return rows(data, tokens, cols); }
+  Rows<const float> in() const { return rows<const float>(data, tokens, cols); }
   /// `heads` heads of `dim` from column `column` on, as [1, tokens, heads, dim].
   View<float, 4> heads(int64_t column, int64_t count, int64_t dim) const {
-    View<float, 4> out = view(data() + column, int64_t{1}, tokens_, count, dim);
-    out.strides[1] = cols_;
-    out.strides[0] = tokens_ * cols_;
+    View<float, 4> out = view(data + column, int64_t{1}, tokens, count, dim);
+    out.strides[1] = cols;
+    out.strides[0] = tokens * cols;
     return out;
   }
   /// Columns [column, column + count) of every token.
   Rows<float> columns(int64_t column, int64_t count) const {
-    Rows<float> out = rows(data() + column, tokens_, count);
-    out.lead_strides[0] = cols_;
+    Rows<float> out = rows(data + column, tokens, count);
+    out.lead_strides[0] = cols;
     return out;
   }
-
- private:
-  float* data() const { return static_cast<float*>(data_.ref().data); }
-  Tensor data_;
-  int64_t tokens_ = 0, cols_ = 0, capacity_ = 0;
 };
 
 template <class T, int kRank>
@@ -61,8 +53,9 @@ View<const T, kRank> as_const(const View<T, kRank>& v) {
   return out;
 }
 
+/// Absent when empty.
 View<const float, 1> view_of(const Vector& v) {
-  return view<const float>(v.data(), v.size());
+  return view<const float>(v.empty() ? nullptr : v.data(), v.size());
 }
 
 /// The heads of every token as rows: [tokens, heads] leading, dim last.
@@ -93,8 +86,10 @@ struct Decoder::Pass {
   runtime::Context& context;
   bool exact;
   std::span<const SequenceTokens> batch;
+  LogitRows wanted;
   int64_t tokens = 0;
   ops::RopeTables rope{}, rope_local{};
+  Tensor memory{};  // of the buffers: one block, which lies in huge pages when it is large
   Buffer x{}, normed{}, qkv{}, attended{}, hidden{}, wide{}, branch{};
 
   void prepare() {
@@ -106,12 +101,41 @@ struct Decoder::Pass {
     rope = ops::make_rope_tables(w.rope_frequencies, positions, w.rope_attention_factor);
     if (!w.rope_local_frequencies.empty())
       rope_local = ops::make_rope_tables(w.rope_local_frequencies, positions);
-    x.resize(tokens, c.hidden);
-    normed.resize(tokens, c.hidden);
-    qkv.resize(tokens, (c.heads + 2 * c.kv_heads) * c.head_dim);
-    attended.resize(tokens, c.heads * c.head_dim);
-    hidden.resize(tokens, c.intermediate);
-    if (c.post_norms) branch.resize(tokens, c.hidden);
+    const bool all_gated =
+        std::all_of(w.layers.begin(), w.layers.end(), [](const auto& l) { return l.is_gated; });
+    place({{&x, c.hidden},
+           {&normed, c.hidden},
+           {&qkv, (c.heads + 2 * c.kv_heads) * c.head_dim},
+           {&attended, c.heads * c.head_dim},
+           {&hidden, c.intermediate},
+           {&wide, all_gated ? 0 : 2 * c.intermediate},
+           {&branch, c.post_norms ? c.hidden : 0}});
+  }
+
+  void place(std::initializer_list<std::pair<Buffer*, int64_t>> buffers) {
+    constexpr int64_t kLine = 16;  // floats of a cache line
+    int64_t size = 0;
+    for (const auto& [buffer, cols] : buffers)
+      size = checked_add(size, round_up(checked_mul(tokens, cols), kLine));
+    memory = Tensor::empty({size}, DType::kF32);
+    float* next = memory.span<float>().data();
+    for (const auto& [buffer, cols] : buffers) {
+      *buffer = {next, tokens, cols};
+      next += round_up(tokens * cols, kLine);
+    }
+  }
+
+  /// Only the last token of each sequence goes on.
+  void keep_last_tokens() {
+    int64_t row = 0, last = -1;
+    for (const SequenceTokens& s : batch) {
+      last += int64_t(s.tokens.size());
+      for (const Buffer* b : {&x, &attended})
+        std::memmove(b->row(row), b->row(last), size_t(b->cols) * sizeof(float));
+      ++row;
+    }
+    tokens = row;
+    for (Buffer* b : {&x, &normed, &attended, &hidden, &wide, &branch}) b->tokens = row;
   }
 
   void embed() {
@@ -131,23 +155,23 @@ struct Decoder::Pass {
   }
 
   /// x += branch(normed x), through the branch's own norm where the model has one.
-  void add_branch(const LinearWeight& weight, const Buffer& in, const Vector& post_norm) {
+  void add_branch(const Projection& last, const Buffer& in, const Vector& post_norm) {
+    const View<const float, 1> bias = view_of(last.bias);
     if (post_norm.empty()) {
-      weight(context, in.in(), x.all(), exact, {.residual = x.in()});
+      last.weight(context, in.in(), x.all(), exact, {.bias = bias, .residual = x.in()});
       return;
     }
-    weight(context, in.in(), branch.all(), exact);
+    last.weight(context, in.in(), branch.all(), exact, {.bias = bias});
     norm(branch.in(), post_norm, branch.all());
     runtime::launch<ops::Add>(context, kernels::Add<float>{x.in(), branch.in(), 1, x.all()});
   }
 
-  void project_qkv(const LayerWeights& layer) {
+  void project(const Projections& projections, const Buffer& out) {
     int64_t column = 0;
-    for (size_t i = 0; i < layer.qkv.size(); ++i) {
-      LinearWeight::Extras extras;
-      if (!layer.qkv_bias.empty()) extras.bias = view_of(layer.qkv_bias[i]);
-      layer.qkv[i](context, normed.in(), qkv.columns(column, layer.qkv[i].rows()), exact, extras);
-      column += layer.qkv[i].rows();
+    for (const Projection& p : projections) {
+      p.weight(context, normed.in(), out.columns(column, p.weight.rows()), exact,
+               {.bias = view_of(p.bias)});
+      column += p.weight.rows();
     }
   }
 
@@ -168,45 +192,51 @@ struct Decoder::Pass {
   }
 
   void attend(int64_t layer, bool windowed) {
-    const int64_t width = c.kv_heads * c.head_dim, k_column = c.heads * c.head_dim;
+    const int64_t k_column = c.heads * c.head_dim, v_column = k_column + c.kv_heads * c.head_dim;
     int64_t first = 0;
     for (const SequenceTokens& s : batch) {
-      const int64_t count = int64_t(s.tokens.size()), held = s.cache->length();
-      View<float, 4> keys = s.cache->keys(layer), values = s.cache->values(layer);
-      for (int64_t t = 0; t < count; ++t) {
-        const float* from = qkv.row(first + t) + k_column;
-        std::memcpy(keys.data + (held + t) * width, from, size_t(width) * sizeof(float));
-        std::memcpy(values.data + (held + t) * width, from + width, size_t(width) * sizeof(float));
-      }
-      keys.sizes[1] = values.sizes[1] = held + count;
-      View<float, 4> q = qkv.heads(0, c.heads, c.head_dim);
-      View<float, 4> out = attended.heads(0, c.heads, c.head_dim);
-      q.data = qkv.row(first);
-      out.data = attended.row(first);
-      q.sizes[1] = out.sizes[1] = count;
-      kernels::Attention<float, float> kernel{};
-      kernel.q = as_const(q);
-      kernel.k = as_const(keys);
-      kernel.v = as_const(values);
-      kernel.scale = c.attention_scale;
-      kernel.causal = true;
-      kernel.window_left = windowed ? c.window - 1 : -1;
-      kernel.window_right = -1;
-      kernel.softcap = c.attention_softcap;
-      kernel.out = out;
-      runtime::launch<ops::Attention>(context, kernel);
+      const int64_t count = int64_t(s.tokens.size());
+      const auto heads = [&](const Buffer& of, int64_t column, int64_t n) {
+        return kernels::rows_from(of.heads(column, n, c.head_dim)[0], first, count);
+      };
+      s.cache->write(context, layer, as_const(heads(qkv, k_column, c.kv_heads)),
+                     as_const(heads(qkv, v_column, c.kv_heads)));
+      const View<const float, 3> q = as_const(heads(qkv, 0, c.heads));
+      const View<float, 3> out = heads(attended, 0, c.heads);
+      if (s.cache->dtype() == DType::kF32)
+        attend_to<float>(*s.cache, layer, windowed, q, out);
+      else
+        attend_to<f16>(*s.cache, layer, windowed, q, out);
       first += count;
     }
+  }
+
+  template <class T>
+  void attend_to(const KvCache& cache, int64_t layer, bool windowed, const View<const float, 3>& q,
+                 const View<float, 3>& out) {
+    const auto keys = static_cast<int32_t>(cache.length() + q.size(0));
+    kernels::AttentionPaged<float, T> kernel{};
+    kernel.q = q;
+    kernel.k_pages = cache.keys<T>(layer);
+    kernel.v_pages = cache.values<T>(layer);
+    kernel.block_table = cache.block_table();
+    kernel.kv_lens = view(&keys, 1);
+    kernel.scale = c.attention_scale;
+    kernel.causal = true;
+    kernel.window_left = windowed ? c.window - 1 : -1;
+    kernel.window_right = -1;
+    kernel.softcap = c.attention_softcap;
+    kernel.out = out;
+    runtime::launch<ops::AttentionPaged>(context, kernel);
   }
 
   void feed_forward(const LayerWeights& layer) {
     const bool gelu = c.activation == GatedActivation::kGeluTanh;
     if (layer.is_gated) {
-      layer.gate_up.gated(context, normed.in(), hidden.all(), exact, gelu);
+      layer.gate_up[0].weight.gated(context, normed.in(), hidden.all(), exact, gelu);
       return;
     }
-    wide.resize(tokens, 2 * c.intermediate);
-    layer.gate_up(context, normed.in(), wide.all(), exact);
+    project(layer.gate_up, wide);
     if (gelu)
       runtime::launch<ops::GeluTanhAndMul>(
           context, ops::GeluTanhAndMul::Kernel<float>{wide.in(), hidden.all()});
@@ -220,9 +250,13 @@ struct Decoder::Pass {
       const LayerWeights& layer = w.layers[size_t(l)];
       const bool windowed = c.is_windowed(l);
       norm(x.in(), layer.attention_norm, normed.all());
-      project_qkv(layer);
+      project(layer.qkv, qkv);
       rotate(layer, windowed);
       attend(l, windowed);
+      if (l + 1 == c.layers) {  // what follows mixes no tokens
+        if (wanted == LogitRows::kNone) return;
+        if (wanted == LogitRows::kLast) keep_last_tokens();
+      }
       add_branch(layer.attention_out, attended, layer.attention_post_norm);
       norm(x.in(), layer.mlp_norm, normed.all());
       feed_forward(layer);
@@ -230,17 +264,7 @@ struct Decoder::Pass {
     }
   }
 
-  void head(LogitRows which, std::vector<float>& logits) {
-    if (which == LogitRows::kLast) {  // the last rows move to the front
-      int64_t row = 0, last = -1;
-      for (const SequenceTokens& s : batch) {
-        last += int64_t(s.tokens.size());
-        std::memmove(x.row(row++), x.row(last), size_t(c.hidden) * sizeof(float));
-      }
-      x.resize(row, c.hidden);
-      normed.resize(row, c.hidden);
-      tokens = row;
-    }
+  void head(std::vector<float>& logits) {
     norm(x.in(), w.final_norm, normed.all());
     logits.resize(size_t(tokens * c.vocabulary));
     w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary), exact);
@@ -265,15 +289,16 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
       throw Error(ErrorKind::kInvalidArgument, "forward: a sequence of " + std::to_string(length) +
                                                    " tokens exceeds the model's context of " +
                                                    std::to_string(c.context_length));
-    s.cache->reserve(length);
+    s.cache->reserve(length, KvCache::dtype_for(exact));
   }
-  logits.clear();
+  const bool any = !batch.empty() && rows != LogitRows::kNone;
+  if (!any) logits.clear();
   if (batch.empty()) return;
-  Pass pass{.w = *weights_, .context = context, .exact = exact, .batch = batch};
+  Pass pass{.w = *weights_, .context = context, .exact = exact, .batch = batch, .wanted = rows};
   pass.prepare();
   pass.embed();
   pass.run_layers();
-  pass.head(rows, logits);
+  if (any) pass.head(logits);
   for (const SequenceTokens& s : batch) s.cache->advance(int64_t(s.tokens.size()));
 }
 
@@ -283,9 +308,10 @@ void Decoder::prefill(runtime::Context& context, KvCache& cache, std::span<const
     throw Error(ErrorKind::kInvalidArgument,
                 "prefill: a chunk of " + std::to_string(chunk) + " tokens");
   for (size_t i = 0; i < tokens.size(); i += size_t(chunk)) {
-    const SequenceTokens part{&cache,
-                              tokens.subspan(i, std::min(size_t(chunk), tokens.size() - i))};
-    forward(context, {&part, 1}, exact, LogitRows::kLast, logits);
+    const size_t size = std::min(size_t(chunk), tokens.size() - i);
+    const SequenceTokens part{&cache, tokens.subspan(i, size)};
+    const bool is_last = i + size == tokens.size();
+    forward(context, {&part, 1}, exact, is_last ? LogitRows::kLast : LogitRows::kNone, logits);
   }
 }
 

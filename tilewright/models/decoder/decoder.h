@@ -22,7 +22,7 @@ struct SequenceTokens {
 };
 
 /// Which positions get logits.
-enum class LogitRows : uint8_t { kLast, kAll };
+enum class LogitRows : uint8_t { kNone, kLast, kAll };
 
 class TW_API Decoder {
  public:
@@ -38,8 +38,8 @@ class TW_API Decoder {
   KvCache make_cache() const;
 
   /// Runs the sequences' new tokens through the model and appends them to their caches. Fills
-  /// `logits` with rows of config().vocabulary: the last token of each sequence in order, or every
-  /// token. A row's bits depend on its own sequence alone. `exact` computes linear layers in
+  /// `logits` with rows of config().vocabulary: none, the last token of each sequence in order, or
+  /// every token. A row's bits depend on its own sequence alone. `exact` computes linear layers in
   /// float32 instead of with int8 activations. Throws kInvalidArgument for a token outside the
   /// vocabulary, an empty sequence, or a sequence longer than the model's context.
   void forward(runtime::Context& context, std::span<const SequenceTokens> batch, bool exact,

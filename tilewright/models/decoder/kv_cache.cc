@@ -2,11 +2,53 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <string>
+
+#include "tilewright/ops/copy.h"
+#include "tilewright/ops/type_as.h"
+#include "tilewright/runtime/launch.h"
 
 namespace tw::models {
 namespace {
 
-constexpr int64_t kSmallest = 256;  // tokens; below this, growing costs more than it saves
+constexpr int64_t kSmallest = 4;  // pages; below this, growing costs more than it saves
+
+/// All elements of x as rows of its last dimension.
+template <class T>
+Rows<T> rows_of(const View<T, 3>& x) {
+  Rows<T> out = rows(x.data, x.size(0) * x.size(1), x.size(2));
+  out.col_stride = x.stride(2);
+  out.lead = 2;
+  std::copy_n(x.sizes, 2, out.lead_sizes);
+  std::copy_n(x.strides, 2, out.lead_strides);
+  return out;
+}
+
+template <class T>
+void store(runtime::Context& context, const View<const float, 3>& from, const View<T, 3>& to) {
+  if constexpr (std::is_same_v<T, float>)
+    runtime::launch<ops::Copy>(context, kernels::Copy<T>{rows_of(from), rows_of(to)});
+  else
+    runtime::launch<ops::TypeAs>(context,
+                                 kernels::TypeAs<float, T>{rows_of(from), {}, rows_of(to)});
+}
+
+/// Tokens of `from`, [tokens, heads, dim], to positions first, first + 1, ... of the pages.
+template <class T>
+void store_paged(runtime::Context& context, View<const float, 3> from, int64_t first,
+                 const View<const T, 4>& pages) {
+  for (int64_t done = 0, all = from.size(0); done < all; done += from.size(0)) {
+    const int64_t inside = (first + done) % KvCache::kPage;
+    from.sizes[0] = std::min(all - done, KvCache::kPage - inside);
+    const View<const T, 3> page = pages[(first + done) / KvCache::kPage];
+    const View<T, 3> to{const_cast<T*>(page.data) + inside * page.stride(0),
+                        {from.size(0), from.size(1), from.size(2)},
+                        {page.stride(0), page.stride(1), page.stride(2)}};
+    store(context, from, to);
+    from.data += from.size(0) * from.stride(0);
+  }
+}
 
 }  // namespace
 
@@ -17,18 +59,43 @@ void KvCache::truncate(int64_t length) {
   length_ = std::clamp<int64_t>(length, 0, length_);
 }
 
-void KvCache::reserve(int64_t tokens) {
-  if (tokens <= capacity_) return;
-  const int64_t grown = std::max({tokens, kSmallest, 2 * capacity_});
-  const size_t held = size_t(length_ * heads_ * dim_) * sizeof(float);
+void KvCache::reserve(int64_t tokens, DType dtype) {
+  if (dtype != dtype_) {
+    if (length_ > 0)
+      throw Error(ErrorKind::kInvalidArgument, "KvCache: " + std::to_string(length_) +
+                                                   " tokens are held as " +
+                                                   std::string(name(dtype_)) + ", so that no " +
+                                                   std::string(name(dtype)) + " token can follow");
+    dtype_ = dtype;
+    pages_ = 0;
+  }
+  const int64_t needed = (tokens + kPage - 1) / kPage;
+  if (needed <= pages_) return;
+  const int64_t grown = std::max({needed, kSmallest, 2 * pages_});
+  const int64_t held = (length_ + kPage - 1) / kPage;
   const auto regrow = [&](Tensor& tensor) {
-    Tensor larger = Tensor::empty({grown, heads_, dim_}, DType::kF32);
-    if (held > 0) std::memcpy(larger.ref().data, tensor.ref().data, held);
+    Tensor larger = Tensor::empty({grown, heads_, kPage, dim_}, dtype_);
+    if (held > 0)
+      std::memcpy(larger.ref().data, tensor.ref().data, size_t(held * (larger.bytes() / grown)));
     tensor = std::move(larger);
   };
   for (Tensor& tensor : keys_) regrow(tensor);
   for (Tensor& tensor : values_) regrow(tensor);
-  capacity_ = grown;
+  pages_ = grown;
+  table_.resize(size_t(grown));
+  std::iota(table_.begin(), table_.end(), 0);
+}
+
+void KvCache::write(runtime::Context& context, int64_t layer, const View<const float, 3>& keys,
+                    const View<const float, 3>& values) {
+  const auto store_as = [&]<class T>() {
+    store_paged<T>(context, keys, length_, this->keys<T>(layer));
+    store_paged<T>(context, values, length_, this->values<T>(layer));
+  };
+  if (dtype_ == DType::kF32)
+    store_as.template operator()<float>();
+  else
+    store_as.template operator()<f16>();
 }
 
 }  // namespace tw::models

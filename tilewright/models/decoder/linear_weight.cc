@@ -17,14 +17,6 @@ int64_t row_bytes(DType dtype, int64_t cols) {
   return cols / info(dtype).block_elements * info(dtype).block_bytes;
 }
 
-/// The file's row that holds row `row` once interleaved pairs are halves again: of a head's d rows,
-/// pair i is stored as 2 i and 2 i + 1 and belongs at i and i + d / 2.
-int64_t stored_row(int64_t row, int64_t head) {
-  if (head == 0) return row;
-  const int64_t inside = row % head, half = head / 2;
-  return row - inside + inside % half * 2 + inside / half;
-}
-
 void check_matrix(const GgufFile& file, const GgufTensor& tensor, int64_t cols) {
   if (tensor.rank != 2) throw file.tensor_error(tensor.name, "a linear layer's weight is a matrix");
   if (tensor.shape()[1] != cols)
@@ -42,8 +34,7 @@ class OrderedRows {
     copy_.resize(size_t(rows) * bytes);
     for (int64_t r = 0; r < rows; ++r)
       std::memcpy(copy_.data() + size_t(r) * bytes,
-                  source.tensor->data + size_t(stored_row(r, source.interleaved_head)) * bytes,
-                  bytes);
+                  source.tensor->data + size_t(source.stored_row(r)) * bytes, bytes);
     data_ = copy_.data();
   }
   const std::byte* data() const { return data_; }
@@ -53,18 +44,27 @@ class OrderedRows {
   std::vector<std::byte> copy_;
 };
 
-Tensor pack_blocks(DType dtype, std::span<const ops::BlockRows> parts, int64_t cols, bool gated,
-                   runtime::ThreadPool& pool) {
-  const ops::QuantizedPacker packer(dtype, parts, cols, gated);
-  pool.parallel_for(packer.panels(), 0,
-                    [&](int64_t begin, int64_t end, int) { packer.pack(begin, end); });
-  return packer.packed().bytes;
+/// The float matrices of `parts` as one of float32.
+Tensor widen(DType dtype, std::span<const ops::BlockRows> parts, int64_t cols,
+             runtime::ThreadPool& pool) {
+  int64_t rows = 0;
+  for (const ops::BlockRows& part : parts) rows += part.rows;
+  Tensor out = Tensor::empty({rows, cols}, DType::kF32);
+  float* to = out.span<float>().data();
+  for (const ops::BlockRows& part : parts) {
+    const auto* from = static_cast<const std::byte*>(part.blocks);
+    pool.parallel_for(part.rows, 0, [&](int64_t begin, int64_t end, int) {
+      dequantize(dtype, from + begin * row_bytes(dtype, cols), to + begin * cols,
+                 (end - begin) * cols);
+    });
+    to += part.rows * cols;
+  }
+  return out;
 }
 
 }  // namespace
 
-LinearWeight LinearWeight::load(const GgufFile& file, std::span<const MatrixSource> sources,
-                                runtime::ThreadPool& pool) {
+LinearWeight LinearWeight::load(WeightLoading& loading, std::span<const MatrixSource> sources) {
   LinearWeight out;
   const GgufTensor& first = *sources[0].tensor;
   out.cols_ = first.rank == 2 ? first.shape()[1] : 0;
@@ -72,35 +72,21 @@ LinearWeight LinearWeight::load(const GgufFile& file, std::span<const MatrixSour
   ordered.reserve(sources.size());
   std::vector<ops::BlockRows> parts;
   for (const MatrixSource& source : sources) {
-    check_matrix(file, *source.tensor, out.cols_);
+    check_matrix(loading.file, *source.tensor, out.cols_);
     if (source.tensor->dtype != first.dtype)
-      throw file.tensor_error(source.tensor->name,
-                              "its dtype is not that of " + std::string(first.name));
+      throw loading.file.tensor_error(source.tensor->name,
+                                      "its dtype is not that of " + std::string(first.name));
     const int64_t rows = source.tensor->shape()[0];
     if (source.interleaved_head > 0 && rows % source.interleaved_head != 0)
-      throw file.tensor_error(source.tensor->name, std::to_string(rows) +
-                                                       " rows are no whole number of heads of " +
-                                                       std::to_string(source.interleaved_head));
+      throw loading.file.tensor_error(
+          source.tensor->name, std::to_string(rows) + " rows are no whole number of heads of " +
+                                   std::to_string(source.interleaved_head));
     ordered.emplace_back(source);
     parts.push_back({ordered.back().data(), rows});
     out.rows_ += rows;
   }
-  out.quantized_ = is_block(first.dtype);
-  if (out.quantized_) {
-    out.packed_ = pack_blocks(first.dtype, parts, out.cols_, false, pool);
-    return out;
-  }
-  Tensor dense = Tensor::empty({out.rows_, out.cols_}, DType::kF32);
-  float* to = dense.span<float>().data();
-  for (const ops::BlockRows& part : parts) {
-    dequantize(first.dtype, part.blocks, to, part.rows * out.cols_);
-    to += part.rows * out.cols_;
-  }
-  const ops::WeightPacker<float> packer(
-      view<const float>(dense.span<float>().data(), out.rows_, out.cols_));
-  pool.parallel_for(packer.panels(), 0,
-                    [&](int64_t begin, int64_t end, int) { packer.pack(begin, end); });
-  out.packed_ = packer.packed();
+  out.pack(loading, first.dtype, parts, false);
+  for (const MatrixSource& source : sources) loading.file.release(*source.tensor);
   return out;
 }
 
@@ -108,19 +94,41 @@ bool LinearWeight::can_gate(const GgufTensor& gate, const GgufTensor& up) {
   return gate.dtype == up.dtype && is_block(gate.dtype);
 }
 
-LinearWeight LinearWeight::load_gated(const GgufFile& file, const GgufTensor& gate,
-                                      const GgufTensor& up, runtime::ThreadPool& pool) {
+LinearWeight LinearWeight::load_gated(WeightLoading& loading, const GgufTensor& gate,
+                                      const GgufTensor& up) {
   LinearWeight out;
-  out.quantized_ = true;
   out.cols_ = gate.rank == 2 ? gate.shape()[1] : 0;
-  check_matrix(file, gate, out.cols_);
-  check_matrix(file, up, out.cols_);
+  check_matrix(loading.file, gate, out.cols_);
+  check_matrix(loading.file, up, out.cols_);
   if (gate.shape()[0] != up.shape()[0])
-    throw file.tensor_error(up.name, "it has not as many rows as " + std::string(gate.name));
+    throw loading.file.tensor_error(up.name,
+                                    "it has not as many rows as " + std::string(gate.name));
   out.rows_ = gate.shape()[0];
   const ops::BlockRows parts[] = {{gate.data, out.rows_}, {up.data, out.rows_}};
-  out.packed_ = pack_blocks(gate.dtype, parts, out.cols_, true, pool);
+  out.pack(loading, gate.dtype, parts, true);
+  loading.file.release(gate);
+  loading.file.release(up);
   return out;
+}
+
+void LinearWeight::pack(WeightLoading& loading, DType dtype, std::span<const ops::BlockRows> parts,
+                        bool gated) {
+  const auto run = [&](const auto& packer) {
+    loading.pool.parallel_for(packer.panels(), 0,
+                              [&](int64_t begin, int64_t end, int) { packer.pack(begin, end); });
+  };
+  quantized_ = is_block(dtype);
+  if (quantized_) {
+    const ops::QuantizedPacker packer(dtype, parts, cols_, gated, &loading.arena);
+    run(packer);
+    packed_ = packer.packed().bytes;
+    return;
+  }
+  const Tensor wide = widen(dtype, parts, cols_, loading.pool);
+  const ops::WeightPacker<float> packer(view<const float>(wide.span<float>().data(), rows_, cols_),
+                                        &loading.arena);
+  run(packer);
+  packed_ = packer.packed();
 }
 
 void LinearWeight::operator()(runtime::Context& context, const Rows<const float>& x,

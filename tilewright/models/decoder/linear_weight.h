@@ -21,6 +21,21 @@ struct MatrixSource {
   /// 0, or: rows come in groups of this many, stored as interleaved rotary pairs (Llama in GGUF),
   /// and are put back into halves.
   int64_t interleaved_head = 0;
+
+  /// The file's row that holds row `row`: of a head's d rows, pair i is stored as 2 i and 2 i + 1
+  /// and belongs at i and i + d / 2.
+  int64_t stored_row(int64_t row) const {
+    if (interleaved_head == 0) return row;
+    const int64_t inside = row % interleaved_head, half = interleaved_head / 2;
+    return row - inside + inside % half * 2 + inside / half;
+  }
+};
+
+/// Where weights are loaded from and to.
+struct WeightLoading {
+  const GgufFile& file;
+  runtime::ThreadPool& pool;  // all of it packs
+  Arena arena{};
 };
 
 /// One matrix [n, k], or several of one dtype stacked along n. Block formats stay quantised; float
@@ -28,12 +43,11 @@ struct MatrixSource {
 class LinearWeight {
  public:
   LinearWeight() = default;
-  /// Packs on all threads of `pool`. Throws kBadFile when the shapes do not fit each other.
-  static LinearWeight load(const GgufFile& file, std::span<const MatrixSource> sources,
-                           runtime::ThreadPool& pool);
-  /// Two matrices for act(gate) * up. Throws as load.
-  static LinearWeight load_gated(const GgufFile& file, const GgufTensor& gate, const GgufTensor& up,
-                                 runtime::ThreadPool& pool);
+  /// Packs, and releases the file's pages. Throws kBadFile when the shapes do not fit each other.
+  static LinearWeight load(WeightLoading& loading, std::span<const MatrixSource> sources);
+  /// Two matrices for act(gate) * up. Otherwise as load.
+  static LinearWeight load_gated(WeightLoading& loading, const GgufTensor& gate,
+                                 const GgufTensor& up);
   /// Whether load_gated takes this pair: both of one block format.
   static bool can_gate(const GgufTensor& gate, const GgufTensor& up);
 
@@ -61,6 +75,8 @@ class LinearWeight {
   void read_row(int64_t row, float* out) const;
 
  private:
+  void pack(WeightLoading& loading, DType dtype, std::span<const ops::BlockRows> parts, bool gated);
+
   bool quantized_ = false;
   int64_t rows_ = 0, cols_ = 0;
   Tensor packed_;  // u8, for linear_quantized or linear_packed

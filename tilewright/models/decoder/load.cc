@@ -10,9 +10,11 @@ namespace {
 class Loader {
  public:
   Loader(const GgufFile& file, const DecoderConfig& config, runtime::ThreadPool& pool)
-      : file_(file), config_(config), pool_(pool) {}
+      : file_(file), config_(config), loading_{file, pool}, used_(file.tensors().size()) {
+    if (file.find_tensor("rope_freqs.weight")) used("rope_freqs.weight");  // by the configuration
+  }
 
-  LayerWeights layer(int64_t index) const {
+  LayerWeights layer(int64_t index) {
     const DecoderConfig& c = config_;
     const std::string prefix = "blk." + std::to_string(index) + ".";
     LayerWeights out;
@@ -26,14 +28,20 @@ class Loader {
       out.q_norm = vector(prefix + "attn_q_norm.weight", c.head_dim);
       out.k_norm = vector(prefix + "attn_k_norm.weight", c.head_dim);
     }
-    load_qkv(prefix, out);
-    out.attention_out = matrix(prefix + "attn_output.weight", c.hidden, c.heads * c.head_dim);
-    load_mlp(prefix, out);
+    // Rotary pairs are undone where the whole head turns; then halves are contiguous.
+    const int64_t head = c.rope_interleaved && c.rope_dim == c.head_dim ? c.head_dim : 0;
+    out.qkv = projections({{prefix + "attn_q", c.heads * c.head_dim, head},
+                           {prefix + "attn_k", c.kv_heads * c.head_dim, head},
+                           {prefix + "attn_v", c.kv_heads * c.head_dim}},
+                          c.hidden);
+    out.attention_out = projection(prefix + "attn_output", c.hidden, c.heads * c.head_dim);
+    load_gate_up(prefix, out);
+    out.down = projection(prefix + "ffn_down", c.hidden, c.intermediate);
     return out;
   }
 
-  Vector vector(const std::string& name, int64_t size) const {
-    const GgufTensor& tensor = file_.require_tensor(name);
+  Vector vector(const std::string& name, int64_t size) {
+    const GgufTensor& tensor = used(name);
     if (tensor.elements != size || is_block(tensor.dtype))
       throw file_.tensor_error(name, "it must hold " + std::to_string(size) + " floats");
     Vector out(static_cast<size_t>(size));
@@ -41,69 +49,104 @@ class Loader {
     return out;
   }
 
-  LinearWeight matrix(const std::string& name, int64_t rows, int64_t cols) const {
+  /// Throws kUnsupported when the file has tensors that nothing asked for: the model computes
+  /// something that this one does not.
+  void check_all_used() const {
+    for (size_t i = 0; i < used_.size(); ++i)
+      if (!used_[i])
+        throw Error(
+            ErrorKind::kUnsupported,
+            file_
+                .tensor_error(file_.tensors()[i].name,
+                              "it has no place in the architecture '" + config_.architecture + "'")
+                .what());
+  }
+
+  LinearWeight matrix(const std::string& name, int64_t rows, int64_t cols) {
     const MatrixSource source{&checked(name, rows, cols)};
-    return LinearWeight::load(file_, {&source, 1}, pool_);
+    return LinearWeight::load(loading_, {&source, 1});
   }
 
  private:
-  const GgufTensor& checked(const std::string& name, int64_t rows, int64_t cols) const {
+  const GgufTensor& used(const std::string& name) {
     const GgufTensor& tensor = file_.require_tensor(name);
+    used_[size_t(&tensor - file_.tensors().data())] = true;
+    return tensor;
+  }
+
+  const GgufTensor& checked(const std::string& name, int64_t rows, int64_t cols) {
+    const GgufTensor& tensor = used(name);
     if (tensor.rank != 2 || tensor.shape()[0] != rows || tensor.shape()[1] != cols)
       throw file_.tensor_error(
           name, "its shape must be [" + std::to_string(rows) + ", " + std::to_string(cols) + "]");
     return tensor;
   }
 
-  /// Stacks neighbours of one dtype, so that most models multiply once.
-  void load_qkv(const std::string& prefix, LayerWeights& out) const {
-    const DecoderConfig& c = config_;
-    // Rotary pairs are undone where the whole head turns; then halves are contiguous.
-    const int64_t head = c.rope_interleaved && c.rope_dim == c.head_dim ? c.head_dim : 0;
-    struct Part {
-      const char* name;
-      int64_t heads;
-      int64_t interleaved_head;
-    };
-    const Part parts[] = {
-        {"attn_q", c.heads, head}, {"attn_k", c.kv_heads, head}, {"attn_v", c.kv_heads, 0}};
+  /// One linear layer of the file: NAME.weight [rows, cols] and perhaps NAME.bias [rows].
+  struct Part {
+    std::string name;
+    int64_t rows;
+    int64_t interleaved_head = 0;
+  };
+
+  Projection projection(const std::string& name, int64_t rows, int64_t cols) {
+    return std::move(projections({{name, rows}}, cols)[0]);
+  }
+
+  Projections projections(std::initializer_list<Part> parts, int64_t cols) {
+    Projections out;
     std::vector<MatrixSource> stack;
     Vector bias;
     const auto flush = [&] {
-      out.qkv.push_back(LinearWeight::load(file_, stack, pool_));
-      if (c.qkv_bias) out.qkv_bias.push_back(std::move(bias));
+      out.push_back({LinearWeight::load(loading_, stack), std::move(bias)});
       stack.clear();
       bias.clear();
     };
     for (const Part& part : parts) {
-      const GgufTensor& tensor =
-          checked(prefix + part.name + ".weight", part.heads * c.head_dim, c.hidden);
-      if (!stack.empty() && stack[0].tensor->dtype != tensor.dtype) flush();
-      stack.push_back({&tensor, part.interleaved_head});
-      if (!c.qkv_bias) continue;
-      const Vector own = vector(prefix + part.name + ".bias", part.heads * c.head_dim);
-      bias.insert(bias.end(), own.begin(), own.end());
+      const MatrixSource source{&checked(part.name + ".weight", part.rows, cols),
+                                part.interleaved_head};
+      if (!stack.empty() && stack[0].tensor->dtype != source.tensor->dtype) flush();
+      add_bias(part, source, stack, bias);
+      stack.push_back(source);
     }
     flush();
+    return out;
   }
 
-  void load_mlp(const std::string& prefix, LayerWeights& out) const {
+  /// Appends the part's bias to that of the layers before it in the stack; zeros where only one of
+  /// them has any.
+  void add_bias(const Part& part, const MatrixSource& source,
+                const std::vector<MatrixSource>& before, Vector& bias) {
+    const std::string name = part.name + ".bias";
+    const bool exists = file_.find_tensor(name) != nullptr;
+    if (!exists && bias.empty()) return;
+    int64_t rows = 0;
+    for (const MatrixSource& s : before) rows += s.tensor->shape()[0];
+    bias.resize(size_t(rows + part.rows));
+    if (!exists) return;
+    const Vector stored = vector(name, part.rows);
+    for (int64_t r = 0; r < part.rows; ++r)
+      bias[size_t(rows + r)] = stored[size_t(source.stored_row(r))];
+  }
+
+  void load_gate_up(const std::string& prefix, LayerWeights& out) {
     const DecoderConfig& c = config_;
     const GgufTensor& gate = checked(prefix + "ffn_gate.weight", c.intermediate, c.hidden);
     const GgufTensor& up = checked(prefix + "ffn_up.weight", c.intermediate, c.hidden);
-    out.is_gated = LinearWeight::can_gate(gate, up);
-    if (out.is_gated) {
-      out.gate_up = LinearWeight::load_gated(file_, gate, up, pool_);
-    } else {
-      const MatrixSource sources[] = {{&gate}, {&up}};
-      out.gate_up = LinearWeight::load(file_, sources, pool_);
-    }
-    out.down = matrix(prefix + "ffn_down.weight", c.hidden, c.intermediate);
+    const bool has_bias =
+        file_.find_tensor(prefix + "ffn_gate.bias") || file_.find_tensor(prefix + "ffn_up.bias");
+    out.is_gated = !has_bias && LinearWeight::can_gate(gate, up);
+    if (out.is_gated)
+      out.gate_up.push_back({LinearWeight::load_gated(loading_, gate, up), {}});
+    else
+      out.gate_up = projections(
+          {{prefix + "ffn_gate", c.intermediate}, {prefix + "ffn_up", c.intermediate}}, c.hidden);
   }
 
   const GgufFile& file_;
   const DecoderConfig& config_;
-  runtime::ThreadPool& pool_;
+  WeightLoading loading_;
+  std::vector<bool> used_;  // of the file's tensors
 };
 
 ops::RopeParameters rope_parameters(const DecoderConfig& c, bool local) {
@@ -115,6 +158,8 @@ ops::RopeParameters rope_parameters(const DecoderConfig& c, bool local) {
   if (c.rope_scaling == RopeScaling::kYarn) p.scaling = ops::RopeScalingKind::kYarn;
   p.factor = double(c.rope_factor);
   p.original_context = c.rope_original_context;
+  p.beta_fast = double(c.rope_beta_fast);
+  p.beta_slow = double(c.rope_beta_slow);
   p.frequency_divisors = c.rope_frequency_factors;
   return p;
 }
@@ -132,7 +177,7 @@ Decoder Decoder::load(const GgufFile& file, runtime::ThreadPool& pool,
   Weights& w = *weights;
   w.config = DecoderConfig::from_gguf(file);
   const DecoderConfig& c = w.config;
-  const Loader loader(file, c, pool);
+  Loader loader(file, c, pool);
   const auto report = [&](double done) {
     if (progress) progress(done);
   };
@@ -145,6 +190,7 @@ Decoder Decoder::load(const GgufFile& file, runtime::ThreadPool& pool,
     report(double(l + 1) / double(c.layers + 1));
     w.layers.push_back(loader.layer(l));
   }
+  loader.check_all_used();
   const ops::RopeParameters rope = rope_parameters(c, false);
   const double attention_factor =
       ops::rope_attention_factor(rope) * double(c.rope_attention_factor);

@@ -12,16 +12,25 @@ namespace tw::models {
 /// A vector of float32, such as a norm's weight; empty when the model has none.
 using Vector = std::vector<float>;
 
+/// A linear layer.
+struct Projection {
+  LinearWeight weight;
+  Vector bias;
+};
+
+/// Several linear layers of one input, their outputs side by side. Neighbours whose dtype is the
+/// same are one.
+using Projections = std::vector<Projection>;
+
 struct LayerWeights {
   Vector attention_norm, mlp_norm;
   Vector attention_post_norm, mlp_post_norm;  // Gemma
   Vector q_norm, k_norm;                      // Qwen3, Gemma 3
-  std::vector<LinearWeight> qkv;              // stacked where one dtype allows: 1 to 3 matrices
-  std::vector<Vector> qkv_bias;               // one for each of `qkv`, or none
-  LinearWeight attention_out;
-  LinearWeight gate_up;  // gated, or gate above up
-  bool is_gated = false;
-  LinearWeight down;
+  Projections qkv;
+  Projection attention_out;
+  Projections gate_up;
+  bool is_gated = false;  // gate_up is one weight from load_gated
+  Projection down;
 };
 
 struct Decoder::Weights {

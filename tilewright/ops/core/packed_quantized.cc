@@ -248,7 +248,7 @@ int value_of(const QuantizedFormat& f, uint8_t code) {
 }  // namespace
 
 QuantizedPacker::QuantizedPacker(DType dtype, std::span<const BlockRows> parts, int64_t k,
-                                 bool gated)
+                                 bool gated, Arena* arena)
     : parts_(parts.begin(), parts.end()) {
   if (!is_block(dtype)) fail("dtype is " + std::string(name(dtype)) + ", which is no block format");
   const DTypeInfo& format = info(dtype);
@@ -272,7 +272,7 @@ QuantizedPacker::QuantizedPacker(DType dtype, std::span<const BlockRows> parts, 
       checked_mul(blocks, layout.block_bytes(), "panel bytes"), "panel bytes");
   const int64_t bytes =
       checked_add(sizeof(QuantizedHeader), checked_mul(panels_, panel_bytes, "packed bytes"));
-  packed_ = {dtype, rows, k, gated, Tensor::empty({bytes}, DType::kU8)};
+  packed_ = {dtype, rows, k, gated, Tensor::empty({bytes}, DType::kU8, arena)};
   QuantizedHeader header{};
   header.magic = QuantizedHeader::kMagic;
   header.version = QuantizedHeader::kVersion;

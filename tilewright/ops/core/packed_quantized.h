@@ -33,10 +33,11 @@ class TW_API QuantizedPacker {
  public:
   /// A weight whose rows are those of `parts`, one after the other. With `gated`, `parts` are two
   /// of equal rows, the gate and its factor, for the activations silu_and_mul and
-  /// gelu_tanh_and_mul. The blocks must stay readable until the last pack(). Throws
-  /// kInvalidArgument when dtype is no block format, k no multiple of its elements (256 for the K
-  /// formats) or a count negative.
-  QuantizedPacker(DType dtype, std::span<const BlockRows> parts, int64_t k, bool gated = false);
+  /// gelu_tanh_and_mul. The blocks must stay readable until the last pack(). The packed bytes come
+  /// from `arena` if there is one. Throws kInvalidArgument when dtype is no block format, k no
+  /// multiple of its elements (256 for the K formats) or a count negative.
+  QuantizedPacker(DType dtype, std::span<const BlockRows> parts, int64_t k, bool gated = false,
+                  Arena* arena = nullptr);
 
   int64_t panels() const { return panels_; }
   /// Packs the panels [begin, end). Calls for disjoint ranges may run at once.

@@ -45,11 +45,11 @@ void unpack_row(const uint8_t* data, const PanelHeader& header, int64_t row, flo
 }  // namespace
 
 template <class T>
-WeightPacker<T>::WeightPacker(const View<const T, 2>& weight) : weight_(weight) {
+WeightPacker<T>::WeightPacker(const View<const T, 2>& weight, Arena* arena) : weight_(weight) {
   const int64_t n = weight.size(0), k = weight.size(1);
   const int64_t bytes = total_bytes(n, k, dtype_of<T>);
   panels_ = ceil_div(n, kWidth);
-  packed_ = Tensor::empty({bytes}, DType::kU8);
+  packed_ = Tensor::empty({bytes}, DType::kU8, arena);
   PanelHeader header{};
   header.magic = PanelHeader::kMagic;
   header.version = PanelHeader::kVersion;

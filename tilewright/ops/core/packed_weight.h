@@ -16,9 +16,9 @@ namespace tw::ops {
 template <class T>
 class TW_API WeightPacker {
  public:
-  /// The weight may have any strides and must stay readable until the last pack(). Throws
-  /// kInvalidArgument when the packed size leaves 64 bits.
-  explicit WeightPacker(const View<const T, 2>& weight);
+  /// The weight may have any strides and must stay readable until the last pack(). The packed bytes
+  /// come from `arena` if there is one. Throws kInvalidArgument when their size leaves 64 bits.
+  explicit WeightPacker(const View<const T, 2>& weight, Arena* arena = nullptr);
 
   int64_t panels() const { return panels_; }
   /// Packs the panels [begin, end). Calls for disjoint ranges may run at once.

@@ -1,0 +1,56 @@
+"""Tiny random models of every family against transformers, in exact mode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import run_tool, tool_logits
+from tiny_models import CASES, VOCABULARY, Case, build
+
+LENGTHS = [1, 2, 17, 300]  # the last is beyond every sliding window, or nearly
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_logits_are_transformers(case, tmp_path):
+    """Within 1e-3 of the largest logit: whole prompts, chunks, and token after token."""
+    tiny = build(case, tmp_path)
+    tokens = np.random.default_rng(7).integers(0, VOCABULARY, LENGTHS[-1]).tolist()
+    with torch.no_grad():
+        want = tiny.reference(torch.tensor([tokens])).logits[0].numpy()
+    for length in LENGTHS:  # no token sees later ones: a prefix has the prefix's logits
+        got = tool_logits(tiny.path, tokens[:length], tmp_path / "logits.npy", "--exact")
+        bound = 1e-3 * np.abs(want[:length]).max()
+        assert np.abs(got - want[:length]).max() <= bound, f"{length} tokens"
+    for chunk in (1, 64):
+        parts = tool_logits(tiny.path, tokens, tmp_path / "l.npy", "--exact", "--chunk", chunk)
+        assert np.array_equal(parts, got), f"chunks of {chunk}"
+
+
+BAD_FILE, UNSUPPORTED = 3, 4  # exit codes
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "complaint"),
+    [
+        ({"blk.1.attn_sinks.weight": np.ones(4, np.float32)}, UNSUPPORTED, "attn_sinks.weight'"),
+        ({"blk.0.attn_q.bias": np.ones(63, np.float32)}, BAD_FILE, "'blk.0.attn_q.bias'"),
+        ({"llama.expert_count": 8}, UNSUPPORTED, "experts"),
+        ({"llama.rope.scaling.type": "longrope"}, UNSUPPORTED, "'longrope'"),
+        ({"llama.attention.sliding_window": -1}, BAD_FILE, "attention.sliding_window"),
+        (
+            {
+                "llama.attention.sliding_window": 8,
+                "llama.attention.sliding_window_pattern": [True, False],
+            },
+            BAD_FILE,
+            "attention.sliding_window_pattern",
+        ),
+    ],
+)
+def test_what_the_model_cannot_do_is_refused(tmp_path, extra, code, complaint):
+    path = build(Case("refused", "llama", extra=extra), tmp_path).path
+    result = run_tool("generate", path, "--tokens", "1", "-n", 1)
+    assert result.returncode == code, result
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
