@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tree
 
-LAYERS = ["core", "tile", "kernels", "ops", "graph", "compiler", "runtime", "models"]
+LAYERS = ["core", "tile", "kernels", "ops", "graph", "compiler", "runtime", "models", "c"]
 
 # What only some folders may include.
 SEALED = [

@@ -105,10 +105,12 @@ DType Call::dtype_of_arg(int i) const {
 void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
                        std::vector<int64_t>& broadcast) const {
   const TensorRef& tensor = slot.tensor;
-  const std::string what = std::string(arg.name) + " is " + tensor.describe();
+  // Only failures say it: this runs in every call.
+  const auto what = [&] { return std::string(arg.name) + " is " + tensor.describe(); };
   for (int64_t size : tensor.shape())
-    if (size < 0) fail(what + ", but sizes cannot be negative");
-  if (tensor.data == nullptr && tensor.count() != 0) fail(what + ", but its data pointer is null");
+    if (size < 0) fail(what() + ", but sizes cannot be negative");
+  if (tensor.data == nullptr && tensor.count() != 0)
+    fail(what() + ", but its data pointer is null");
 
   if (arg.is_broadcast()) {
     const size_t rank = static_cast<size_t>(tensor.rank);
@@ -117,7 +119,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
       int64_t& common = broadcast[broadcast.size() - rank + d];
       const int64_t size = tensor.sizes[d];
       if (size == common || size == 1) continue;
-      if (common != 1) fail(what + ", which does not broadcast to " + shape_to_string(broadcast));
+      if (common != 1) fail(what() + ", which does not broadcast to " + shape_to_string(broadcast));
       common = size;
     }
     return;
@@ -126,7 +128,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
   const int lead = arg.has_lead() ? 1 : 0;
   const int fixed = arg.rank - lead;
   if (lead ? tensor.rank < fixed : tensor.rank != fixed)
-    fail(what + ", but " + (lead ? "at least " : "") + std::to_string(fixed) +
+    fail(what() + ", but " + (lead ? "at least " : "") + std::to_string(fixed) +
          (fixed == 1 ? " dimension is" : " dimensions are") + " needed");
   const size_t extra = static_cast<size_t>(tensor.rank - fixed);
   if (lead) {
@@ -135,24 +137,24 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
     if (bindings.dims.emplace("*", 0).second)
       bindings.lead = sizes;
     else if (bindings.lead != sizes)
-      fail(what + ", but the leading dimensions are " + shape_to_string(bindings.lead));
+      fail(what() + ", but the leading dimensions are " + shape_to_string(bindings.lead));
   }
   for (int d = 0; d < fixed; ++d) {
     const Dim& dim = arg.dims[d + lead];
     const int64_t size = tensor.sizes[extra + static_cast<size_t>(d)];
     if (dim.kind == Dim::Kind::kFixed) {
       if (size != dim.factor)
-        fail(what + ", but dimension " + std::to_string(extra + static_cast<size_t>(d)) +
+        fail(what() + ", but dimension " + std::to_string(extra + static_cast<size_t>(d)) +
              " must be " + std::to_string(dim.factor));
       continue;
     }
     const std::string dim_name(dim.name);
     if (size % dim.factor != 0)
-      fail(what + ", but its size " + std::to_string(size) + " must be a multiple of " +
+      fail(what() + ", but its size " + std::to_string(size) + " must be a multiple of " +
            std::to_string(dim.factor));
     const auto [it, inserted] = bindings.dims.emplace(dim_name, size / dim.factor);
     if (!inserted && it->second * dim.factor != size)
-      fail(what + ", but " + dim_name + " = " + std::to_string(it->second));
+      fail(what() + ", but " + dim_name + " = " + std::to_string(it->second));
   }
 }
 

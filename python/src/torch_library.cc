@@ -1,0 +1,294 @@
+// torch.ops.tilewright: every operator of the catalog as a boxed kernel for the CPU.
+//
+// A client of two C interfaces and nothing else: ours, and the stable one of PyTorch. One binary
+// therefore serves PyTorch 2.11 and all later versions, on any Python.
+#include <array>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/src/torch_schema.h"
+#include "python/src/torch_shim.h"
+
+namespace tw::torch {
+namespace {
+
+// PyTorch 2.11: what the values on the stack look like to this file.
+constexpr uint64_t kTorchVersion = uint64_t{2} << 56 | uint64_t{11} << 48;
+constexpr size_t kMaxArguments = 32;
+constexpr size_t kMaxKernels = 768;  // operators times forms
+
+void check(AOTITorchError error, const char* what) {
+  if (error != 0) throw std::runtime_error(std::string("tilewright: torch could not ") + what);
+}
+
+/// One overload of one operator.
+struct Overload {
+  const tw_operator* op;
+  Form form;
+  std::vector<Kind> kinds;  // of all arguments
+  std::vector<int32_t> optional_outputs;
+  size_t inputs;  // arguments that are inputs
+};
+
+std::vector<Overload>& overloads() {
+  static std::vector<Overload> table;
+  return table;
+}
+
+struct DtypePair {
+  int32_t torch;
+  tw_dtype ours;
+};
+const std::array<DtypePair, 12>& dtypes() {
+  static const std::array<DtypePair, 12> kPairs = {{
+      {aoti_torch_dtype_float32(), {2, 32, 1}},
+      {aoti_torch_dtype_bfloat16(), {4, 16, 1}},
+      {aoti_torch_dtype_float16(), {2, 16, 1}},
+      {aoti_torch_dtype_int32(), {0, 32, 1}},
+      {aoti_torch_dtype_int64(), {0, 64, 1}},
+      {aoti_torch_dtype_float64(), {2, 64, 1}},
+      {aoti_torch_dtype_uint8(), {1, 8, 1}},
+      {aoti_torch_dtype_int8(), {0, 8, 1}},
+      {aoti_torch_dtype_int16(), {0, 16, 1}},
+      {aoti_torch_dtype_bool(), {6, 8, 1}},
+      {aoti_torch_dtype_float8_e4m3fn(), {10, 8, 1}},
+      {aoti_torch_dtype_float8_e5m2(), {12, 8, 1}},
+  }};
+  return kPairs;
+}
+
+tw_dtype our_dtype(int32_t torch) {
+  for (const DtypePair& pair : dtypes())
+    if (pair.torch == torch) return pair.ours;
+  return {255, 0, 1};  // refused by the library, with the argument's name
+}
+
+int32_t torch_dtype(const tw_dtype& ours) {
+  for (const DtypePair& pair : dtypes())
+    if (pair.ours.code == ours.code && pair.ours.bits == ours.bits) return pair.torch;
+  throw std::runtime_error("tilewright: an output has a dtype that torch lacks");
+}
+
+struct DeleteTensor {
+  void operator()(AtenTensorOpaque* tensor) const { aoti_torch_delete_tensor_object(tensor); }
+};
+using TensorHandle = std::unique_ptr<AtenTensorOpaque, DeleteTensor>;
+struct DeleteString {
+  void operator()(StringOpaque* text) const { torch_delete_string(text); }
+};
+struct DeleteList {
+  void operator()(StableListOpaque* list) const { torch_delete_list(list); }
+};
+struct FreeContext {
+  void operator()(tw_context* context) const { tw_context_free(context); }
+};
+
+/// This thread's context for as many threads as PyTorch uses now.
+tw_context* context() {
+  thread_local std::vector<std::pair<uint32_t, std::unique_ptr<tw_context, FreeContext>>> cache;
+  uint32_t threads = 1;
+  check(torch_get_num_threads(&threads), "tell its number of threads");
+  for (const auto& [count, cached] : cache)
+    if (count == threads) return cached.get();
+  tw_context* made = nullptr;
+  if (tw_context_new(static_cast<int32_t>(threads), &made) != TW_OK)
+    throw std::runtime_error(tw_last_error());
+  cache.emplace_back(threads, made);
+  return made;
+}
+
+/// What one argument of a running call owns and points to.
+struct Held {
+  TensorHandle tensor;
+  tw_tensor view{};
+  std::vector<int64_t> list;
+  int64_t list_size = 0;
+  std::unique_ptr<StringOpaque, DeleteString> text;
+};
+
+tw_tensor view_of(AtenTensorHandle tensor, bool is_output) {
+  tw_tensor view{};
+  view.device = {1, 0};
+  int64_t rank = 0;
+  int32_t dtype = 0;
+  check(aoti_torch_get_dim(tensor, &rank), "tell a tensor's rank");
+  check(aoti_torch_get_dtype(tensor, &dtype), "tell a tensor's dtype");
+  check(aoti_torch_get_sizes(tensor, &view.shape), "tell a tensor's sizes");
+  check(aoti_torch_get_strides(tensor, &view.strides), "tell a tensor's strides");
+  if (is_output) {
+    check(torch_get_mutable_data_ptr(tensor, &view.data), "tell where an output is");
+  } else {
+    const void* data = nullptr;
+    check(torch_get_const_data_ptr(tensor, &data), "tell where an input is");
+    view.data = const_cast<void*>(data);
+  }
+  view.rank = static_cast<int32_t>(rank);
+  view.dtype = our_dtype(dtype);
+  return view;
+}
+
+template <class T>
+T bits_to(StableIValue value) {
+  T out;
+  std::memcpy(&out, &value, sizeof(T));  // the low bytes, on little-endian machines
+  return out;
+}
+
+tw_value hold_list(StableIValue value, Held& held) {
+  const std::unique_ptr<StableListOpaque, DeleteList> list(bits_to<StableListHandle>(value));
+  size_t size = 0;
+  check(torch_list_size(list.get(), &size), "tell the length of a list");
+  for (size_t i = 0; i < size; ++i) {
+    StableIValue item = 0;
+    check(torch_list_get_item(list.get(), i, &item), "give an element of a list");
+    held.list.push_back(bits_to<int64_t>(item));
+  }
+  held.list.reserve(1);  // the data pointer of no numbers is not null
+  held.list_size = static_cast<int64_t>(size);
+  held.view.data = held.list.data();
+  held.view.device = {1, 0};
+  held.view.rank = 1;
+  held.view.dtype = {0, 64, 1};
+  held.view.shape = &held.list_size;
+  return tw_tensor_value(&held.view);
+}
+
+/// Takes an argument off PyTorch's stack: from here on `held` owns it.
+tw_value take(Kind kind, StableIValue value, bool is_output, Held& held) {
+  switch (kind) {
+    case Kind::kTensor:
+      held.tensor.reset(bits_to<AtenTensorHandle>(value));
+      break;
+    case Kind::kOptionalTensor: {
+      const std::unique_ptr<StableIValue> inner(bits_to<StableIValue*>(value));
+      if (!inner) return tw_absent();
+      held.tensor.reset(bits_to<AtenTensorHandle>(*inner));
+      break;
+    }
+    case Kind::kIntList:
+      return hold_list(value, held);
+    case Kind::kFloat:
+      return tw_float_value(bits_to<double>(value));
+    case Kind::kInt:
+      return tw_int_value(bits_to<int64_t>(value));
+    case Kind::kBool:
+      return tw_int_value(bits_to<bool>(value) ? 1 : 0);
+    case Kind::kString: {
+      held.text.reset(bits_to<StringHandle>(value));
+      const char* text = nullptr;
+      check(torch_string_c_str(held.text.get(), &text), "give a string");
+      return tw_text_value(text);
+    }
+  }
+  held.view = view_of(held.tensor.get(), is_output);
+  return tw_tensor_value(&held.view);
+}
+
+/// Outputs of a running call that come from PyTorch's allocator, in schema order.
+struct Outputs {
+  std::vector<TensorHandle> made;
+};
+
+int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) {
+  int64_t strides[TW_MAX_RANK] = {}, stride = 1;
+  for (int32_t d = shape->rank; d-- > 0;) {
+    strides[d] = stride;
+    stride *= shape->sizes[d] > 0 ? shape->sizes[d] : 1;
+  }
+  AtenTensorHandle made = nullptr;
+  if (aoti_torch_empty_strided(shape->rank, shape->sizes, strides, torch_dtype(shape->dtype),
+                               aoti_torch_device_type_cpu(), 0, &made) != 0)
+    return 1;
+  static_cast<Outputs*>(user)->made.emplace_back(made);
+  *tensor = view_of(made, true);
+  return 0;
+}
+
+[[noreturn]] void raise(tw_status status) {
+  const std::string message = tw_last_error();
+  // pybind11 makes a ValueError of this one; PyTorch makes a RuntimeError of all others.
+  if (status == TW_INVALID_ARGUMENT) throw std::invalid_argument(message);
+  throw std::runtime_error(message);
+}
+
+void run(const Overload& overload, StableIValue* stack, uint64_t taken, uint64_t returned) {
+  std::array<tw_value, kMaxArguments> values{};
+  std::array<Held, kMaxArguments> held;
+  for (size_t i = 0; i < taken; ++i)
+    values[i] = take(overload.kinds[i], stack[i], i >= overload.inputs, held[i]);
+  if (overload.form == Form::kFull)
+    for (const int32_t i : overload.optional_outputs)
+      values[static_cast<size_t>(i)].kind = TW_ALLOCATE;
+  Outputs outputs;
+  const tw_status status =
+      tw_call(context(), overload.op, values.data(), static_cast<int32_t>(overload.kinds.size()),
+              overload.form == Form::kOut ? nullptr : allocate, &outputs);
+  if (status != TW_OK) raise(status);
+  for (size_t i = 0; i < returned; ++i) {
+    AtenTensorHandle handle = outputs.made[i].release();
+    stack[i] = 0;
+    std::memcpy(&stack[i], &handle, sizeof(handle));
+  }
+}
+
+// PyTorch calls a plain function without context, so each overload has one.
+template <size_t kIndex>
+void boxed(StableIValue* stack, uint64_t taken, uint64_t returned) {
+  run(overloads()[kIndex], stack, taken, returned);
+}
+template <size_t... kIndex>
+constexpr auto make_kernels(std::index_sequence<kIndex...>) {
+  return std::array<void (*)(StableIValue*, uint64_t, uint64_t), sizeof...(kIndex)>{
+      &boxed<kIndex>...};
+}
+constexpr auto kKernels = make_kernels(std::make_index_sequence<kMaxKernels>{});
+
+Overload describe(const tw_operator* op, Form form) {
+  Overload out{op, form, {}, {}, 0};
+  int32_t index = 0;
+  for (const tw_argument* arg : arguments_of(op)) {
+    out.kinds.push_back(kind_of(*arg));
+    if (!arg->is_output) ++out.inputs;
+    if (arg->is_output && arg->is_optional) out.optional_outputs.push_back(index);
+    ++index;
+  }
+  return out;
+}
+
+/// Registers everything when the library is loaded.
+struct Registration {
+  Registration() {
+    TorchLibraryHandle definitions = nullptr, kernels = nullptr;
+    check(aoti_torch_library_init_def("tilewright", __FILE__, __LINE__, &definitions),
+          "make the library tilewright");
+    check(aoti_torch_library_init_impl("tilewright", "CPU", __FILE__, __LINE__, &kernels),
+          "add CPU kernels to the library tilewright");
+    for (int32_t i = 0; i < tw_operator_count(); ++i) {
+      const tw_operator* op = tw_operator_at(i);
+      for (const Form form : {Form::kFunctional, Form::kFull, Form::kOut}) {
+        if (form == Form::kFull && !has_optional_output(op)) continue;
+        if (form != Form::kOut && has_free_dtype(op)) continue;
+        const size_t index = overloads().size();
+        if (index >= kMaxKernels ||
+            static_cast<size_t>(tw_operator_argument_count(op)) > kMaxArguments)
+          throw std::runtime_error("tilewright: the catalog outgrew the torch binding");
+        overloads().push_back(describe(op, form));
+        check(aoti_torch_library_def(definitions, torch_schema(op, form).c_str()),
+              "define an operator");
+        check(
+            torch_library_impl(kernels, overload(op, form).c_str(), kKernels[index], kTorchVersion),
+            "register a kernel");
+      }
+    }
+  }
+};
+// The handles live as long as the process: PyTorch unregisters operators whose library is deleted.
+const Registration kRegistration;
+
+}  // namespace
+}  // namespace tw::torch

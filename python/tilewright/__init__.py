@@ -1,0 +1,37 @@
+"""tilewright: tile kernels for CPUs and GPUs, from Python with or without PyTorch.
+
+`tilewright.ops` holds the operators as functions; `import tilewright.torch` makes them
+`torch.ops.tilewright.*` as well. Importing this module loads neither PyTorch nor the library.
+"""
+
+from __future__ import annotations
+
+from tilewright import ops
+from tilewright._explain import Record, explain
+from tilewright.backends import (
+    get_available_backends,
+    get_available_backends_for_op,
+    get_current_backend,
+    register_impl,
+    registered_impls,
+    set_backend,
+    unregister_impl,
+    use_backend,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Record",
+    "__version__",
+    "explain",
+    "get_available_backends",
+    "get_available_backends_for_op",
+    "get_current_backend",
+    "ops",
+    "register_impl",
+    "registered_impls",
+    "set_backend",
+    "unregister_impl",
+    "use_backend",
+]

@@ -1,0 +1,117 @@
+"""Arrays of any library as views for the C interface, and new arrays of the same kind.
+
+PyTorch tensors and everything else that speaks DLPack are read in place. Results are of the kind of
+the first array among the arguments.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+from tilewright import _library
+from tilewright._library import Shape, TensorView
+
+_python = ctypes.pythonapi
+_python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+_python.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+# Bytes in front of the DLTensor of a DLManagedTensorVersioned: version, context, deleter, flags.
+_VERSIONED_OFFSET = 32
+
+# DLPack's code and bits: the names that NumPy and PyTorch share.
+NAMES = {
+    (0, 8): "int8",
+    (0, 16): "int16",
+    (0, 32): "int32",
+    (0, 64): "int64",
+    (1, 8): "uint8",
+    (2, 16): "float16",
+    (2, 32): "float32",
+    (2, 64): "float64",
+    (4, 16): "bfloat16",
+    (6, 8): "bool",
+    (10, 8): "float8_e4m3fn",
+    (12, 8): "float8_e5m2",
+}
+
+
+def is_torch(value: Any) -> bool:
+    """Whether `value` is a PyTorch tensor; never imports PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` can be read in place."""
+    return hasattr(value, "__dlpack__")
+
+
+class Reading:
+    """Keeps what arrays lend while a call runs."""
+
+    def __init__(self) -> None:
+        """Nothing is lent yet."""
+        self._kept: list[Any] = []
+
+    def view(self, value: Any, name: str) -> Any:
+        """A pointer to a TensorView of an array.
+
+        Raises:
+            TypeError: `value` is no array, or is not in the CPU's memory.
+        """
+        if not is_array(value):
+            raise TypeError(f"{name} must be an array, not {type(value).__name__}")
+        if is_torch(value):
+            value = value.detach()
+        capsule = _capsule(value)
+        self._kept.append(capsule)
+        if _python.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
+            address = _python.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+            address += _VERSIONED_OFFSET
+        else:
+            address = _python.PyCapsule_GetPointer(capsule, b"dltensor")
+        return ctypes.cast(address, ctypes.POINTER(TensorView))
+
+    def int_list(self, numbers: list[int]) -> Any:
+        """A pointer to a TensorView of integers."""
+        data = (ctypes.c_int64 * max(1, len(numbers)))(*numbers)
+        shape = (ctypes.c_int64 * 1)(len(numbers))
+        view = TensorView(
+            data=ctypes.addressof(data),
+            device=_library.Device(1, 0),
+            rank=1,
+            dtype=_library.DataType(0, 64, 1),
+            shape=shape,
+        )
+        self._kept.append((data, shape, view))
+        return ctypes.pointer(view)
+
+
+def _capsule(value: Any) -> Any:
+    try:
+        return value.__dlpack__(max_version=(1, 0))  # which may lend what must not be written
+    except TypeError:
+        return value.__dlpack__()
+
+
+def empty_like_kind(example: Any, shape: Shape) -> Any:
+    """A new array of the library that `example` is from, which can be written in place."""
+    sizes = tuple(shape.sizes[: shape.rank])
+    name = NAMES[shape.dtype.code, shape.dtype.bits]
+    if is_torch(example):
+        torch = sys.modules["torch"]
+        return torch.empty(sizes, dtype=getattr(torch, name))
+    import numpy as np
+
+    return np.empty(sizes, dtype=name)
+
+
+def finished(example: Any, result: Any) -> Any:
+    """`result` of empty_like_kind as an array of the library that `example` is from."""
+    if is_torch(result) or type(example).__module__.split(".")[0] == "numpy":
+        return result
+    namespace = getattr(example, "__array_namespace__", None)
+    return namespace().from_dlpack(result) if namespace else result

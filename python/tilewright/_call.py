@@ -1,0 +1,176 @@
+"""From a Python call of an operator to the backend that runs it."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import _arrays, _explain, _library, backends
+from tilewright._schema import Operator
+from tilewright._values import fill
+
+_ALLOCATE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.POINTER(_library.Shape),
+    ctypes.POINTER(_library.TensorView),
+)
+
+
+class _Context:
+    def __init__(self) -> None:
+        self.handle = ctypes.c_void_p()
+        _library.check(_library.load().tw_context_new(0, ctypes.byref(self.handle)))
+
+    def __del__(self) -> None:
+        if self.handle and _library is not None:
+            _library.load().tw_context_free(self.handle)
+
+
+_local = threading.local()
+
+
+def _context() -> ctypes.c_void_p:
+    if not hasattr(_local, "context"):
+        _local.context = _Context()
+    handle: ctypes.c_void_p = _local.context.handle
+    return handle
+
+
+def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool) -> list[Any]:
+    """Runs an operator on arrays of any kind through the C interface; the required outputs."""
+    reading = _arrays.Reading()
+    values = (_library.Value * len(op.inputs))()
+    for value, arg, given in zip(values, op.inputs, arguments, strict=True):
+        fill(value, arg, given, reading)
+    made: list[Any] = []
+    failure: list[BaseException] = []
+
+    def allocate(_user: Any, _index: int, shape: Any, tensor: Any) -> int:
+        try:
+            made.append(_arrays.empty_like_kind(example, shape.contents))
+            tensor[0] = reading.view(made[-1], "out").contents
+        except BaseException as error:  # crosses C code: raised again below
+            failure.append(error)
+            return 1
+        return 0
+
+    library, handle = _library.load(), _library.operator_handle(op.name)
+    callback = _ALLOCATE(allocate)
+    rest = (handle, values, len(op.inputs), callback, None)
+    status = library.tw_call_reference(*rest) if reference else library.tw_call(_context(), *rest)
+    if failure:
+        raise failure[0]
+    _library.check(status)
+    return [_arrays.finished(example, result) for result in made]
+
+
+@functools.cache
+def torch_function(name: str) -> Callable[..., Any]:
+    """torch.ops.tilewright.NAME, without the search among its overloads."""
+    import torch
+
+    from tilewright import _torch
+
+    _torch.load()
+    function: Callable[..., Any] = getattr(torch.ops.tilewright, name).default
+    return function
+
+
+def is_plain() -> bool:
+    """Whether a call needs no more than the kernel: nobody listens, nothing is replaced."""
+    return _explain.active() is None and backends.is_default()
+
+
+def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
+    """The result, and what ran."""
+    implementation = backends.find_impl(op.name, backend)
+    if implementation is not None:
+        return implementation.forward(*arguments), getattr(
+            implementation.forward, "__qualname__", "registered"
+        )
+    if backend == "cpu" and _arrays.is_torch(example):
+        try:
+            return torch_function(op.name)(*arguments), f"{op.name}/cpu"
+        except RuntimeError as error:
+            _library.raise_as_ours(error)
+            raise
+    if backend in ("cpu", "reference"):
+        results = through_c(op, arguments, example, backend == "reference")
+        result = results[0] if len(results) == 1 else tuple(results)
+        return result, f"{op.name}/{backend}"
+    candidates = "; ".join(f"{name}: {_reason(name, op)}" for name in backends.BACKENDS)
+    raise _library.UnsupportedError(
+        f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"
+    )
+
+
+def _reason(backend: str, op: Operator) -> str:
+    if backend in ("cpu", "reference") or backends.find_impl(op.name, backend):
+        return "available"
+    return "this build has no kernels for it" if backend == "cuda" else "nothing is registered"
+
+
+def _record(
+    block: _explain.explain,
+    op: Operator,
+    arguments: list[Any],
+    outcome: tuple[str, str, str, bool],
+    started: float,
+) -> None:
+    backend, kernel, reason, fallback = outcome
+    described = [_explain.describe(value) for value in arguments if _arrays.is_array(value)]
+    block.add(
+        _explain.Record(
+            op=op.name,
+            shapes=[shape for shape, _, _ in described],
+            dtypes=[dtype for _, dtype, _ in described],
+            device=described[0][2] if described else "cpu",
+            backend=backend,
+            kernel=kernel,
+            isa=_library.load().tw_isa().decode() if backend == "cpu" else "",
+            reason=reason,
+            fallback=fallback,
+        ),
+        started,
+    )
+
+
+def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
+    """Runs an operator where the caller, the block or the process says."""
+    block = _explain.active()
+    started = block.clock() if block else 0.0
+    example = next((value for value in arguments if _arrays.is_array(value)), None)
+    if example is None:
+        raise TypeError(f"{op.name}: {op.inputs[0].name} must be an array\n  in {op.schema}")
+    wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
+    ran, fallback = wanted, False
+    reason = "requested" if backend is not None else "current backend"
+    try:
+        result, kernel = _run_on(wanted, op, arguments, example)
+    except NotImplementedError as error:
+        ran = backends.fallback_policy()
+        if ran in ("error", wanted):
+            raise
+        fallback, reason = True, str(error).split("\n")[0]
+        result, kernel = _run_on(ran, op, arguments, example)
+    if block is not None:
+        _record(block, op, arguments, (ran, kernel, reason, fallback), started)
+    return result
+
+
+def signature(op: Operator) -> inspect.Signature:
+    """The Python signature: inputs by position or name, then `backend` by name."""
+    parameters = [
+        inspect.Parameter(
+            arg.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=arg.default_value
+        )
+        for arg in op.inputs
+    ]
+    backend = inspect.Parameter("backend", inspect.Parameter.KEYWORD_ONLY, default=None)
+    return inspect.Signature([*parameters, backend])

@@ -1,0 +1,160 @@
+"""The catalog in Python's terms: arguments, signatures, shapes of outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import _library
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """One argument as its schema declares it."""
+
+    name: str
+    kind: str  # tensor, float, int, bool or choice
+    type: str
+    dims: tuple[str, ...]
+    output: bool
+    optional: bool
+    default: str
+
+    @property
+    def is_int_list(self) -> bool:
+        """Whether it is a short list of integers, read on the host: `i64[N]`."""
+        fixed = self.kind == "tensor" and self.type == "i64" and len(self.dims) == 1
+        return fixed and not self.output and not self.optional and self.dims[0].isalpha()
+
+    @property
+    def default_value(self) -> Any:
+        """The Python default; inspect.Parameter.empty where there is none."""
+        if not self.default:
+            return None if self.optional else inspect.Parameter.empty
+        if self.kind == "bool":
+            return self.default in ("true", "1")
+        return {"float": float, "int": int}.get(self.kind, str)(self.default)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The names of a choice."""
+        return tuple(part.strip() for part in self.type.split("|"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """One operator of the catalog."""
+
+    name: str
+    schema: str
+    arguments: tuple[Argument, ...]
+    dtypes: tuple[dict[str, str], ...]
+    tolerance_scale: float
+    edge_cases: tuple[tuple[str, str], ...]
+
+    @functools.cached_property
+    def inputs(self) -> tuple[Argument, ...]:
+        """Arguments that are not outputs."""
+        return tuple(arg for arg in self.arguments if not arg.output)
+
+    @functools.cached_property
+    def outputs(self) -> tuple[Argument, ...]:
+        """Required and optional outputs."""
+        return tuple(arg for arg in self.arguments if arg.output)
+
+    @functools.cached_property
+    def required_outputs(self) -> tuple[Argument, ...]:
+        """Outputs that every call has."""
+        return tuple(arg for arg in self.outputs if not arg.optional)
+
+    @functools.cached_property
+    def has_free_dtype(self) -> bool:
+        """Whether the dtype of an output follows from no input."""
+        known = {arg.type for arg in self.inputs}
+        return any(arg.type[0].isupper() and arg.type not in known for arg in self.outputs)
+
+    def infer(self, shapes: dict[str, Sequence[Any]]) -> list[list[Any]] | None:
+        """Shapes of all outputs from the shapes of the tensors; sizes may be symbolic.
+
+        Returns:
+            None when a size follows from something other than the sizes of the inputs.
+        """
+        bound: dict[str, Any] = {}
+        for arg in self.inputs:
+            shape = shapes.get(arg.name)
+            if shape is None or arg.kind != "tensor":
+                continue
+            if arg.dims == ("...",):
+                bound["..."] = _broadcast(bound.get("...", ()), shape)
+                continue
+            lead = len(shape) - len(arg.dims) + 1 if arg.dims[:1] == ("*",) else 0
+            if arg.dims[:1] == ("*",):
+                bound.setdefault("*", tuple(shape[:lead]))
+            named = arg.dims[1:] if arg.dims[:1] == ("*",) else arg.dims
+            for dim, size in zip(named, shape[lead:], strict=True):
+                factor, _, name = dim.rpartition("*")
+                if not name.isdigit():
+                    bound.setdefault(name, size // int(factor) if factor else size)
+        try:
+            return [_output_shape(arg.dims, bound) for arg in self.outputs]
+        except KeyError:
+            return None
+
+
+def _output_shape(dims: tuple[str, ...], bound: dict[str, Any]) -> list[Any]:
+    shape: list[Any] = []
+    for dim in dims:
+        if dim in ("*", "..."):
+            shape.extend(bound[dim])
+            continue
+        factor, _, name = dim.rpartition("*")
+        size = int(name) if name.isdigit() else bound[name]
+        shape.append(size * int(factor) if factor else size)
+    return shape
+
+
+def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
+    longer, shorter = (a, b) if len(a) >= len(b) else (b, a)
+    out = list(longer)
+    for d, size in enumerate(shorter, len(longer) - len(shorter)):
+        if out[d] == 1:
+            out[d] = size
+    return tuple(out)
+
+
+def _operator(entry: dict[str, Any]) -> Operator:
+    arguments = []
+    for arg in entry["arguments"]:
+        dims = tuple(dim.strip() for dim in arg["dims"].split(",")) if arg["dims"] else ()
+        arguments.append(Argument(**{**arg, "dims": dims}))
+    return Operator(
+        name=entry["name"],
+        schema=entry["schema"],
+        arguments=tuple(arguments),
+        dtypes=tuple(entry["dtypes"]),
+        tolerance_scale=entry["tolerance_scale"],
+        edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),
+    )
+
+
+@functools.cache
+def operators() -> dict[str, Operator]:
+    """All operators by name, in the catalog's order."""
+    return {entry["name"]: _operator(entry) for entry in _library.catalog()}
+
+
+def find(name: str) -> Operator:
+    """An operator by name.
+
+    Raises:
+        ValueError: there is none; the message names close ones.
+    """
+    if name not in operators():
+        _library.operator_handle(name)  # raises
+    return operators()[name]
+
+
+Function = Callable[..., Any]

@@ -1,0 +1,178 @@
+"""torch.ops.tilewright: loads the binding and adds fake functions. Imports PyTorch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.library import get_ctx
+
+from tilewright import _arrays, _library, _schema
+from tilewright._schema import Argument, Operator
+from tilewright._values import fill
+
+# Sizes that stand for symbolic ones while the library infers shapes: multiples of 64, so that rules
+# such as "2*C" hold, and far apart, so that an output's size tells which one it came from.
+_MARKER_STEP = 64 * 16777213
+_LARGEST_FACTOR = 8
+
+
+class _Markers:
+    """Numbers in the place of symbolic sizes."""
+
+    def __init__(self) -> None:
+        self._sizes: list[Any] = []
+        self._by_text: dict[str, int] = {}
+
+    def number(self, size: Any) -> int:
+        """`size`, or its marker if it is symbolic."""
+        if isinstance(size, int):
+            return size
+        text = str(size)
+        if text not in self._by_text:
+            self._sizes.append(size)
+            self._by_text[text] = _MARKER_STEP * (2 * len(self._sizes) + 17)
+        return self._by_text[text]
+
+    def size(self, number: int) -> Any:
+        """The size that a number of the library stands for."""
+        for size, marker in zip(self._sizes, self._by_text.values(), strict=True):
+            if number == marker:
+                return size
+            if number * _LARGEST_FACTOR >= marker and number and marker % number == 0:
+                return size // (marker // number)
+            if number > marker and number % marker == 0 and number // marker <= _LARGEST_FACTOR:
+                return size * (number // marker)
+        return number
+
+
+_CODES = {getattr(torch, name): code for code, name in _arrays.NAMES.items()}
+
+# The library's names of dtypes.
+DTYPES = {
+    "f64": torch.float64,
+    "f32": torch.float32,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f8_e4m3fn": torch.float8_e4m3fn,
+    "f8_e5m2": torch.float8_e5m2,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "u8": torch.uint8,
+    "bool": torch.bool,
+}
+
+
+def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any]]:
+    """The tensors' sizes; symbolic ones that the schema wants equal are made so, by a guard."""
+    bound: dict[Any, Any] = {}
+    out = {}
+    for arg in op.inputs:
+        if arg.name not in tensors:
+            continue
+        sizes = list(tensors[arg.name].shape)
+        for d in range(1, min(len(sizes), len(arg.dims)) + 1):
+            key = arg.dims[-d]
+            if not key.isidentifier():
+                break
+            first = bound.setdefault(key, sizes[-d])
+            if not isinstance(sizes[-d], int) or not isinstance(first, int):
+                torch._check(sizes[-d] == first)
+                sizes[-d] = first
+        out[arg.name] = sizes
+    return out
+
+
+def _infer(op: Operator, arguments: dict[str, Any]) -> list[list[Any]]:
+    """Shapes of all outputs, by the library's own rule; sizes may be symbolic."""
+    tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
+    if any(arg.type == "u8" for arg in op.inputs):
+        return _infer_opaque(op, tensors)
+    markers, reading = _Markers(), _arrays.Reading()
+    sizes = _unify(op, tensors)
+    values = (_library.Value * len(op.inputs))()
+    kept: list[Any] = []
+    for value, arg in zip(values, op.inputs, strict=True):
+        given = arguments[arg.name]
+        if arg.name not in tensors:
+            fill(value, arg, given, reading)
+            continue
+        shape = (ctypes.c_int64 * _library.MAX_RANK)(*map(markers.number, sizes[arg.name]))
+        code, bits = _CODES.get(given.dtype, (255, 0))
+        view = _library.TensorView(
+            data=64,  # never read: only its being there counts
+            device=_library.Device(1, 0),
+            rank=len(sizes[arg.name]),
+            dtype=_library.DataType(code, bits, 1),
+            shape=shape,
+            strides=(ctypes.c_int64 * _library.MAX_RANK)(),
+        )
+        kept.append((shape, view))
+        value.kind, value.payload.tensor = _library.TENSOR, ctypes.pointer(view)
+    shapes = (_library.Shape * len(op.outputs))()
+    _library.check(
+        _library.load().tw_infer(_library.operator_handle(op.name), values, len(op.inputs), shapes)
+    )
+    return [[markers.size(n) for n in shape.sizes[: shape.rank]] for shape in shapes]
+
+
+def _infer_opaque(op: Operator, tensors: dict[str, torch.Tensor]) -> list[list[Any]]:
+    """Shapes where sizes are inside a packed object, which a fake tensor does not have."""
+    known = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    while (shapes := op.infer(known)) is None:
+        missing = next(
+            arg for arg in op.inputs if arg.optional and arg.name not in known and arg.dims
+        )
+        fresh = get_ctx().new_dynamic_size()
+        known[missing.name] = [fresh] if len(missing.dims) == 1 else []
+    return shapes
+
+
+def _dtype_of(op: Operator, arg: Argument, arguments: dict[str, Any]) -> torch.dtype:
+    for other in op.inputs:
+        if other.kind == "tensor" and other.type == arg.type and arguments[other.name] is not None:
+            dtype: torch.dtype = arguments[other.name].dtype
+            return dtype
+    return DTYPES[arg.type]
+
+
+def _fake(op: Operator, full: bool) -> Callable[..., Any]:
+    names = [arg.name for arg in op.inputs]
+    defaults = {arg.name: arg.default_value for arg in op.inputs}
+
+    def fake(*positional: Any, **named: Any) -> Any:
+        arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
+        shapes = _infer(op, arguments)
+        like = next(value for value in arguments.values() if _arrays.is_torch(value))
+        results = [
+            like.new_empty(shape, dtype=_dtype_of(op, arg, arguments))
+            for arg, shape in zip(op.outputs, shapes, strict=True)
+            if full or not arg.optional
+        ]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return fake
+
+
+def _fake_out(*_positional: Any, **_named: Any) -> None:
+    """Outputs are given; the CPU kernel validates them."""
+
+
+@functools.cache
+def load() -> None:
+    """Makes torch.ops.tilewright; once per process."""
+    _library.load()
+    torch.ops.load_library(str(_library.directory() / "tilewright_torch.so"))
+    for op in _schema.operators().values():
+        name = f"tilewright::{op.name}"
+        torch.library.register_fake(f"{name}.out", _fake_out)
+        if op.has_free_dtype:
+            continue
+        torch.library.register_fake(name, _fake(op, False))
+        if len(op.required_outputs) != len(op.outputs):
+            torch.library.register_fake(f"{name}.full", _fake(op, True))

@@ -1,0 +1,167 @@
+"""Which implementation of an operator runs.
+
+A backend is a name: `cpu` and `cuda` are tilewright's kernels, `reference` is each operator's
+definition in float64, `torch` is for implementations written in PyTorch. `register_impl` adds or
+replaces an implementation of any operator. Nothing falls back silently: with the policy `error`,
+the default, a call that the backend does not take raises; `reference` and `torch` name the backend
+that takes over, and `tilewright.explain()` shows each time it did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tilewright import _schema
+
+BACKENDS = ("cpu", "cuda", "reference", "torch")
+POLICIES = ("error", "reference", "torch")
+
+_current: contextvars.ContextVar[str] = contextvars.ContextVar("tilewright_backend")
+_default = "cpu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Implementation:
+    """A user's implementation of one operator."""
+
+    forward: Callable[..., Any]
+    backward: Callable[..., Any] | None = None
+
+
+_registered: dict[tuple[str, str], Implementation] = {}
+
+
+def get_available_backends() -> list[str]:
+    """Backends that can run something on this machine.
+
+    Example:
+        >>> import tilewright
+        >>> "reference" in tilewright.get_available_backends()
+        True
+    """
+    used = {backend for _, backend in _registered}
+    return [name for name in BACKENDS if name in ("cpu", "reference") or name in used]
+
+
+def get_available_backends_for_op(op: str) -> list[str]:
+    """Backends that can run this operator.
+
+    Raises:
+        ValueError: there is no such operator.
+    """
+    _schema.find(op)
+    return [name for name in BACKENDS if name in ("cpu", "reference") or (op, name) in _registered]
+
+
+def check_backend(name: str) -> str:
+    """`name`, if it is a backend.
+
+    Raises:
+        ValueError: it is not; the message lists those there are.
+    """
+    if name not in BACKENDS:
+        raise ValueError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
+    return name
+
+
+def get_current_backend() -> str:
+    """The backend of calls that name none."""
+    return _current.get(_default)
+
+
+def is_default() -> bool:
+    """Whether calls go to tilewright's own kernels for the CPU."""
+    return not _registered and _current.get(_default) == "cpu"
+
+
+def set_backend(name: str) -> None:
+    """Sets the backend of calls that name none, for the whole process.
+
+    Raises:
+        ValueError: there is no such backend.
+    """
+    global _default
+    _default = check_backend(name)
+
+
+@contextlib.contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Within the block, in this thread or task, calls that name no backend use this one.
+
+    Example:
+        >>> import tilewright
+        >>> with tilewright.use_backend("reference"):
+        ...     tilewright.get_current_backend()
+        'reference'
+    """
+    token = _current.set(check_backend(name))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def register_impl(
+    op: str,
+    backend: str,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any] | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Makes `forward` the implementation of an operator on a backend.
+
+    Args:
+        op: the operator's name.
+        backend: one of BACKENDS.
+        forward: called with the operator's arguments, all by position.
+        backward: called as torch.autograd.Function.backward is.
+        overwrite: whether an earlier registration may be replaced.
+
+    Raises:
+        ValueError: no such operator or backend, or it has an implementation already.
+    """
+    _schema.find(op)
+    key = (op, check_backend(backend))
+    if key in _registered and not overwrite:
+        raise ValueError(f"{op} has an implementation for {backend}; overwrite=True replaces it")
+    _registered[key] = Implementation(forward, backward)
+
+
+def unregister_impl(op: str, backend: str) -> None:
+    """Removes what register_impl added.
+
+    Raises:
+        ValueError: there is no such registration.
+    """
+    if _registered.pop((op, backend), None) is None:
+        raise ValueError(f"nothing is registered for {op} on {backend}")
+
+
+def registered_impls() -> dict[tuple[str, str], Implementation]:
+    """All registrations, by operator and backend."""
+    return dict(_registered)
+
+
+def find_impl(op: str, backend: str) -> Implementation | None:
+    """The user's implementation of an operator on a backend, if there is one."""
+    return _registered.get((op, backend)) if _registered else None
+
+
+def fallback_policy() -> str:
+    """What happens when a backend does not take a call: TILEWRIGHT_FALLBACK, by default `error`.
+
+    Raises:
+        ValueError: the variable holds something else than error, reference or torch.
+    """
+    if os.environ.get("DISABLE_FALLBACK") == "1":
+        return "error"
+    policy = os.environ.get("TILEWRIGHT_FALLBACK", "error")
+    if policy not in POLICIES:
+        raise ValueError(f"TILEWRIGHT_FALLBACK={policy!r} must be one of {', '.join(POLICIES)}")
+    return policy

@@ -1,0 +1,41 @@
+// The catalog's test cases for programs in other languages: calls built as the C++ tests build
+// them.
+#include <cstdio>
+#include <exception>
+
+#include "testing/op_call.h"
+#include "tilewright/c/tilewright.h"
+
+/// Calls give(user, index, tensor, number) for each input of a case that is present: `tensor` is
+/// null for a scalar. Returns 0; 1 after printing why the case cannot be built.
+extern "C" TW_C_API int32_t twt_make_case(const char* op_name, int32_t combo, const char* text,
+                                          uint64_t seed,
+                                          void (*give)(void* user, int32_t index,
+                                                       const tw_tensor* tensor, const char* dtype,
+                                                       double number),
+                                          void* user) {
+  try {
+    const tw::runtime::OperatorInfo& op = tw::runtime::find_operator(op_name);
+    const auto spec = tw::testing::CaseSpec::parse(*op.schema, text);
+    tw::testing::OpCall made(op, op.combos[static_cast<size_t>(combo)], spec, seed,
+                             tw::testing::Layout::kAligned);
+    for (int i = 0; i < op.schema->size(); ++i) {
+      const tw::ops::Slot& slot = made.call()[i];
+      if ((*op.schema)[i].output || !slot.present) continue;
+      tw::TensorRef ref = slot.tensor;
+      tw_tensor tensor{};
+      tensor.data = ref.data;
+      tensor.device = {1, 0};
+      tensor.rank = ref.rank;
+      tensor.shape = ref.sizes.data();
+      tensor.strides = ref.strides.data();
+      const bool is_tensor = (*op.schema)[i].kind == tw::ops::ArgKind::kTensor;
+      give(user, i, is_tensor ? &tensor : nullptr, is_tensor ? tw::name(ref.dtype).data() : "",
+           slot.number);
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,132 @@
+"""Calls of every operator, dtype and edge case of the catalog, as PyTorch tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import Any
+
+import torch
+from tilewright._torch import DTYPES
+
+from tilewright import _library, _schema
+
+TOLERANCES = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 1e-3,
+    torch.bfloat16: 1.6e-2,
+}
+
+_GIVE = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.POINTER(_library.TensorView),
+    ctypes.c_char_p,
+    ctypes.c_double,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One edge case for one combination of dtypes."""
+
+    op: _schema.Operator
+    combo: int
+    label: str
+    text: str
+
+    def __str__(self) -> str:
+        return "-".join([self.op.name, *self.dtypes, self.label])
+
+    @property
+    def dtypes(self) -> list[str]:
+        """The library's names of the dtypes."""
+        return list(self.op.dtypes[self.combo].values())
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the operator's last edge case: commonly the richest."""
+        return self.label == self.op.edge_cases[-1][0]
+
+    @property
+    def wants_full(self) -> bool:
+        """Whether it asks for optional outputs."""
+        optional = [arg.name for arg in self.op.outputs if arg.optional]
+        return any(f"+{name}" in self.text.split() for name in optional)
+
+    def arguments(self, seed: int = 1) -> list[Any]:
+        """The inputs by position, as torch.ops takes them."""
+        out = [arg.default_value for arg in self.op.inputs]
+
+        def give(_user: Any, index: int, view: Any, dtype: bytes, number: float) -> None:
+            arg = self.op.arguments[index]
+            if not view:
+                out[index] = _scalar(arg, number)
+                return
+            tensor = _copy(view.contents, DTYPES[dtype.decode()])
+            out[index] = tensor.tolist() if arg.is_int_list else tensor
+
+        library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))
+        status = library.twt_make_case(
+            self.op.name.encode(),
+            self.combo,
+            self.text.encode(),
+            ctypes.c_uint64(seed),
+            _GIVE(give),
+            None,
+        )
+        assert status == 0, f"{self} cannot be built"
+        return out
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        """What the comparison with the definition allows."""
+        return TOLERANCES.get(dtype, 0.0) * self.op.tolerance_scale
+
+
+def _scalar(arg: _schema.Argument, number: float) -> Any:
+    if arg.kind == "choice":
+        return arg.choices[int(number)]
+    return {"float": float, "int": int, "bool": bool}[arg.kind](number)
+
+
+def _copy(view: _library.TensorView, dtype: torch.dtype) -> torch.Tensor:
+    shape = view.shape[: view.rank]
+    out = torch.empty(shape, dtype=dtype)
+    if out.numel():
+        ctypes.memmove(out.data_ptr(), view.data, out.numel() * out.element_size())
+    return out
+
+
+def every_case() -> list[Case]:
+    """The whole catalog."""
+    return [
+        Case(op, combo, label, text)
+        for op in _schema.operators().values()
+        if not op.has_free_dtype
+        for combo in range(len(op.dtypes))
+        for label, text in op.edge_cases
+    ]
+
+
+def results(value: Any) -> list[torch.Tensor]:
+    """A result as a list of tensors."""
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
+    """|got - want| <= tolerance * (|want| + rms(want)), as in the C++ tests."""
+    assert got.shape == want.shape
+    assert got.dtype == want.dtype
+    if want.dtype.itemsize == 1:
+        got, want = got.view(torch.uint8), want.view(torch.uint8)
+    if not want.dtype.is_floating_point:
+        assert torch.equal(got, want)
+        return
+    wide, exact = got.double(), want.double()
+    finite = exact[exact.isfinite()]
+    rms = finite.square().mean().sqrt() if finite.numel() else torch.tensor(0.0)
+    close = (wide - exact).abs() <= tolerance * (exact.abs() + rms)
+    same = (wide == exact) | (wide.isnan() & exact.isnan())
+    assert bool((close | same).all()), f"largest difference {(wide - exact).abs().max()}"

@@ -1,0 +1,208 @@
+"""The Python package: import, arrays of other libraries, backends, fallback, explain, reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright import ops
+
+ROOT = Path(__file__).resolve().parents[3]
+X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 12)
+
+
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a new interpreter that finds the package."""
+    paths = {"PYTHONPATH": str(ROOT / "python"), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cast_to_torch():
+    """An implementation of exp for the backend torch, removed afterwards."""
+    tilewright.register_impl("exp", "torch", lambda x: np.exp(x))
+    yield
+    tilewright.unregister_impl("exp", "torch")
+
+
+def test_import_loads_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys, tilewright, tilewright.env_check\n"
+        "assert not {'torch', 'numpy'} & set(sys.modules), sys.modules.keys()"
+    )
+    assert python(code).stderr == ""
+
+
+def test_works_where_torch_cannot_be_imported() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import numpy as np, tilewright\n"
+        "print(tilewright.ops.exp(np.zeros(2, np.float32)))"
+    )
+    result = python(code)
+    assert result.stdout == "[1. 1.]\n", result.stderr
+
+
+def test_numpy_arrays_come_back_as_numpy_arrays() -> None:
+    out = ops.softmax(X)
+    assert isinstance(out, np.ndarray)
+    assert out.dtype == np.float32
+    np.testing.assert_allclose(out.sum(-1), 1, rtol=1e-6)
+
+
+def test_layouts_of_numpy() -> None:
+    want = np.exp(X)
+    np.testing.assert_allclose(ops.exp(X.T), want.T, rtol=1e-6)
+    np.testing.assert_allclose(ops.exp(X[:, ::3]), want[:, ::3], rtol=1e-6)
+    np.testing.assert_allclose(ops.exp(X[::-1, ::-1]), want[::-1, ::-1], rtol=1e-6)
+    np.testing.assert_allclose(ops.exp(np.broadcast_to(X[:1], X.shape)), want[[0, 0]], rtol=1e-6)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_allclose(ops.exp(read_only), want, rtol=1e-6)
+    assert ops.exp(X[:0]).shape == (0, 12)
+
+
+def test_several_outputs_and_named_arguments() -> None:
+    weight = np.ones(12, np.float32)
+    out, summed = ops.fused_add_rms_norm(x=X, residual=X, weight=weight, eps=1e-5)
+    np.testing.assert_allclose(summed, 2 * X)
+    assert out.shape == X.shape
+
+
+def test_lists_of_integers() -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    np.testing.assert_array_equal(ops.permute(x, [2, 0, 1]), x.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: ops.rms_norm(X, np.ones(5, np.float32)),
+            ValueError,
+            "weight is f32[5]@cpu, but C",
+        ),
+        (lambda: ops.softmax(X, 3), ValueError, "dim = 3 is not a dimension of f32[2, 12]"),
+        (lambda: ops.exp(X.astype(np.int32)), NotImplementedError, "no kernel takes x: i32"),
+        (lambda: ops.exp(X.astype(np.complex64)), NotImplementedError, "dtype that no operator"),
+        (lambda: ops.exp(), TypeError, "x is missing"),
+        (lambda: ops.exp(X, y=1), TypeError, "there is no y"),
+        (lambda: ops.exp(3.0), TypeError, "x must be an array"),
+        (lambda: ops.exp(X, backend="metal"), ValueError, "no backend 'metal'"),
+        (lambda: ops.exp(X, backend="cuda"), NotImplementedError, "cuda: this build has no"),
+        (lambda: ops.no_such_operator(X), AttributeError, "no operator no_such_operator"),
+    ],
+)
+def test_errors(call, error, message) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_torch_tensors_raise_the_same_classes() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="C = 12"):
+        ops.rms_norm(torch.from_numpy(X), torch.ones(5))
+    with pytest.raises(NotImplementedError, match="no kernel takes x: i32"):
+        ops.exp(torch.zeros(3, dtype=torch.int32))
+
+
+def test_backends() -> None:
+    assert tilewright.get_current_backend() == "cpu"
+    with tilewright.use_backend("reference"):
+        assert tilewright.get_current_backend() == "reference"
+        with tilewright.explain() as e:
+            ops.exp(X)
+        assert e.records[0].backend == "reference"
+    assert tilewright.get_current_backend() == "cpu"
+    assert tilewright.get_available_backends_for_op("exp") == ["cpu", "reference"]
+    with pytest.raises(ValueError, match="did you mean fused_add_rms_norm"):
+        tilewright.get_available_backends_for_op("norm")
+
+
+def test_a_registered_implementation_runs(cast_to_torch: None) -> None:
+    assert "torch" in tilewright.get_available_backends_for_op("exp")
+    np.testing.assert_allclose(ops.exp(X, backend="torch"), np.exp(X))
+    with pytest.raises(ValueError, match="overwrite=True"):
+        tilewright.register_impl("exp", "torch", np.exp)
+
+
+def test_fallback_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotImplementedError):
+        ops.exp(X, backend="cuda")
+    monkeypatch.setenv("TILEWRIGHT_FALLBACK", "reference")
+    with tilewright.explain(time=True) as e:
+        ops.exp(X, backend="cuda")
+        ops.exp(X)
+    assert e.fallbacks == 1
+    assert e.records[0].backend == "reference"
+    assert "no kernel for backend cuda" in e.records[0].reason
+    assert json.loads(e.to_json())[1]["shapes"] == [[2, 12]]
+    assert len(str(e).splitlines()) == 3
+    monkeypatch.setenv("DISABLE_FALLBACK", "1")
+    with pytest.raises(NotImplementedError):
+        ops.exp(X, backend="cuda")
+
+
+def test_many_threads() -> None:
+    want, wrong = ops.softmax(X), []
+
+    def work() -> None:
+        for _ in range(50):
+            if not np.array_equal(ops.softmax(X), want):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_after_fork() -> None:
+    code = (
+        "import os, numpy as np\n"
+        "from tilewright import ops\n"
+        "x = np.ones((512, 4096), np.float32)\n"
+        "want = ops.softmax(x)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(0 if np.array_equal(ops.softmax(x), want) else 3)\n"
+        "raise SystemExit(os.waitpid(child, 0)[1])"
+    )
+    assert python(code).returncode == 0
+
+
+def test_env_check() -> None:
+    command = [sys.executable, "-m", "tilewright.env_check", "--json"]
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    result = subprocess.run(command, env=paths, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+    report = json.loads(result.stdout)
+    assert report["kernels"]["state"] == "ok"
+    broken = subprocess.run(
+        command, env={**paths, "TILEWRIGHT_LIBRARY_DIR": "/"}, capture_output=True, check=False
+    )
+    assert broken.returncode == 1
+
+
+def test_stub_and_header_are_up_to_date() -> None:
+    library = Path(os.environ["TILEWRIGHT_LIBRARY_DIR"]) / "libtilewright.so"
+    for command in (["tools/python_stubs.py"], ["tools/c_header.py", str(library)]):
+        result = subprocess.run([sys.executable, *command, "--check"], cwd=ROOT, check=False)
+        assert result.returncode == 0, command

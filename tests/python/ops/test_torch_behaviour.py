@@ -1,0 +1,139 @@
+"""torch.ops.tilewright beside the rest of PyTorch: refusals, modes, threads, processes."""
+
+from __future__ import annotations
+
+import copy
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import tilewright.torch  # noqa: F401 - registers the operators
+import torch
+
+OPS = torch.ops.tilewright
+X = torch.linspace(-3, 3, 24).reshape(2, 12)
+
+
+def resident_mebibytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: OPS.rms_norm(X, torch.ones(5)), ValueError, "weight is f32[5]@cpu, but C = 12"),
+        (lambda: OPS.softmax(X, 2), ValueError, "dim = 2 is not a dimension of f32[2, 12]@cpu"),
+        (lambda: OPS.add(X, torch.ones(5)), ValueError, "which does not broadcast to [2, 12]"),
+        (lambda: OPS.exp(X.int()), RuntimeError, "no kernel takes x: i32"),
+        (lambda: OPS.exp(X.to(torch.complex64)), RuntimeError, "a dtype that no operator takes"),
+        (lambda: OPS.exp(torch.zeros([1] * 9)), ValueError, "9 dimensions, but at most 8"),
+        (lambda: OPS.permute(X, [0, 0]), ValueError, "dims must hold each of 0 .. 1 once"),
+        (lambda: OPS.exp.out(X, out=torch.empty(3)), ValueError, "broadcast to [2, 12]"),
+        (
+            lambda: OPS.exp.out(X, out=torch.empty(2, 1).expand(2, 12)),
+            ValueError,
+            "its elements may overlap",
+        ),
+        (lambda: OPS.exp.out(X, out=torch.empty(2, 12).double()), ValueError, "must be f32"),
+        (
+            lambda: OPS.embedding(torch.ones(3, 2), torch.tensor([3])),
+            ValueError,
+            "index 3 is outside the 3 rows",
+        ),
+        (lambda: OPS.exp(X.to_sparse()), NotImplementedError, "SparseCPU"),
+        (lambda: OPS.exp([1.0]), RuntimeError, "Expected a value of type 'Tensor'"),
+    ],
+)
+def test_refusals(call, error, message) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_no_call_keeps_memory() -> None:
+    def calls() -> None:
+        x = torch.ones(1, 2**18)
+        with pytest.raises(ValueError, match="C = 262144"):
+            OPS.rms_norm(x, torch.ones(5))
+        OPS.exp(x)
+        OPS.exp.out(x, out=torch.empty_like(x))
+        OPS.rope(x.reshape(1, 1, -1, 64), *[torch.ones(9, 32)] * 2, torch.zeros(1, 1).int())
+        OPS.permute(x, [1, 0])
+
+    calls()
+    before = resident_mebibytes()
+    for _ in range(300):
+        calls()
+    assert resident_mebibytes() - before < 100  # one tensor kept per round: 300
+
+
+def test_modes() -> None:
+    want = X.softmax(-1)
+    with torch.inference_mode():
+        assert OPS.softmax(X).is_inference()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(OPS.softmax(X), want)
+    with torch.device("meta"):
+        assert OPS.softmax(torch.empty(3, 4)).shape == (3, 4)
+    on_meta = OPS.attention.full(*[torch.empty(2, 5, 4, 8, device="meta")] * 3)
+    assert [tuple(t.shape) for t in on_meta] == [(2, 5, 4, 8), (2, 4, 5)]
+
+
+class Norm(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(12), requires_grad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return OPS.rms_norm(x, self.weight)
+
+
+def test_inside_a_module() -> None:
+    norm = Norm()
+    want = torch.nn.functional.rms_norm(X, (12,), eps=1e-6)
+    torch.testing.assert_close(copy.deepcopy(norm)(X), want)
+    doubled = torch.func.functional_call(norm, {"weight": 2 * norm.weight}, X)
+    torch.testing.assert_close(doubled, 2 * want)
+    exported = torch.export.export(norm, (X,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    torch.testing.assert_close(exported.module()(X.repeat(3, 1)), want.repeat(3, 1))
+
+
+def test_the_same_bits_for_every_number_of_threads() -> None:
+    x = torch.randn(300, 4096)
+    kept = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(OPS.softmax(x))
+    finally:
+        torch.set_num_threads(kept)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+
+
+def test_many_threads_at_once() -> None:
+    x = torch.randn(64, 1024)
+    want, wrong = OPS.softmax(x), []
+
+    def work() -> None:
+        for _ in range(30):
+            if not torch.equal(OPS.softmax(x), want):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_beyond_two_to_the_31_elements() -> None:
+    x = torch.ones(1, dtype=torch.bfloat16).expand(2**31 + 64)
+    out = torch.empty(64, dtype=torch.bfloat16)
+    OPS.exp.out(x[-64:], out=out)
+    assert bool((out > 2.7).all())
+    assert OPS.sum(x.reshape(2, -1)[:, : 2**20], 1).shape == (2,)

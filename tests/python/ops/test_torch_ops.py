@@ -1,0 +1,113 @@
+"""torch.ops.tilewright over the whole catalog: values, layouts, overloads, compilation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tilewright.torch
+import torch
+from cases import Case, assert_close, every_case, results
+
+import tilewright
+
+CASES = every_case()
+OPS = torch.ops.tilewright
+opcheck = torch.library.opcheck
+
+
+def packet(case: Case) -> Any:
+    return getattr(OPS, case.op.name)
+
+
+def overload(case: Case) -> Any:
+    return packet(case).full if case.wants_full else packet(case).default
+
+
+def spread(value: Any) -> Any:
+    """The same numbers with gaps between them; opaque bytes stay in one piece."""
+    if not isinstance(value, torch.Tensor) or value.dtype == torch.uint8 or value.dim() == 0:
+        return value
+    wide = torch.empty([2 * size for size in value.shape], dtype=value.dtype)
+    out = wide[tuple(slice(None, None, 2) for _ in value.shape)]
+    return out.copy_(value)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_matches_the_float64_definition(case: Case) -> None:
+    arguments = case.arguments()
+    got = results(packet(case).default(*arguments))
+    function = getattr(tilewright.ops, case.op.name)
+    want = results(function(*arguments, backend="reference"))
+    for g, w in zip(got, want, strict=True):
+        assert_close(g, w, case.tolerance(w.dtype))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_layouts_and_overloads_agree(case: Case) -> None:
+    arguments = case.arguments()
+    want = results(overload(case)(*arguments))
+    for g, w in zip(results(overload(case)(*map(spread, arguments))), want, strict=True):
+        assert_close(g, w, case.tolerance(w.dtype))
+    wanted = case.op.outputs if case.wants_full else case.op.required_outputs
+    given = {arg.name: spread(torch.empty_like(w)) for arg, w in zip(wanted, want, strict=True)}
+    packet(case).out(*arguments, **given)
+    for arg, w in zip(wanted, want, strict=True):
+        assert_close(given[arg.name], w, 0)
+
+
+def comparable(case: Case) -> tuple[Any, ...]:
+    """Arguments without NaN in the result: opcheck takes two of them for different."""
+    arguments = case.arguments()
+    if any(r.double().isnan().any() for r in results(overload(case)(*arguments))):
+        arguments = [a.abs() if isinstance(a, torch.Tensor) else a for a in arguments]
+    return tuple(arguments)
+
+
+# opcheck compares outputs by subtraction, which PyTorch lacks for 8-bit floats.
+OPCHECKED = [case for case in CASES if not any("f8" in d for d in case.dtypes)]
+RICH = [case for case in OPCHECKED if case.is_last]
+
+
+@pytest.mark.parametrize("case", [c for c in OPCHECKED if c.combo == 0 or c.is_last], ids=str)
+def test_schema_and_fake_function(case: Case) -> None:
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    opcheck(overload(case), comparable(case), test_utils=tests)
+
+
+@pytest.mark.parametrize("case", RICH, ids=str)
+def test_out_variant_passes_opcheck(case: Case) -> None:
+    arguments = comparable(case)
+    wanted = case.op.outputs if case.wants_full else case.op.required_outputs
+    made = results(overload(case)(*arguments))
+    given = {arg.name: torch.empty_like(w) for arg, w in zip(wanted, made, strict=True)}
+    opcheck(packet(case).out, arguments, given, test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize("case", RICH, ids=str)
+def test_traces_with_symbolic_sizes(case: Case) -> None:
+    opcheck(overload(case), comparable(case), test_utils=("test_aot_dispatch_dynamic",))
+
+
+@pytest.mark.parametrize("case", RICH, ids=str)
+def test_compiles_without_a_graph_break(case: Case) -> None:
+    torch._dynamo.reset()
+    arguments = case.arguments()
+    compiled = torch.compile(overload(case), fullgraph=True, dynamic=True, backend="aot_eager")
+    for g, w in zip(
+        results(compiled(*arguments)), results(overload(case)(*arguments)), strict=True
+    ):
+        assert_close(g, w, 0)
+
+
+def test_inductor_runs_one_graph_at_several_sizes() -> None:
+    def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        h = OPS.rms_norm(x, weight)
+        return OPS.softmax(h + x, -1) * 2
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
+    weight = torch.randn(48)
+    for rows in (3, 5, 17):
+        x = torch.randn(rows, 48)
+        torch.testing.assert_close(compiled(x, weight), layer(x, weight))

@@ -1,0 +1,74 @@
+#include "tilewright/c/catalog_json.h"
+
+#include <nlohmann/json.hpp>
+
+#include "tilewright/runtime/operators.h"
+
+namespace tw::c {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kKinds[] = {"tensor", "float", "int", "bool", "choice"};
+
+std::string dim_text(const ops::Dim& dim) {
+  switch (dim.kind) {
+    case ops::Dim::Kind::kLead:
+      return "*";
+    case ops::Dim::Kind::kBroadcast:
+      return "...";
+    case ops::Dim::Kind::kFixed:
+      return std::to_string(dim.factor);
+    case ops::Dim::Kind::kNamed:
+      break;
+  }
+  const std::string name(dim.name);
+  return dim.factor == 1 ? name : std::to_string(dim.factor) + "*" + name;
+}
+
+json argument_json(const ops::Arg& arg) {
+  return {{"name", arg.name},           {"kind", kKinds[static_cast<int>(arg.kind)]},
+          {"type", arg.type},           {"dims", dims_text(arg)},
+          {"output", arg.output},       {"optional", arg.optional},
+          {"default", arg.default_text}};
+}
+
+json cases_json(std::span<const ops::Case> cases) {
+  json out = json::array();
+  for (const ops::Case& c : cases) out.push_back({{"label", c.label}, {"case", c.text}});
+  return out;
+}
+
+json operator_json(const runtime::OperatorInfo& op) {
+  json arguments = json::array(), dtypes = json::array();
+  for (const ops::Arg& arg : *op.schema) arguments.push_back(argument_json(arg));
+  for (const std::vector<DType>& combo : op.combos) {
+    json one = json::object();
+    for (int i = 0; i < op.schema->type_count(); ++i)
+      one[std::string(op.schema->type(i))] = name(combo[static_cast<size_t>(i)]);
+    dtypes.push_back(std::move(one));
+  }
+  return {{"name", op.name()},
+          {"schema", op.schema->text()},
+          {"arguments", std::move(arguments)},
+          {"dtypes", std::move(dtypes)},
+          {"tolerance_scale", op.tolerance_scale},
+          {"edge_cases", cases_json(op.edge_cases)},
+          {"workloads", cases_json(op.workloads)}};
+}
+
+}  // namespace
+
+std::string dims_text(const ops::Arg& arg) {
+  std::string out;
+  for (int d = 0; d < arg.rank; ++d) out += (d > 0 ? ", " : "") + dim_text(arg.dims[d]);
+  return out;
+}
+
+std::string catalog_json() {
+  json out = json::array();
+  for (const runtime::OperatorInfo& op : runtime::operators()) out.push_back(operator_json(op));
+  return out.dump();
+}
+
+}  // namespace tw::c

@@ -1,0 +1,367 @@
+#include "tilewright/c/tilewright.h"
+
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tilewright/c/catalog_json.h"
+#include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/operators.h"
+#include "tilewright/runtime/thread_count.h"
+
+struct tw_operator {
+  const tw::runtime::OperatorInfo* info;
+  std::string name, schema;
+  std::vector<std::string> texts;  // what the arguments point into
+  std::vector<tw_argument> arguments;
+};
+
+struct tw_context {
+  tw::runtime::Context context;
+};
+
+namespace {
+
+using tw::DType;
+using tw::Error;
+using tw::ErrorKind;
+using tw::TensorRef;
+using tw::ops::Arg;
+using tw::ops::ArgKind;
+using tw::ops::Call;
+
+static_assert(TW_MAX_RANK == tw::kMaxRank);
+static_assert(offsetof(tw_tensor, shape) == 24 && sizeof(tw_tensor) == 48, "DLTensor's layout");
+
+// DLPack's codes of the scalar dtypes.
+constexpr tw_dtype dlpack_dtype(DType dtype) {
+  const auto bits = static_cast<uint8_t>(8 * tw::element_size(dtype));
+  switch (dtype) {
+    case DType::kBf16:
+      return {4, bits, 1};
+    case DType::kF8E4m3fn:
+      return {10, bits, 1};
+    case DType::kF8E5m2:
+      return {12, bits, 1};
+    case DType::kU8:
+      return {1, bits, 1};
+    case DType::kBool:
+      return {6, bits, 1};
+    default:
+      return {static_cast<uint8_t>(info(dtype).kind == tw::DTypeKind::kFloat ? 2 : 0), bits, 1};
+  }
+}
+
+DType dtype_from(const tw_dtype& dtype, const Call& call, const Arg& arg) {
+#define TW_TRY(id, ...)                                                 \
+  if (constexpr tw_dtype d = dlpack_dtype(DType::id);                   \
+      d.code == dtype.code && d.bits == dtype.bits && dtype.lanes == 1) \
+    return DType::id;
+  TW_FOR_EACH_SCALAR_DTYPE(TW_TRY)
+#undef TW_TRY
+  throw Error(ErrorKind::kUnsupported,
+              std::string(call.schema().name()) + ": " + std::string(arg.name) +
+                  " has a dtype that no operator takes (DLPack code " + std::to_string(dtype.code) +
+                  ", " + std::to_string(dtype.bits) + " bits)");
+}
+
+thread_local std::string last_error;
+thread_local tw_status last_status = TW_OK;
+
+tw_status status_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalidArgument:
+      return TW_INVALID_ARGUMENT;
+    case ErrorKind::kUnsupported:
+      return TW_UNSUPPORTED;
+    case ErrorKind::kOutOfMemory:
+      return TW_OUT_OF_MEMORY;
+    case ErrorKind::kBadFile:
+      return TW_BAD_FILE;
+    case ErrorKind::kIo:
+      return TW_IO;
+    case ErrorKind::kInternal:
+      break;
+  }
+  return TW_INTERNAL;
+}
+
+tw_status fail(tw_status status, const char* message) {
+  last_error = message;
+  return last_status = status;
+}
+
+/// Runs `body`; what it throws becomes a status and a message.
+template <class F>
+tw_status guarded(F&& body) noexcept {
+  try {
+    body();
+    return TW_OK;
+  } catch (const Error& error) {
+    return fail(status_of(error.kind()), error.what());
+  } catch (const std::bad_alloc&) {
+    return fail(TW_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return fail(TW_INTERNAL, error.what());
+  }
+}
+
+[[noreturn]] void refuse(const tw_operator& op, const std::string& message) {
+  throw Error(ErrorKind::kInvalidArgument, op.name + ": " + message + "\n  in " + op.schema);
+}
+
+TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) {
+  const auto fail = [&](const std::string& rule) {
+    throw Error(ErrorKind::kInvalidArgument, std::string(call.schema().name()) + ": " +
+                                                 std::string(arg.name) + " " + rule + "\n  in " +
+                                                 std::string(call.schema().text()));
+  };
+  if (tensor.device.type != 1)
+    fail("is on DLPack device " + std::to_string(tensor.device.type) + ", but must be on the CPU");
+  if (tensor.rank < 0 || tensor.rank > tw::kMaxRank)
+    fail("has " + std::to_string(tensor.rank) + " dimensions, but at most " +
+         std::to_string(tw::kMaxRank) + " are supported");
+  TensorRef out;
+  out.dtype = dtype_from(tensor.dtype, call, arg);
+  out.rank = tensor.rank;
+  out.data =
+      tensor.data == nullptr ? nullptr : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  int64_t contiguous = 1;
+  for (auto d = static_cast<size_t>(tensor.rank); d-- > 0;) {
+    out.sizes[d] = tensor.shape[d];
+    out.strides[d] = tensor.strides == nullptr ? contiguous : tensor.strides[d];
+    if (tensor.strides == nullptr && tensor.shape[d] > 0)
+      contiguous = tw::checked_mul(contiguous, tensor.shape[d], "tensor size");
+  }
+  return out;
+}
+
+/// Whether two elements may share an address: writing them would depend on the order of threads.
+bool may_overlap(const TensorRef& tensor) {
+  if (tensor.count() == 0) return false;
+  std::array<std::pair<int64_t, int64_t>, tw::kMaxRank> dims;  // stride, size; sorted
+  size_t rank = 0;
+  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d) {
+    if (tensor.sizes[d] <= 1) continue;
+    const std::pair next{std::abs(tensor.strides[d]), tensor.sizes[d]};
+    size_t at = rank++;
+    for (; at > 0 && dims[at - 1] > next; --at) dims[at] = dims[at - 1];
+    dims[at] = next;
+  }
+  int64_t reach = 0;  // largest offset that the dimensions so far lead to
+  for (size_t d = 0; d < rank; ++d) {
+    if (dims[d].first <= reach) return true;
+    reach += dims[d].first * (dims[d].second - 1);
+  }
+  return false;
+}
+
+void set_scalar(Call& call, const Arg& arg, tw::ops::Slot& slot, const tw_value& value) {
+  if (value.kind == TW_TEXT) {
+    call.set_choice(arg.name, value.as.text);
+    return;
+  }
+  slot.present = true;
+  slot.number = value.kind == TW_FLOAT ? value.as.f64 : static_cast<double>(value.as.i64);
+}
+
+Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, bool outputs) {
+  Call call(*op.info->schema);
+  if (count < 0 || count > call.schema().size())
+    refuse(op, std::to_string(count) + " arguments given, but there are " +
+                   std::to_string(call.schema().size()));
+  for (int i = 0; i < count; ++i) {
+    const Arg& arg = call.schema()[i];
+    const tw_value& value = arguments[i];
+    if (value.kind == TW_ABSENT || (arg.output && (!outputs || value.kind == TW_ALLOCATE)))
+      continue;
+    if ((value.kind == TW_TENSOR) != (arg.kind == ArgKind::kTensor) || value.kind < TW_ABSENT ||
+        value.kind > TW_TEXT)
+      refuse(op, std::string(arg.name) +
+                     (arg.kind == ArgKind::kTensor ? " must be a tensor" : " must be a scalar"));
+    if (value.kind == TW_TENSOR) {
+      call[i].present = true;
+      call[i].tensor = tensor_ref(*value.as.tensor, call, arg);
+      if (arg.output && may_overlap(call[i].tensor))
+        refuse(op, std::string(arg.name) + " is " + call[i].tensor.describe() +
+                       ", but its elements may overlap in memory");
+    } else {
+      set_scalar(call, arg, call[i], value);
+    }
+  }
+  return call;
+}
+
+tw_shape shape_of(const Call& call, int i, const std::vector<int64_t>& sizes) {
+  tw_shape out{};
+  out.rank = static_cast<int32_t>(sizes.size());
+  out.dtype = dlpack_dtype(call.dtype_of_arg(i));
+  for (size_t d = 0; d < sizes.size() && d < TW_MAX_RANK; ++d) out.sizes[d] = sizes[d];
+  return out;
+}
+
+/// Has the caller allocate the outputs that are required or wanted, but not given.
+void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t count, Call& call,
+                      tw_allocate allocate, void* user) {
+  const auto is_wanted = [&](int i) {
+    const Arg& arg = call.schema()[i];
+    return arg.output && !call[i].present &&
+           (!arg.optional || (i < count && arguments[i].kind == TW_ALLOCATE));
+  };
+  bool any = false;
+  for (int i = 0; i < call.schema().size(); ++i) any |= is_wanted(i);
+  if (!any || allocate == nullptr) return;
+  const std::vector<std::vector<int64_t>> shapes = op.info->infer(call);
+  size_t next = 0;
+  for (int i = 0; i < call.schema().size(); ++i) {
+    const Arg& arg = call.schema()[i];
+    if (!arg.output) continue;
+    const std::vector<int64_t>& sizes = shapes[next++];
+    if (!is_wanted(i)) continue;
+    tw_tensor tensor{};
+    const tw_shape shape = shape_of(call, i, sizes);
+    if (allocate(user, i, &shape, &tensor) != 0)
+      throw Error(ErrorKind::kOutOfMemory, op.name + ": " + std::string(arg.name) +
+                                               tw::shape_to_string(sizes) + " was not allocated");
+    call[i].present = true;
+    call[i].tensor = tensor_ref(tensor, call, arg);
+  }
+}
+
+std::vector<tw_operator> describe_operators() {
+  std::vector<tw_operator> out;
+  for (const tw::runtime::OperatorInfo& info : tw::runtime::operators()) {
+    tw_operator& op = out.emplace_back();
+    op.info = &info;
+    op.name = info.name();
+    op.schema = info.schema->text();
+    op.texts.reserve(4 * static_cast<size_t>(info.schema->size()));
+    const auto keep = [&](std::string text) {
+      op.texts.push_back(std::move(text));
+      return op.texts.back().c_str();
+    };
+    for (const Arg& arg : *info.schema)
+      op.arguments.push_back({keep(std::string(arg.name)), keep(std::string(arg.type)),
+                              keep(tw::c::dims_text(arg)), keep(std::string(arg.default_text)),
+                              static_cast<int32_t>(arg.kind), arg.output, arg.optional});
+  }
+  return out;
+}
+
+const std::vector<tw_operator>& table() {
+  static const std::vector<tw_operator> kTable = describe_operators();
+  return kTable;
+}
+
+/// The threads that all contexts of one count share; never ended, as the default pool is not.
+tw::runtime::ThreadPool& pool_of(int threads) {
+  static std::mutex mutex;
+  static auto& pools = *new std::map<int, std::unique_ptr<tw::runtime::ThreadPool>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<tw::runtime::ThreadPool>& pool = pools[threads];
+  if (!pool) pool = std::make_unique<tw::runtime::ThreadPool>(threads);
+  return *pool;
+}
+
+}  // namespace
+
+const char* tw_version(void) {
+  return TILEWRIGHT_VERSION;
+}
+int32_t tw_abi_version(void) {
+  return TW_ABI_VERSION;
+}
+const char* tw_last_error(void) {
+  return last_error.c_str();
+}
+tw_status tw_last_status(void) {
+  return last_status;
+}
+const char* tw_isa(void) {
+  return tw::name(tw::runtime::detect_isa());
+}
+const char* tw_catalog(void) {
+  static const std::string kText = tw::c::catalog_json();
+  return kText.c_str();
+}
+
+int32_t tw_operator_count(void) {
+  return static_cast<int32_t>(table().size());
+}
+const tw_operator* tw_operator_at(int32_t index) {
+  return index >= 0 && index < tw_operator_count() ? &table()[static_cast<size_t>(index)] : nullptr;
+}
+tw_status tw_operator_find(const char* name, const tw_operator** op) {
+  static const auto kByName = [] {
+    std::unordered_map<std::string_view, const tw_operator*> out;
+    for (const tw_operator& each : table()) out.emplace(each.name, &each);
+    return out;
+  }();
+  return guarded([&] {
+    const auto it = kByName.find(name);
+    if (it == kByName.end()) tw::runtime::find_operator(name);  // throws, with suggestions
+    *op = it->second;
+  });
+}
+const char* tw_operator_name(const tw_operator* op) {
+  return op->name.c_str();
+}
+const char* tw_operator_schema(const tw_operator* op) {
+  return op->schema.c_str();
+}
+int32_t tw_operator_argument_count(const tw_operator* op) {
+  return static_cast<int32_t>(op->arguments.size());
+}
+const tw_argument* tw_operator_argument(const tw_operator* op, int32_t index) {
+  return index >= 0 && index < tw_operator_argument_count(op)
+             ? &op->arguments[static_cast<size_t>(index)]
+             : nullptr;
+}
+
+tw_status tw_context_new(int32_t threads, tw_context** context) {
+  return guarded([&] {
+    const int count = tw::runtime::resolve_threads(threads).threads;
+    *context = new tw_context{tw::runtime::Context(pool_of(count))};
+  });
+}
+void tw_context_free(tw_context* context) {
+  delete context;
+}
+
+tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
+                   tw_shape* outputs) {
+  return guarded([&] {
+    Call call = make_call(*op, arguments, count, false);
+    const std::vector<std::vector<int64_t>> shapes = op->info->infer(call);
+    size_t next = 0;
+    for (int i = 0; i < call.schema().size(); ++i) {
+      if (!call.schema()[i].output) continue;
+      outputs[next] = shape_of(call, i, shapes[next]);
+      ++next;
+    }
+  });
+}
+
+tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
+                  int32_t count, tw_allocate allocate, void* user) {
+  return guarded([&] {
+    Call call = make_call(*op, arguments, count, true);
+    allocate_outputs(*op, arguments, count, call, allocate, user);
+    op->info->run(call, context->context);
+  });
+}
+
+tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments, int32_t count,
+                            tw_allocate allocate, void* user) {
+  return guarded([&] {
+    Call call = make_call(*op, arguments, count, true);
+    allocate_outputs(*op, arguments, count, call, allocate, user);
+    op->info->reference(call);
+  });
+}

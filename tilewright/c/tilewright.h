@@ -1,0 +1,191 @@
+/* The C interface of tilewright: every operator of the catalog, on plain memory.
+ *
+ *   tw_context* context;
+ *   tw_context_new(0, &context);
+ *   const tw_operator* op;
+ *   tw_operator_find("softmax", &op);
+ *   tw_value arguments[] = {tw_tensor_value(&x), tw_absent(), tw_tensor_value(&out)};
+ *   if (tw_call(context, op, arguments, 3, NULL, NULL) != TW_OK) puts(tw_last_error());
+ *
+ * tilewright/c/operators.h has the same with one typed function per operator.
+ *
+ * Arguments stand in the order of the operator's schema, inputs first, then outputs. Functions that
+ * can fail return a status; tw_last_error() then has the message, per thread, until the next
+ * failure on that thread. No function throws. Nothing here is ever removed or changes its meaning
+ * within one TW_ABI_VERSION; functions may be added. */
+#ifndef TILEWRIGHT_C_TILEWRIGHT_H_
+#define TILEWRIGHT_C_TILEWRIGHT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TW_ABI_VERSION 0
+#define TW_MAX_RANK 8
+
+#if defined(_WIN32)
+#define TW_C_API
+#else
+#define TW_C_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tw_status {
+  TW_OK = 0,
+  TW_INVALID_ARGUMENT = 1, /* outside the operator's contract */
+  TW_UNSUPPORTED = 2,      /* valid, but no kernel takes it */
+  TW_OUT_OF_MEMORY = 3,
+  TW_BAD_FILE = 4,
+  TW_IO = 5,
+  TW_INTERNAL = 6 /* a bug in tilewright */
+} tw_status;
+
+/* DLPack's DLDevice, DLDataType and DLTensor, field by field: a DLTensor* is a tw_tensor*. */
+typedef struct tw_device {
+  int32_t type; /* 1: CPU */
+  int32_t index;
+} tw_device;
+typedef struct tw_dtype {
+  uint8_t code; /* 0 int, 1 uint, 2 float, 4 bfloat, 6 bool, 10 float8_e4m3fn, 12 float8_e5m2 */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+} tw_dtype;
+typedef struct tw_tensor {
+  void* data;
+  tw_device device;
+  int32_t rank;
+  tw_dtype dtype;
+  int64_t* shape;   /* [rank], elements */
+  int64_t* strides; /* [rank], elements; NULL: contiguous */
+  uint64_t byte_offset;
+} tw_tensor;
+
+/* Shape and dtype of an output. */
+typedef struct tw_shape {
+  int32_t rank;
+  tw_dtype dtype;
+  int64_t sizes[TW_MAX_RANK];
+} tw_shape;
+
+typedef enum tw_kind {
+  TW_ABSENT = 0, /* a scalar's default; no optional tensor; a required output to be allocated */
+  TW_TENSOR = 1,
+  TW_FLOAT = 2,
+  TW_INT = 3,     /* also booleans, and choices by their position */
+  TW_TEXT = 4,    /* a choice by its name */
+  TW_ALLOCATE = 5 /* an optional output that is wanted, to be allocated */
+} tw_kind;
+typedef struct tw_value {
+  int32_t kind;
+  union {
+    tw_tensor* tensor;
+    double f64;
+    int64_t i64;
+    const char* text;
+  } as;
+} tw_value;
+
+typedef struct tw_operator tw_operator; /* lives as long as the process */
+typedef struct tw_context tw_context;
+
+/* One argument of an operator, as its schema declares it. */
+typedef enum tw_argument_kind {
+  TW_ARGUMENT_TENSOR = 0,
+  TW_ARGUMENT_FLOAT = 1,
+  TW_ARGUMENT_INT = 2,
+  TW_ARGUMENT_BOOL = 3,
+  TW_ARGUMENT_CHOICE = 4
+} tw_argument_kind;
+typedef struct tw_argument {
+  const char* name;
+  const char* type;         /* a tensor's dtype or type variable; "a|b|c" of a choice */
+  const char* dims;         /* a tensor's: "*, C" */
+  const char* default_text; /* "" : none */
+  int32_t kind;             /* tw_argument_kind */
+  int32_t is_output;
+  int32_t is_optional;
+} tw_argument;
+
+/* "0.1.0" */
+TW_C_API const char* tw_version(void);
+/* TW_ABI_VERSION of the library that is loaded. */
+TW_C_API int32_t tw_abi_version(void);
+/* The message of this thread's last failure: names the operator, the argument and the rule. */
+TW_C_API const char* tw_last_error(void);
+/* The status of this thread's last failure. */
+TW_C_API tw_status tw_last_status(void);
+/* The instruction set that kernels are chosen for: "avx2". */
+TW_C_API const char* tw_isa(void);
+/* The whole catalog as JSON: an array of {name, schema, arguments, dtypes, edge_cases, ...}. */
+TW_C_API const char* tw_catalog(void);
+
+TW_C_API int32_t tw_operator_count(void);
+/* NULL unless 0 <= index < tw_operator_count(). */
+TW_C_API const tw_operator* tw_operator_at(int32_t index);
+TW_C_API tw_status tw_operator_find(const char* name, const tw_operator** op);
+TW_C_API const char* tw_operator_name(const tw_operator* op);
+/* "softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]" */
+TW_C_API const char* tw_operator_schema(const tw_operator* op);
+TW_C_API int32_t tw_operator_argument_count(const tw_operator* op);
+/* NULL unless 0 <= index < tw_operator_argument_count(op). */
+TW_C_API const tw_argument* tw_operator_argument(const tw_operator* op, int32_t index);
+
+/* A context runs one call at a time; make one per thread. `threads` counts the caller; 0 takes
+ * TILEWRIGHT_NUM_THREADS, or the processors this process may use. Contexts with the same count
+ * share their threads. */
+TW_C_API tw_status tw_context_new(int32_t threads, tw_context** context);
+TW_C_API void tw_context_free(tw_context* context);
+
+/* Shapes and dtypes of the outputs, in schema order, optional ones included; `outputs` has room for
+ * all of them. Outputs among the arguments are ignored. */
+TW_C_API tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
+                            tw_shape* outputs);
+
+/* Makes output number `index` (among the arguments) with a shape; fills `tensor`, whose shape and
+ * strides point to storage that outlives the call. Anything but 0 fails the call. */
+typedef int32_t (*tw_allocate)(void* user, int32_t index, const tw_shape* shape, tw_tensor* tensor);
+
+/* Runs an operator. Outputs that are required or wanted, but not given, come from `allocate`; it
+ * may be NULL when all are given. Trailing arguments that are absent may be left out. */
+TW_C_API tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
+                           int32_t count, tw_allocate allocate, void* user);
+/* The same with the operator's definition in float64: slow, and the measure of the kernels. */
+TW_C_API tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments,
+                                     int32_t count, tw_allocate allocate, void* user);
+
+static inline tw_value tw_absent(void) {
+  tw_value value = {TW_ABSENT, {NULL}};
+  return value;
+}
+static inline tw_value tw_tensor_value(const tw_tensor* tensor) {
+  tw_value value = tw_absent();
+  if (tensor != NULL) value.kind = TW_TENSOR;
+  value.as.tensor = (tw_tensor*)tensor;
+  return value;
+}
+static inline tw_value tw_float_value(double number) {
+  tw_value value = tw_absent();
+  value.kind = TW_FLOAT;
+  value.as.f64 = number;
+  return value;
+}
+static inline tw_value tw_int_value(int64_t number) {
+  tw_value value = tw_absent();
+  value.kind = TW_INT;
+  value.as.i64 = number;
+  return value;
+}
+static inline tw_value tw_text_value(const char* text) {
+  tw_value value = tw_absent();
+  if (text != NULL) value.kind = TW_TEXT;
+  value.as.text = text;
+  return value;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TILEWRIGHT_C_TILEWRIGHT_H_ */
