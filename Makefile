@@ -19,7 +19,7 @@ PROMPT ?= Explain in two sentences why the sky is blue.
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
 
-.PHONY: help demo build test bench compare lint tidy format docs asan tsan fuzz install clean
+.PHONY: help demo build test bench compare lint tidy format docs asan tsan fuzz install wheel clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
@@ -67,8 +67,10 @@ format:  ## rewrite the sources in the project's format
 	  xargs -0 --no-run-if-empty clang-format-19 -i
 	.venv/bin/ruff check --quiet --fix . ; .venv/bin/ruff format .
 
-docs: build  ## regenerate the reference pages from the operator catalog
+docs: build  ## regenerate from the operator catalog: reference, C header, Python types
 	python3 tools/docs.py build/release/tilewright
+	python3 tools/c_header.py build/release/libtilewright.so
+	TILEWRIGHT_LIBRARY_DIR=build/release python3 tools/python_stubs.py
 
 asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh dev
@@ -91,6 +93,10 @@ fuzz:  ## each fuzz target for FUZZ_SECONDS=60
 
 install: build  ## headers, library and tool to PREFIX=~/.local
 	cmake --install build/release --prefix $(PREFIX)
+
+wheel:  ## the Python package, for every Python from 3.10, in build/dist
+	@tools/setup.sh build
+	python3 -m pip wheel . --no-deps --wheel-dir build/dist
 
 clean:  ## remove everything built; the Python environment stays
 	rm -rf build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright import _library
@@ -76,7 +76,7 @@ class Operator:
         known = {arg.type for arg in self.inputs}
         return any(arg.type[0].isupper() and arg.type not in known for arg in self.outputs)
 
-    def infer(self, shapes: dict[str, Sequence[Any]]) -> list[list[Any]] | None:
+    def infer(self, shapes: Mapping[str, Sequence[Any]]) -> list[list[Any]] | None:
         """Shapes of all outputs from the shapes of the tensors; sizes may be symbolic.
 
         Returns:

@@ -82,7 +82,7 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
                 break
             first = bound.setdefault(key, sizes[-d])
             if not isinstance(sizes[-d], int) or not isinstance(first, int):
-                torch._check(sizes[-d] == first)
+                torch._check(sizes[-d] == first)  # type: ignore[no-untyped-call]
                 sizes[-d] = first
         out[arg.name] = sizes
     return out
@@ -123,7 +123,7 @@ def _infer(op: Operator, arguments: dict[str, Any]) -> list[list[Any]]:
 
 def _infer_opaque(op: Operator, tensors: dict[str, torch.Tensor]) -> list[list[Any]]:
     """Shapes where sizes are inside a packed object, which a fake tensor does not have."""
-    known = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    known: dict[str, list[Any]] = {name: list(tensor.shape) for name, tensor in tensors.items()}
     while (shapes := op.infer(known)) is None:
         missing = next(
             arg for arg in op.inputs if arg.optional and arg.name not in known and arg.dims
@@ -167,7 +167,8 @@ def _fake_out(*_positional: Any, **_named: Any) -> None:
 def load() -> None:
     """Makes torch.ops.tilewright; once per process."""
     _library.load()
-    torch.ops.load_library(str(_library.directory() / "tilewright_torch.so"))
+    binding = str(_library.directory() / "tilewright_torch.so")
+    torch.ops.load_library(binding)  # type: ignore[no-untyped-call]
     for op in _schema.operators().values():
         name = f"tilewright::{op.name}"
         torch.library.register_fake(f"{name}.out", _fake_out)

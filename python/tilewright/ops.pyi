@@ -133,6 +133,28 @@ def gelu_tanh_and_mul(
 ) -> _Array:
     """gelu_tanh_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
 
+def linear(
+    x: _Array,
+    weight: Any,
+    bias: Any | None = None,
+    residual: Any | None = None,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu"] = "none",
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"""
+
+def linear_packed(
+    x: _Array,
+    packed: Any,
+    bias: Any | None = None,
+    residual: Any | None = None,
+    activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu"] = "none",
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"""
+
 def linear_quantized(
     x: _Array,
     packed: Any,
@@ -151,6 +173,15 @@ def log(
     backend: str | None = None,
 ) -> _Array:
     """log(x: T[...]) -> out: T[...]"""
+
+def matmul(
+    a: _Array,
+    b: Any,
+    alpha: float = 1.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"""
 
 def mul(
     x: _Array,
@@ -264,3 +295,11 @@ def transpose(
     backend: str | None = None,
 ) -> _Array:
     """transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]"""
+
+def type_as(
+    x: _Array,
+    other: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """type_as(x: T[...], other: U[N]) -> out: U[...]"""

@@ -108,15 +108,6 @@ static inline tw_status tw_attention_varlen(
   return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
-/* cast(x: T[...]) -> out: U[...] */
-static inline tw_status tw_cast(tw_context* context, const tw_tensor* x, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
-  const tw_operator* op = NULL;
-  const tw_status status = tw_operator_find("cast", &op);
-  if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 2, NULL, NULL);
-}
-
 /* copy(x: T[...]) -> out: T[...] */
 static inline tw_status tw_copy(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -190,6 +181,35 @@ static inline tw_status tw_gelu_tanh_and_mul(tw_context* context, const tw_tenso
   return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
+/* linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
+ * none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N] */
+static inline tw_status tw_linear(tw_context* context, const tw_tensor* x, const tw_tensor* weight,
+                                  const tw_tensor* bias, const tw_tensor* residual,
+                                  const char* activation, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(weight),
+                                tw_tensor_value(bias),     tw_tensor_value(residual),
+                                tw_text_value(activation), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("linear", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
+ * none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N] */
+static inline tw_status tw_linear_packed(tw_context* context, const tw_tensor* x,
+                                         const tw_tensor* packed, const tw_tensor* bias,
+                                         const tw_tensor* residual, const char* activation,
+                                         tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(packed),
+                                tw_tensor_value(bias),     tw_tensor_value(residual),
+                                tw_text_value(activation), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("linear_packed", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
 /* linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
  * none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, exact: bool = false) -> out:
  * T[*, N] */
@@ -214,6 +234,17 @@ static inline tw_status tw_log(tw_context* context, const tw_tensor* x, tw_tenso
   const tw_status status = tw_operator_find("log", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N] */
+static inline tw_status tw_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
+                                  double alpha, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_float_value(alpha),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* mul(x: T[...], other: T[...]) -> out: T[...] */
@@ -361,6 +392,16 @@ static inline tw_status tw_transpose(tw_context* context, const tw_tensor* x, in
   const tw_status status = tw_operator_find("transpose", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* type_as(x: T[...], other: U[N]) -> out: U[...] */
+static inline tw_status tw_type_as(tw_context* context, const tw_tensor* x, const tw_tensor* other,
+                                   tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("type_as", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 #ifdef __cplusplus
