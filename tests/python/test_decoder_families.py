@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import run_tool, tool_logits
+from command_line import run_tool, tool_logits
 from tiny_models import CASES, VOCABULARY, Case, build
 
 LENGTHS = [1, 2, 17, 300]  # the last is beyond every sliding window, or nearly

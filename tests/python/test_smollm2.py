@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_json, run_tool, tool_logits
+from command_line import run_json, run_tool, tool_logits
 
 NEW_TOKENS = 128
 TIE = 1e-4  # logits closer than this: either token is right
