@@ -50,7 +50,8 @@ struct LinearPacked {
     const uint8_t* panels = k.packed.data + sizeof(kernels::PanelHeader);
     linear_reference(k, [&](int64_t n, int64_t i) {
       T value;
-      std::memcpy(&value, panels + sizeof(T) * Layout::offset(n, i, stride), sizeof(T));
+      const auto index = static_cast<size_t>(Layout::offset(n, i, stride));
+      std::memcpy(&value, panels + sizeof(T) * index, sizeof(T));
       return double(value);
     });
   }
