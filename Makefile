@@ -12,8 +12,10 @@ PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
 FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
-KEY_WORKLOADS := "64 MiB" 4096x14336 matmul/cube matmul/llama linear_packed/cube linear_packed/llama-3.1-8b/prefill \
-  "attention/H16 S1024" "attention/H8 S4096"
+KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "silu_and_mul/64 MiB" "copy/64 MiB" \
+  "transpose/64 MiB" 4096x14336 matmul/cube matmul/llama linear_packed/cube \
+  linear_packed/llama-3.1-8b/prefill "attention/H16 S1024" "attention/H8 S4096"
+PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
@@ -48,8 +50,10 @@ bench: build  ## measure; FILTER=rms_norm for some of it
 compare: build  ## measure the language model and the operators beside their peers; README's tables
 	@tools/setup.sh peers
 	build/release/tilewright env --calibrate >/dev/null
-	python3 benchmarks/language_model/compare.py $(MODEL) --out benchmarks/results/smollm2.json
-	build/release/tilewright bench $(KEY_WORKLOADS) --json >benchmarks/results/operators.json
+	python3 benchmarks/language_model/compare.py $(MODEL) --peers $(PEERS) \
+	  --out benchmarks/results/smollm2.json
+	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32 --seconds 0.4 --json \
+	  >benchmarks/results/operators.json
 	python3 benchmarks/report.py
 
 lint:  ## layers, budgets, formatting, spelling, scripts

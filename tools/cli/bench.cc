@@ -24,8 +24,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 struct Options {
-  std::vector<std::string> filters;
-  std::string dtype;
+  std::vector<std::string> filters, dtypes;
   std::vector<int> threads;
   double seconds = 0.3;
   bool as_json = false;
@@ -189,7 +188,9 @@ void run(const Options& options) {
         for (const ops::Case& workload : op.workloads) {
           const std::string id = std::string(op.name()) + "/" + std::string(workload.label);
           if (!matches(id, options.filters)) continue;
-          if (!options.dtype.empty() && dtypes_of(combo) != options.dtype) continue;
+          const auto& wanted = options.dtypes;
+          if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), dtypes_of(combo)))
+            continue;
           rows.push_back(bench_one(op, combo, workload, pool, options.seconds));
           if (!options.as_json) print_row(rows.back());
         }
@@ -216,8 +217,9 @@ void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure the operators");
   command->add_option("FILTER", options->filters,
                       "Only workloads whose OP/LABEL contains one of these");
-  command->add_option("--dtype", options->dtype,
-                      "Only these dtypes, as `tilewright ops` spells them");
+  command
+      ->add_option("--dtype", options->dtypes, "Only these dtypes, as `tilewright ops` spells them")
+      ->delimiter(',');
   command->add_option("--threads", options->threads, "Thread counts; default: 1 and all")
       ->delimiter(',')
       ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));
