@@ -11,6 +11,7 @@ struct Linear {
   static constexpr Schema kSchema{
       "linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
   template <class T>

@@ -10,6 +10,7 @@ namespace tw::ops {
 struct Matmul {
   static constexpr Schema kSchema{
       "matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
   template <class T>

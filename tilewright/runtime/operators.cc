@@ -1,6 +1,7 @@
 #include "tilewright/runtime/operators.h"
 
 #include "tilewright/ops/catalog.h"
+#include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/launch.h"
 
 namespace tw::runtime {
@@ -59,6 +60,8 @@ OperatorInfo describe() {
     using D = ops::detail::combo_dtypes<C>;
     out.combos.emplace_back(D::value, D::value + D::size);
   });
+  for (const Isa isa : built_isas())
+    if (ops::is_built_for<Op>(isa)) out.isas.push_back(isa);
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.run = run<Op>;
   out.reference = reference<Op>;

@@ -21,6 +21,8 @@ struct OperatorInfo {
   std::span<const ops::Case> workloads;
   /// The dtypes of each combination, in the order of the schema's type variables.
   std::vector<std::vector<DType>> combos;
+  /// The instruction sets that it has builds for, weakest first; others run the best one below.
+  std::vector<Isa> isas;
   /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
   double tolerance_scale = 1;
 

@@ -19,10 +19,13 @@ using nlohmann::json;
 
 /// The catalog's JSON, with what an operator runs on here.
 json catalog() {
-  json targets = {"reference"};
-  for (const Isa isa : runtime::built_isas()) targets.push_back(std::string("cpu/") + name(isa));
   json all = json::parse(c::catalog_json());
-  for (json& op : all) op["targets"] = targets;
+  for (size_t i = 0; i < all.size(); ++i) {
+    json targets = {"reference"};
+    for (const Isa isa : runtime::operators()[i].isas)
+      targets.push_back(std::string("cpu/") + name(isa));
+    all[i]["targets"] = std::move(targets);
+  }
   return all;
 }
 

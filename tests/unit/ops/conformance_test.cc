@@ -170,7 +170,8 @@ const bool kRegistered = [] {
   for (const OperatorInfo& op : runtime::operators()) {
     ::testing::RegisterTest("BadCalls", std::string(op.name()).c_str(), nullptr, nullptr, __FILE__,
                             __LINE__, [&op]() -> BadCalls* { return new BadCalls(&op); });
-    for (const Isa isa : runtime::available_isas()) {
+    for (const Isa isa : op.isas) {
+      if (!runtime::runs(isa, runtime::cpu_info().features)) continue;
       for (const auto& combo : op.combos) {
         const std::string test =
             std::string(op.name()) + "/" + std::string(name(isa)) + "/" + combo_text(combo);

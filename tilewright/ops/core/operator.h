@@ -8,6 +8,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tilewright/core/machine.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
 #include "tilewright/ops/core/schema.h"
@@ -73,6 +74,17 @@ concept Operator = requires(
   std::begin(Op::kEdgeCases);
   std::begin(Op::kWorkloads);
 };
+
+/// Whether `isa` has instructions that the operator's kernels use and those before it lack. Vectors
+/// of another width change every kernel; an operator whose kernels use more lists it in kIsas.
+template <class Op>
+constexpr bool changes_with(Isa isa) {
+  if (isa == Isa::avx2 || isa == Isa::avx512) return true;
+  if constexpr (requires { Op::kIsas; })
+    for (const Isa used : Op::kIsas)
+      if (used == isa) return true;
+  return false;
+}
 
 /// The operators of a library, in the order they are listed.
 template <class... Ops>
