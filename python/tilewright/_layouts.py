@@ -8,6 +8,8 @@ import torch
 
 from tilewright import _torch, ops
 
+_torch.load()  # so that what is compiled finds the operators
+
 
 def rotary_tables(
     cos: torch.Tensor, sin: torch.Tensor, pairs: int
@@ -59,7 +61,16 @@ def attention_with_lse(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **options: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `attention`, and the logarithms of the sums [B, Hq, S]."""
-    _torch.load()
     swapped = (x.transpose(1, 2) for x in (q, k, v))
     out, lse = torch.ops.tilewright.attention.full(*swapped, **options)
     return out.transpose(1, 2), lse
+
+
+def gated(gate: torch.Tensor, up: torch.Tensor, activation: str) -> torch.Tensor:
+    """activation(gate) * up."""
+    if activation in ("gelu", "gelu_tanh"):
+        act = ops.gelu(gate, "tanh" if activation == "gelu_tanh" else "none")
+    else:
+        act = {"silu": ops.silu, "relu": ops.relu}[activation](gate)
+    out: torch.Tensor = ops.mul(act, up)
+    return out
