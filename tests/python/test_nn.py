@@ -130,13 +130,10 @@ def test_multihead_attention_refuses_what_it_has_not() -> None:
 def test_no_gradient_is_lost_silently() -> None:
     linear = nn.Linear(24, 10)
     with torch.enable_grad():
-        out = linear(X).square().sum()
-        try:
-            out.backward()
-        except NotImplementedError as error:
-            assert "has no gradient" in str(error)
-        else:
-            torch.testing.assert_close(linear.bias.grad, 2 * linear(X).sum([0, 1]))
+        out = linear(X)
+        assert out.requires_grad
+        with pytest.raises(NotImplementedError, match="linear has no gradient"):
+            out.sum().backward()
 
 
 def test_a_block_compiles_as_one_graph() -> None:
