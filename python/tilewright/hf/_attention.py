@@ -15,21 +15,20 @@ def _one_mask(
 ) -> torch.Tensor:
     """Attention of sequences that share a mask; queries that stand at padding give zeros."""
     first, end, start, left, causal = sees
-    low, high = 0, q.shape[1]
-    if causal:  # the operator puts the last query at the last key
-        low, high = max(first - start, 0), min(end - start, q.shape[1])
-    if end <= first or high <= low:
+    # The operator puts the last query at the last key; those in front of the first key see none.
+    high = min(max(end - start, 0), q.shape[1]) if causal else q.shape[1]
+    if end <= first:
         return q.new_zeros(*q.shape[:3], v.shape[3])
     out: torch.Tensor = ops.attention(
-        q[:, low:high],
+        q[:, :high],
         k[:, first:end],
         v[:, first:end],
         causal=bool(causal),
         window_left=left,
         **options,
     )
-    if (low, high) != (0, q.shape[1]):
-        out = torch.nn.functional.pad(out, (0, 0, 0, 0, low, q.shape[1] - high))
+    if high < q.shape[1]:
+        out = torch.nn.functional.pad(out, (0, 0, 0, 0, 0, q.shape[1] - high))
     return out
 
 
