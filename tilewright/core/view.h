@@ -28,6 +28,13 @@ struct View {
     return data[offset];
   }
 
+  /// The elements [begin, begin + count).
+  TW_INLINE View part(int64_t begin, int64_t count) const
+    requires(kRank == 1)
+  {
+    return {data + begin * strides[0], {count}, {strides[0]}};
+  }
+
   /// The sub-view at index i of the first dimension.
   TW_INLINE View<T, kRank - 1> operator[](int64_t i) const
     requires(kRank > 1)

@@ -11,7 +11,7 @@ namespace tw::kernels {
 template <class T>
 struct Argmax {
   using C = tile::compute_t<T>;
-  static constexpr int64_t kBlock = 4096;
+  static constexpr int64_t kBlock = 1024;
 
   Rows<const T> x;    // [*, cols], cols > 0
   int64_t dim;        // the caller moved this dimension into the last place
@@ -24,24 +24,36 @@ struct Argmax {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto row = x.row(p.index());
+    tile::with_rows(
+        p, [&](const auto& in) { out(p.index(), 0) = first_of_largest(p, in.row(p.index())); }, x);
+  }
+
+ private:
+  template <class P, class Row>
+  TW_INLINE int64_t first_of_largest(P p, const Row& row) const {
     C best = C(-__builtin_inf());
     int64_t begin_of_best = 0;
     for (int64_t begin = 0; begin < x.cols && best == best; begin += kBlock) {
-      const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> block{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
-      const C high = tile::reduce_row<C>(p, tile::Max{}, count,
+      const auto block = row.part(begin, size_of_block(begin));
+      const C high = tile::reduce_row<C>(p, tile::Max{}, block.size(0),
                                          [&](auto at) { return tile::load(block, at); });
       if (high <= best) continue;  // false for NaN
       best = high;
       begin_of_best = begin;
     }
-    int64_t c = begin_of_best;
-    for (; c < x.cols - 1; ++c) {
-      const C value = C(row(c));
-      if (value == best || (best != best && value != value)) break;
-    }
-    out(p.index(), 0) = c;
+    const auto block = row.part(begin_of_best, size_of_block(begin_of_best));
+    const C first = tile::reduce_row<C>(p, tile::Min{}, block.size(0), [&](auto at) {
+      using V = decltype(tile::load(block, at));
+      const V v = tile::load(block, at);
+      const V column = tile::columns<C>(at);  // exact: blocks are short
+      const V none = tile::splat<V>(kBlock);
+      return best == best ? tile::select(v == best, column, none)
+                          : tile::select(v != v, column, none);
+    });
+    return begin_of_best + int64_t(first);
+  }
+  TW_INLINE int64_t size_of_block(int64_t begin) const {
+    return x.cols - begin < kBlock ? x.cols - begin : kBlock;
   }
 };
 

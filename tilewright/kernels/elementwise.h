@@ -28,15 +28,6 @@ struct ElementwiseGrid {
   }
 };
 
-/// The columns [begin, begin + count) of a row.
-template <class T>
-TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin, int64_t count) {
-  View<T, 1> out = rows.row(row);
-  out.data += begin * out.strides[0];
-  out.sizes[0] = count;
-  return out;
-}
-
 /// The work of one program: f over its block, in arithmetic type C.
 template <class C, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
@@ -45,13 +36,17 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
   const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
   const int64_t rest = out.cols - begin;
   const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
-  for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r) {
-    const View<T, 1> to = columns_of(out, r, begin, count);
-    [&](const auto&... from) {
-      tile::for_row<C>(p, count,
-                       [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
-    }(columns_of(in, r, begin, count)...);
-  }
+  const int64_t last_row = first_row + grid.rows_per_block;
+  const auto run = [&](const auto& to_rows, const auto&... from_rows) {
+    for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
+      const auto to = to_rows.row(r).part(begin, count);
+      [&](const auto&... from) {
+        tile::for_row<C>(p, count,
+                         [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
+      }(from_rows.row(r).part(begin, count)...);
+    }
+  };
+  tile::with_rows(p, run, out, in...);
 }
 
 }  // namespace tw::kernels

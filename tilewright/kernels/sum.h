@@ -1,8 +1,6 @@
 // The sum of each row, in float32 (float64 for float64).
 //
-// Blocks of fixed size are summed in vector lanes and their sums added in order: the order depends
-// on the row's length alone, and the error grows with the block, not with the row. One program per
-// row.
+// One program per row.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -12,7 +10,6 @@ namespace tw::kernels {
 template <class T>
 struct Sum {
   using C = tile::compute_t<T>;
-  static constexpr int64_t kBlock = 4096;
 
   Rows<const T> x;  // [*, cols]
   int64_t dim;      // the caller moved this dimension into the last place
@@ -25,15 +22,14 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto row = x.row(p.index());
-    C total = 0;
-    for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
-      const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> block{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
-      total += tile::reduce_row<C>(p, tile::Sum{}, count,
-                                   [&](auto at) { return tile::load(block, at); });
-    }
-    out(p.index(), 0) = T(total);
+    tile::with_rows(
+        p,
+        [&](const auto& in) {
+          const auto row = in.row(p.index());
+          out(p.index(), 0) = T(tile::reduce_row<C>(p, tile::Sum{}, x.cols,
+                                                    [&](auto at) { return tile::load(row, at); }));
+        },
+        x);
   }
 };
 

@@ -30,6 +30,11 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   return plan;
 }
 
+/// The rows [first, last) that one program walks.
+struct RowGroup {
+  int64_t first, last;
+};
+
 /// The state behind a CPU program. One per thread; the launcher moves index and phase.
 struct ProgramState {
   int64_t index = 0;

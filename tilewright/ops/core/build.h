@@ -21,7 +21,8 @@ struct Entry {
   static tile::Plan plan(const void* kernel, const Machine& machine) {
     return static_cast<const Kernel*>(kernel)->template plan<P>(machine);
   }
-  static void run(const void* kernel, tile::ProgramState& state, int64_t begin, int64_t end) {
+  TW_FLATTEN static void run(const void* kernel, tile::ProgramState& state, int64_t begin,
+                             int64_t end) {
     P program;
     program.state = &state;
     for (int64_t i = begin; i < end; ++i) {

@@ -17,6 +17,22 @@ struct Span {
   int count;
 };
 
+/// Calls f with the operands as they are: strides cost a thread little.
+template <class P, class F, class... Operand>
+__device__ __forceinline__ void with_rows(P, F&& f, const Operand&... operands) {
+  f(operands...);
+}
+
+/// A program has one row: the blocks of a multiprocessor overlap each other.
+template <class P>
+TW_INLINE int64_t row_groups(int64_t rows, int64_t, const Machine&) {
+  return rows;
+}
+template <class P>
+__device__ __forceinline__ RowGroup row_group(P p, int64_t, int64_t) {
+  return {p.index(), p.index() + 1};
+}
+
 template <class C = float, class P, class F>
 __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
   for (int64_t c = p.thread(); c < n; c += p.threads()) f(Span<P, C, true>{c, 1});
@@ -35,6 +51,18 @@ __device__ __forceinline__ void store_cached(const View<T, 1>& row, const Span<P
 template <class P, class C, bool kFull, class T, class V>
 __device__ __forceinline__ void store(P, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
   store_cached(row, at, v);
+}
+
+/// Nothing: other blocks run meanwhile.
+template <class P, class C, bool kFull, class Row>
+__device__ __forceinline__ void prefetch(P, const Row&, const Span<P, C, kFull>&) {}
+template <class P, class T>
+__device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
+
+/// The column number of a span's lane, as a number I.
+template <class I, class P, class C, bool kFull>
+__device__ __forceinline__ I columns(const Span<P, C, kFull>& at) {
+  return I(at.offset);
 }
 
 /// The same value in every thread. Threads, then lanes of a warp, then warps: a fixed tree.
