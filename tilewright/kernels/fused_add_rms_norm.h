@@ -2,10 +2,9 @@
 //
 //   residual_out = x + residual          (rounded to T once, as the separate addition would)
 //   out          = rms_norm(residual_out) * weight
-//
-// One program per row.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -20,26 +19,32 @@ struct FusedAddRmsNorm {
   Rows<T> residual_out;  // [*, cols], may alias residual
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto a = x.row(p.index()), b = residual.row(p.index());
-    const auto sum = residual_out.row(p.index()), to = out.row(p.index());
-    const View<const T, 1> sum_in{sum.data, {sum.size(0)}, {sum.stride(0)}};
-
-    const float squares = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      tile::store_cached(sum, at, tile::load(a, at) + tile::load(b, at));
-      const auto v = tile::load(sum_in, at);
-      return v * v;
-    });
-    const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-
-    tile::for_row(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(sum_in, at) * rstd * tile::load(weight, at));
-    });
+    const auto run = [&](const auto& a, const auto& b, const auto& scale, const auto& sums,
+                         const auto& to) {
+      pipeline_rows(
+          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols), x.cols,
+          [&](int64_t i) { return sums.row(i); },
+          [&](int64_t i, const auto& sum) {
+            return [sum, left = a.row(i), right = b.row(i)](auto at) {
+              tile::store_cached(sum, at, tile::load(left, at) + tile::load(right, at));
+              const auto v = tile::load(sum, at);
+              return v * v;
+            };
+          },
+          [&](int64_t i, const auto& sum, float squares) {
+            const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+            return [&p, &scale, sum, rstd, row = to.row(i)](auto at) {
+              tile::store(p, row, at, tile::load(sum, at) * rstd * tile::load(scale, at));
+            };
+          });
+    };
+    tile::with_rows(p, run, x, residual, weight, residual_out, out);
   }
 };
 

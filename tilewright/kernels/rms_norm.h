@@ -2,10 +2,11 @@
 //
 //   out[r, c] = x[r, c] * rsqrt(mean_c(x[r, :]^2) + eps) * weight[c]
 //
-// One program per row; the row is read twice, the second time from cache.
+// The row is read twice, the second time from cache.
 // Statistics are float32 whatever T is: a bf16 sum of 4096 squares loses half its digits.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -18,24 +19,30 @@ struct RmsNorm {
   Rows<T> out;              // [*, cols], may alias x
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto from = x.row(p.index());
-    const auto to = out.row(p.index());
-
-    const float squares = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      const auto v = tile::load(from, at);
-      return v * v;
-    });
-    const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-
-    tile::for_row(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(from, at) * rstd * tile::load(weight, at));
-    });
+    const auto run = [&](const auto& in, const auto& scale, const auto& to) {
+      pipeline_rows(
+          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols), x.cols,
+          [&](int64_t i) { return in.row(i); },
+          [](int64_t, const auto& row) {
+            return [row](auto at) {
+              const auto v = tile::load(row, at);
+              return v * v;
+            };
+          },
+          [&](int64_t i, const auto& row, float squares) {
+            const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+            return [&p, &scale, row, rstd, target = to.row(i)](auto at) {
+              tile::store(p, target, at, tile::load(row, at) * rstd * tile::load(scale, at));
+            };
+          });
+    };
+    tile::with_rows(p, run, x, weight, out);
   }
 };
 
