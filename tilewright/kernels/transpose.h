@@ -12,8 +12,8 @@ struct Transpose {
   Rows<T> out;         // [...]
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return relayout(x, out).plan();
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return relayout(x, out).template plan<P>(machine);
   }
 
   template <tile::Program P>
