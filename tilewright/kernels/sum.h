@@ -1,4 +1,4 @@
-// The sum of each row, in float32 (float64 for float64).
+// The sum of each row, or its mean, in float32 (float64 for float64).
 //
 // Blocks of fixed size are summed in vector lanes and their sums added in order: the order depends
 // on the row's length alone, and the error grows with the block, not with the row. One program per
@@ -9,7 +9,7 @@
 
 namespace tw::kernels {
 
-template <class T>
+template <class T, bool kMean = false>
 struct Sum {
   using C = tile::compute_t<T>;
   static constexpr int64_t kBlock = 4096;
@@ -33,7 +33,7 @@ struct Sum {
       total += tile::reduce_row<C>(p, tile::Sum{}, count,
                                    [&](auto at) { return tile::load(block, at); });
     }
-    out(p.index(), 0) = T(total);
+    out(p.index(), 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
   }
 };
 

@@ -22,12 +22,12 @@ json cases(std::span<const ops::Case> list) {
   return out;
 }
 
-json combos(const runtime::OperatorInfo& op) {
+json combos(const ops::Schema& schema, const std::vector<std::vector<DType>>& list) {
   json out = json::array();
-  for (const auto& combo : op.combos) {
+  for (const auto& combo : list) {
     json dtypes = json::object();
-    for (int i = 0; i < op.schema->type_count(); ++i)
-      dtypes[std::string(op.schema->type(i))] = name(combo[size_t(i)]);
+    for (int i = 0; i < schema.type_count(); ++i)
+      dtypes[std::string(schema.type(i))] = name(combo[size_t(i)]);
     out.push_back(dtypes);
   }
   return out;
@@ -38,21 +38,30 @@ json to_json(const runtime::OperatorInfo& op) {
   for (const Isa isa : runtime::built_isas()) targets.push_back(std::string("cpu/") + name(isa));
   return {{"name", op.name()},
           {"schema", op.schema->text()},
-          {"dtypes", combos(op)},
+          {"dtypes", combos(*op.schema, op.combos)},
+          {"reference_dtypes", combos(*op.schema, op.reference_combos)},
+          {"gradient", op.gradient ? json(op.gradient->text) : json()},
           {"targets", targets},
           {"edge_cases", cases(op.edge_cases)},
           {"workloads", cases(op.workloads)}};
 }
 
-void print_human(const runtime::OperatorInfo& op) {
-  std::string dtypes;
-  for (const auto& combo : op.combos) {
+std::string dtypes_text(const std::vector<std::vector<DType>>& list) {
+  std::string out;
+  for (const auto& combo : list) {
     std::string one;
     for (const DType dtype : combo) one += (one.empty() ? "" : "/") + std::string(name(dtype));
-    if (!one.empty()) dtypes += (dtypes.empty() ? "" : " ") + one;
+    if (!one.empty()) out += (out.empty() ? "" : " ") + one;
   }
+  return out;
+}
+
+void print_human(const runtime::OperatorInfo& op) {
+  const std::string dtypes = dtypes_text(op.combos), defined = dtypes_text(op.reference_combos);
   std::printf("%s\n    dtypes: %s\n", std::string(op.schema->text()).c_str(),
               dtypes.empty() ? "as stated" : dtypes.c_str());
+  if (!defined.empty()) std::printf("    by its definition: %s\n", defined.c_str());
+  if (op.gradient) std::printf("    gradient: %s\n", std::string(op.gradient->text).c_str());
 }
 
 }  // namespace
