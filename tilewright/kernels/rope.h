@@ -18,6 +18,7 @@ struct Rope {
   View<const float, 2> sin;          // [positions, pairs]
   View<const int32_t, 2> positions;  // [batch, seq], rows of cos and sin; absent: 0, 1, 2, ...
   bool interleaved;
+  bool inverse;    // turn the other way: the sign of sin
   View<T, 4> out;  // [batch, seq, heads, dim], may alias x
 
   template <tile::Program P>
@@ -31,6 +32,7 @@ struct Rope {
     const int64_t position = positions ? positions(b, s) : s;
     const auto cos_row = cos[position], sin_row = sin[position];
     const int64_t pairs = cos_row.size(0);
+    const float sign = inverse ? -1.0f : 1.0f;
     for (int64_t h = 0; h < x.size(2); ++h) {
       const auto from = x[b][s][h];
       const auto to = out[b][s][h];
@@ -38,7 +40,7 @@ struct Rope {
       const auto to_a = half(to, 0, pairs), to_b = half(to, 1, pairs);
       tile::for_row(p, pairs, [&](auto at) {
         const auto a = tile::load(from_a, at), c = tile::load(cos_row, at);
-        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at);
+        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at) * sign;
         tile::store(p, to_a, at, a * c - o * n);
         tile::store(p, to_b, at, o * c + a * n);
       });

@@ -1,4 +1,4 @@
-// The sum of each row, in float32 (float64 for float64).
+// The sum of each row, or its mean, in float32 (float64 for float64).
 //
 // One program per row.
 #pragma once
@@ -7,7 +7,7 @@
 
 namespace tw::kernels {
 
-template <class T>
+template <class T, bool kMean = false>
 struct Sum {
   using C = tile::compute_t<T>;
 
@@ -26,8 +26,9 @@ struct Sum {
         p,
         [&](const auto& in) {
           const auto row = in.row(p.index());
-          out(p.index(), 0) = T(tile::reduce_row<C>(p, tile::Sum{}, x.cols,
-                                                    [&](auto at) { return tile::load(row, at); }));
+          const C total = tile::reduce_row<C>(p, tile::Sum{}, x.cols,
+                                              [&](auto at) { return tile::load(row, at); });
+          out(p.index(), 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
         },
         x);
   }

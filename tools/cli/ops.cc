@@ -29,15 +29,22 @@ json catalog() {
   return all;
 }
 
-void print_human(const runtime::OperatorInfo& op) {
-  std::string dtypes;
-  for (const auto& combo : op.combos) {
+std::string dtypes_text(const std::vector<std::vector<DType>>& list) {
+  std::string out;
+  for (const auto& combo : list) {
     std::string one;
     for (const DType dtype : combo) one += (one.empty() ? "" : "/") + std::string(name(dtype));
-    if (!one.empty()) dtypes += (dtypes.empty() ? "" : " ") + one;
+    if (!one.empty()) out += (out.empty() ? "" : " ") + one;
   }
+  return out;
+}
+
+void print_human(const runtime::OperatorInfo& op) {
+  const std::string dtypes = dtypes_text(op.combos), defined = dtypes_text(op.reference_combos);
   std::printf("%s\n    dtypes: %s\n", std::string(op.schema->text()).c_str(),
               dtypes.empty() ? "as stated" : dtypes.c_str());
+  if (!defined.empty()) std::printf("    by its definition: %s\n", defined.c_str());
+  if (op.gradient) std::printf("    gradient: %s\n", std::string(op.gradient->text).c_str());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "tilewright/core/machine.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
+#include "tilewright/ops/core/gradient.h"
 #include "tilewright/ops/core/schema.h"
 
 namespace tw::ops {
@@ -55,6 +56,20 @@ constexpr void for_each_combo(Combos<Cs...>, F&& f) {
     (f.template operator()<I, Cs>(), ...);
   }(std::make_integer_sequence<int, static_cast<int>(sizeof...(Cs))>{});
 }
+
+/// Combinations that Op::reference answers for want of a kernel: `ReferenceTypes`, if declared.
+/// Float64, for which a definition in float64 is all that anyone asks for.
+template <class Op>
+struct reference_types {
+  using type = Combos<>;
+};
+template <class Op>
+  requires requires { typename Op::ReferenceTypes; }
+struct reference_types<Op> {
+  using type = typename Op::ReferenceTypes;
+};
+template <class Op>
+using reference_types_t = typename reference_types<Op>::type;
 
 namespace detail {
 template <class Cs>
