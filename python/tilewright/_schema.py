@@ -88,6 +88,7 @@ class Operator:
     gradient: Gradient | None
     tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
+    workloads: tuple[tuple[str, str], ...]
 
     @functools.cached_property
     def inputs(self) -> tuple[Argument, ...]:
@@ -185,6 +186,7 @@ def _operator(entry: dict[str, Any]) -> Operator:
         gradient=_gradient(entry["gradient"]) if entry["gradient"] else None,
         tolerance_scale=entry["tolerance_scale"],
         edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),
+        workloads=tuple((case["label"], case["case"]) for case in entry["workloads"]),
     )
 
 

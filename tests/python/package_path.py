@@ -10,4 +10,4 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilewright")).parent
 
 os.environ.setdefault("TILEWRIGHT_LIBRARY_DIR", str(BUILD.resolve()))
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
