@@ -57,8 +57,8 @@ struct Dropout {
     const C kept = factor();
     for (int64_t i = 0; i < kGroup; ++i) factors[i] = words[i] >= least ? kept : C(0);
     const View<const C, 1> scale{factors + inside, {count}, {1}};
-    const auto from = columns_of(x, r, c, count);
-    const auto to = columns_of(out, r, c, count);
+    const auto from = x.row(r).part(c, count);
+    const auto to = out.row(r).part(c, count);
     tile::for_row<C>(program, count, [&](auto at) {
       tile::store(program, to, at, tile::load(from, at) * tile::load(scale, at));
     });

@@ -21,10 +21,10 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
   const int64_t rest = grad.cols - begin;
   const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
   for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < grad.rows; ++r) {
-    const auto from = columns_of(grad, r, begin, count);
-    const auto g = columns_of(gate, r, begin, count), u = columns_of(up, r, begin, count);
-    const auto to_g = columns_of(gate_grad, r, begin, count);
-    const auto to_u = columns_of(up_grad, r, begin, count);
+    const auto from = grad.row(r).part(begin, count);
+    const auto g = gate.row(r).part(begin, count), u = up.row(r).part(begin, count);
+    const auto to_g = gate_grad.row(r).part(begin, count);
+    const auto to_u = up_grad.row(r).part(begin, count);
     tile::for_row<C>(p, count, [&](auto at) {
       const auto d = tile::load(from, at);
       const auto f = S{}(tile::load(g, at));
