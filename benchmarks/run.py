@@ -116,8 +116,8 @@ def peers(case: Case, names: Iterable[str], given: list[Any]) -> tuple[dict[str,
     out: dict[str, Any] = {}
     try:
         composite(*given)
-    except NotImplementedError as error:
-        return {}, f"no composite for {error}"
+    except (NotImplementedError, TypeError) as error:  # or the operator has got new arguments
+        return {}, f"no composite for this: {error}"
     for name in names:
         torch._dynamo.reset()
         out[name] = composite if name == "torch" else torch.compile(composite, dynamic=False)
