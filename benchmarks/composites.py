@@ -51,9 +51,10 @@ def rope(
     sin: torch.Tensor,
     positions: torch.Tensor | None,
     interleaved: bool,
+    inverse: bool,
 ) -> torch.Tensor:
     """As transformers writes it: x cos + rotate_half(x) sin."""
-    if interleaved or 2 * cos.shape[1] != x.shape[3]:
+    if interleaved or inverse or 2 * cos.shape[1] != x.shape[3]:
         raise NotImplementedError("rope of neighbours or of a part of a head")
     c, s = (
         t[: x.shape[1]][None, :, None] if positions is None else t[positions.long()][:, :, None]
@@ -134,6 +135,21 @@ def attention_paged(
     return out
 
 
+def cross_entropy(
+    x: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+    z_loss: float,
+) -> torch.Tensor:
+    """Cross-entropy of logits [N, V]."""
+    if z_loss:
+        raise NotImplementedError("cross-entropy with z_loss")
+    options: dict[str, Any] = {"reduction": reduction, "label_smoothing": label_smoothing}
+    return F.cross_entropy(x, target.long(), ignore_index=ignore_index, **options)
+
+
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "add": lambda x, other, alpha: torch.add(x, other, alpha=alpha),
     "amax": lambda x, dim: x.amax(dim),
@@ -142,6 +158,7 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "attention_paged": attention_paged,
     "attention_varlen": attention_varlen,
     "copy": torch.clone,
+    "cross_entropy": cross_entropy,
     "embedding": lambda weight, indices: F.embedding(indices, weight),
     "erf": torch.erf,
     "exp": torch.exp,
@@ -151,6 +168,7 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "gelu_tanh_and_mul": lambda x: (
         F.gelu(x.chunk(2, -1)[0], approximate="tanh") * x.chunk(2, -1)[1]
     ),
+    "layer_norm": lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
     "linear": linear,
     "log": torch.log,
     "log_softmax": lambda x, dim: x.log_softmax(dim),
@@ -161,11 +179,13 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "relu": torch.relu,
     "rms_norm": lambda x, weight, eps: F.rms_norm(x, weight.shape, weight, eps),
     "rope": rope,
+    "scale": lambda x, factor: x * factor,
     "sigmoid": torch.sigmoid,
     "silu": F.silu,
     "silu_and_mul": lambda x: F.silu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
     "softmax": lambda x, dim: x.softmax(dim),
     "sum": lambda x, dim: x.sum(dim),
+    "swiglu": lambda gate, up: F.silu(gate) * up,
     "tanh": torch.tanh,
     "transpose": lambda x, dim0, dim1: x.transpose(dim0, dim1).contiguous(),
 }

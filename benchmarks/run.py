@@ -60,6 +60,12 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def dtype_of(case: Case) -> str:
+    """The dtype of the numbers that it computes with."""
+    floats = [name for name in case.dtypes if name[0] == "f" or name == "bf16"]
+    return floats[0] if floats else next(iter(case.dtypes), "")
+
+
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:
     """The workloads of a suite."""
     wanted = set(args.op or ())
@@ -68,7 +74,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
             raise SystemExit(f"run.py: no family {family!r}; there are {', '.join(families)}")
         wanted |= set(families[family])
     dtypes = args.dtype or suite["dtypes"]
-    cases = [case for case in every_workload() if case.dtypes and case.dtypes[0] in dtypes]
+    cases = [case for case in every_workload() if dtype_of(case) in dtypes]
     if unknown := wanted - {case.op.name for case in every_workload()}:
         raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
     if wanted:
@@ -76,7 +82,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
     if "gflop" in suite:
         cases = [case for case in cases if case.cost()[0] <= 1e9 * suite["gflop"]]
     if suite.get("first"):
-        firsts = {(case.op.name, case.dtypes[0]): case for case in reversed(cases)}
+        firsts = {(case.op.name, dtype_of(case)): case for case in reversed(cases)}
         cases = [case for case in cases if case in firsts.values()]
     return cases
 
@@ -116,8 +122,8 @@ def peers(case: Case, names: Iterable[str], given: list[Any]) -> tuple[dict[str,
     out: dict[str, Any] = {}
     try:
         composite(*given)
-    except NotImplementedError as error:
-        return {}, f"no composite for {error}"
+    except (NotImplementedError, TypeError) as error:  # or the operator has got new arguments
+        return {}, f"no composite for this: {error}"
     for name in names:
         torch._dynamo.reset()
         out[name] = composite if name == "torch" else torch.compile(composite, dynamic=False)
@@ -131,7 +137,7 @@ def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float |
         return None
     flops, size = case.cost()
     rate = rates["int8_dot_gops" if "u8" in case.dtypes else "f32_fma_gflops"]
-    if case.dtypes[0] == "bf16":
+    if dtype_of(case) == "bf16":
         rate = max(rate, rates["bf16_dot_gflops"])
     seconds = flops / (rate * 1e9 * threads) if rate else 0.0
     if size * copies > env["cpu"]["l3_bytes"]:

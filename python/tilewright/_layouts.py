@@ -68,9 +68,11 @@ def attention_with_lse(
 
 def gated(gate: torch.Tensor, up: torch.Tensor, activation: str) -> torch.Tensor:
     """activation(gate) * up."""
-    if activation in ("gelu", "gelu_tanh"):
-        act = ops.gelu(gate, "tanh" if activation == "gelu_tanh" else "none")
+    out: torch.Tensor
+    if activation == "silu":
+        out = ops.swiglu(gate, up)
+    elif activation == "relu":
+        out = ops.mul(ops.relu(gate), up)
     else:
-        act = {"silu": ops.silu, "relu": ops.relu}[activation](gate)
-    out: torch.Tensor = ops.mul(act, up)
+        out = ops.mul(ops.gelu(gate, "tanh" if activation == "gelu_tanh" else "none"), up)
     return out

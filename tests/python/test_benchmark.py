@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from command_line import run_json, run_tool
+
+from tilewright import _schema
 
 RUN = Path(__file__).resolve().parents[2] / "benchmarks" / "run.py"
 QUICK = ["--mode", "quick", "--peers", "torch"]
@@ -20,6 +23,13 @@ def run(*arguments: object, before: str = "") -> subprocess.CompletedProcess[str
     code = f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run\n{before}\n"
     code += f"sys.argv = {['run.py', *map(str, arguments)]!r}; sys.exit(run.main())"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_families_hold_operators_once() -> None:
+    families = yaml.safe_load((RUN.parent / "suites.yaml").read_text())["families"]
+    listed = [op for ops in families.values() for op in ops]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) <= {op.name for op in _schema.operators().values() if op.workloads}
 
 
 def test_an_operator_beside_torch(tmp_path) -> None:

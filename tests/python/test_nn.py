@@ -43,6 +43,26 @@ def test_rms_norm(options) -> None:
     same(nn.RMSNorm(**options), torch.nn.RMSNorm(**options), x)
 
 
+def test_layer_norm() -> None:
+    same(nn.LayerNorm(24), torch.nn.LayerNorm(24), X)
+    same(nn.LayerNorm((7, 24), 1e-3), torch.nn.LayerNorm((7, 24), 1e-3), X)
+    same(nn.LayerNorm(24, bias=False), torch.nn.LayerNorm(24, bias=False), X)
+    same(nn.LayerNorm(24, elementwise_affine=False), torch.nn.LayerNorm(24, 1e-5, False), X)
+
+
+@pytest.mark.parametrize("inplace", [False, True])
+def test_dropout(inplace) -> None:
+    layer, x = nn.Dropout(0.3, inplace), torch.ones(200, 100)
+    assert layer.eval()(x) is x
+    torch.manual_seed(2)
+    out = layer.train()(x.clone())
+    assert set(out.unique().tolist()) == {0.0, torch.tensor(1 / 0.7).item()}
+    assert abs((out == 0).float().mean() - 0.3) < 0.01
+    assert not torch.equal(layer(x.clone()), out)
+    torch.manual_seed(2)
+    assert torch.equal(layer(x.clone()), out)
+
+
 def test_rms_norm_refuses_other_shapes() -> None:
     with pytest.raises(ValueError, match=r"must end in \(24,\)"):
         nn.RMSNorm(24)(X[..., :5])
@@ -127,13 +147,18 @@ def test_multihead_attention_refuses_what_it_has_not() -> None:
         attention(X, X, X, need_weights=True)
 
 
-def test_no_gradient_is_lost_silently() -> None:
-    linear = nn.Linear(24, 10)
+def test_gradients() -> None:
+    torch.manual_seed(1)
+    ours = torch.nn.Sequential(nn.LayerNorm(24), nn.SwiGLU(24, 40, True), nn.RMSNorm(24, 1e-5))
+    theirs = torch.nn.Sequential(
+        torch.nn.LayerNorm(24), Gated(torch.nn.SiLU(), True), torch.nn.RMSNorm(24, 1e-5)
+    )
+    theirs.load_state_dict(ours.state_dict())
     with torch.enable_grad():
-        out = linear(X)
-        assert out.requires_grad
-        with pytest.raises(NotImplementedError, match="linear has no gradient"):
-            out.sum().backward()
+        for model in (ours, theirs):
+            model(X).pow(3).sum().backward()
+    for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-4, msg=name)
 
 
 def test_a_block_compiles_as_one_graph() -> None:

@@ -19,9 +19,9 @@ enum class LossReduction : int { kMean, kSum, kNone };
 struct CrossEntropyRow {
   float loss = 0, lse = 0;
 
-  template <class P, class T>
-  TW_INLINE static CrossEntropyRow of(P p, const View<const T, 1>& row, int64_t label,
-                                      float smoothing, float z_loss) {
+  template <class P, class Row>
+  TW_INLINE static CrossEntropyRow of(P p, const Row& row, int64_t label, float smoothing,
+                                      float z_loss) {
     const LogSumExp<float> found = row_logsumexp<float>(p, row);
     // Differences from the largest logit: where that is large, the logarithm would lose digits.
     const float at_label = static_cast<float>(row(label)) - found.high;
@@ -37,9 +37,9 @@ struct CrossEntropyRow {
   }
 
   /// The gradient of such a row; `scale` is that of its loss. to may be row.
-  template <class P, class T>
-  TW_INLINE static void gradient(P p, const View<const T, 1>& row, int64_t label, float lse,
-                                 float scale, float smoothing, float z_loss, const View<T, 1>& to) {
+  template <class T, class P, class Row, class To>
+  TW_INLINE static void gradient(P p, const Row& row, int64_t label, float lse, float scale,
+                                 float smoothing, float z_loss, const To& to) {
     const float cols = static_cast<float>(row.size(0));
     const float slope = scale * (1 + 2 * z_loss * lse), even = scale * smoothing / cols;
     const float at_label = static_cast<float>(row(label));
@@ -82,7 +82,10 @@ struct CrossEntropy {
     if (p.phase() == 1) return add_up(losses);
     const int64_t r = p.index(), label = int64_t(target(r));
     CrossEntropyRow row;
-    if (label != ignore_index) row = CrossEntropyRow::of(p, x[r], label, label_smoothing, z_loss);
+    const auto run = [&](const auto& logits) {
+      row = CrossEntropyRow::of(p, logits, label, label_smoothing, z_loss);
+    };
+    if (label != ignore_index) tile::with_rows(p, run, x[r]);
     if (lse) lse(r) = row.lse;
     if (is_reduced())
       losses[r] = row.loss;
@@ -143,7 +146,11 @@ struct CrossEntropyBackward {
     const bool is_reduced = reduction != int(LossReduction::kNone);
     float scale = static_cast<float>(grad(is_reduced ? 0 : r, 0));
     if (reduction == int(LossReduction::kMean)) scale = static_cast<float>(scale / *counted);
-    CrossEntropyRow::gradient(p, x[r], label, lse(r), scale, label_smoothing, z_loss, to);
+    const auto run = [&](const auto& logits, const auto& target_row) {
+      CrossEntropyRow::gradient<T>(p, logits, label, lse(r), scale, label_smoothing, z_loss,
+                                   target_row);
+    };
+    tile::with_rows(p, run, x[r], to);
   }
 };
 

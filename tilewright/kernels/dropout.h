@@ -37,18 +37,22 @@ struct Dropout {
     const int64_t begin = program.index() % grid.blocks_per_row * kElementwiseBlock;
     const int64_t rest = out.cols - begin;
     const int64_t end = begin + (rest < kElementwiseBlock ? rest : kElementwiseBlock);
-    for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
-      for (int64_t c = begin; c < end;) {
-        const int64_t element = r * out.cols + c, inside = element % kGroup;
-        const int64_t left = end - c, count = left < kGroup - inside ? left : kGroup - inside;
-        group(program, r, c, count, element / kGroup, inside);
-        c += count;
-      }
+    const auto run = [&](const auto& from, const auto& to) {
+      for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
+        for (int64_t c = begin; c < end;) {
+          const int64_t element = r * out.cols + c, inside = element % kGroup;
+          const int64_t left = end - c, count = left < kGroup - inside ? left : kGroup - inside;
+          group(program, from.row(r).part(c, count), to.row(r).part(c, count), element / kGroup,
+                inside);
+          c += count;
+        }
+    };
+    tile::with_rows(program, run, x, out);
   }
 
  private:
-  template <class P>
-  TW_INLINE void group(P program, int64_t r, int64_t c, int64_t count, int64_t number,
+  template <class P, class From, class To>
+  TW_INLINE void group(P program, const From& from, const To& to, int64_t number,
                        int64_t inside) const {
     alignas(64) uint32_t words[kGroup];
     alignas(64) C factors[kGroup];
@@ -56,11 +60,10 @@ struct Dropout {
     const uint64_t least = threshold();
     const C kept = factor();
     for (int64_t i = 0; i < kGroup; ++i) factors[i] = words[i] >= least ? kept : C(0);
-    const View<const C, 1> scale{factors + inside, {count}, {1}};
-    const auto from = x.row(r).part(c, count);
-    const auto to = out.row(r).part(c, count);
-    tile::for_row<C>(program, count, [&](auto at) {
-      tile::store(program, to, at, tile::load(from, at) * tile::load(scale, at));
+    // Groups begin anywhere in a row: too rarely aligned for stores around the caches.
+    const tile::AdjacentRow<const C> scale(factors + inside, to.size(0));
+    tile::for_row<C>(program, to.size(0), [&](auto at) {
+      tile::store_cached(to, at, tile::load(from, at) * tile::load(scale, at));
     });
   }
 };

@@ -20,19 +20,24 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
   const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
   const int64_t rest = grad.cols - begin;
   const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
-  for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < grad.rows; ++r) {
-    const auto from = grad.row(r).part(begin, count);
-    const auto g = gate.row(r).part(begin, count), u = up.row(r).part(begin, count);
-    const auto to_g = gate_grad.row(r).part(begin, count);
-    const auto to_u = up_grad.row(r).part(begin, count);
-    tile::for_row<C>(p, count, [&](auto at) {
-      const auto d = tile::load(from, at);
-      const auto f = S{}(tile::load(g, at));
-      const auto slope = d * tile::load(u, at) * f.slope;
-      tile::store(p, to_u, at, d * f.value);
-      tile::store(p, to_g, at, slope);
-    });
-  }
+  const int64_t last_row = first_row + grid.rows_per_block;
+  const auto run = [&](const auto& grads, const auto& gates, const auto& ups,
+                       const auto& gate_grads, const auto& up_grads) {
+    for (int64_t r = first_row; r < last_row && r < grad.rows; ++r) {
+      const auto from = grads.row(r).part(begin, count);
+      const auto g = gates.row(r).part(begin, count), u = ups.row(r).part(begin, count);
+      const auto to_g = gate_grads.row(r).part(begin, count);
+      const auto to_u = up_grads.row(r).part(begin, count);
+      tile::for_row<C>(p, count, [&](auto at) {
+        const auto d = tile::load(from, at);
+        const auto f = S{}(tile::load(g, at));
+        const auto slope = d * tile::load(u, at) * f.slope;
+        tile::store(p, to_u, at, d * f.value);
+        tile::store(p, to_g, at, slope);
+      });
+    }
+  };
+  tile::with_rows(p, run, grad, gate, up, gate_grad, up_grad);
 }
 
 /// gate and up are the halves of each row of x.

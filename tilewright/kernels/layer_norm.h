@@ -14,8 +14,8 @@ namespace tw::kernels {
 struct RowMoments {
   float mean, rstd;
 
-  template <class P, class T>
-  TW_INLINE static RowMoments of(P p, const View<T, 1>& row, float eps) {
+  template <class P, class Row>
+  TW_INLINE static RowMoments of(P p, const Row& row, float eps) {
     const float n = static_cast<float>(row.size(0));
     const float mean = tile::reduce_row(p, tile::Sum{}, row.size(0),
                                         [&](auto at) { return tile::load(row, at); }) /
@@ -44,15 +44,19 @@ struct LayerNorm {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const auto from = x.row(p.index());
-    const auto to = out.row(p.index());
-    const RowMoments moments = RowMoments::of(p, from, eps);
     const bool scaled = bool(weight), shifted = bool(bias);
-    tile::for_row(p, x.cols, [&](auto at) {
-      auto v = (tile::load(from, at) - moments.mean) * moments.rstd;
-      if (scaled) v = v * tile::load(weight, at);
-      if (shifted) v = v + tile::load(bias, at);
-      tile::store(p, to, at, v);
-    });
+    const auto run = [&](const auto& row, const auto& scale, const auto& shift, const auto& to) {
+      const RowMoments moments = RowMoments::of(p, row, eps);
+      tile::for_row(p, x.cols, [&](auto at) {
+        auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
+        if (scaled) v = v * tile::load(scale, at);
+        if (shifted) v = v + tile::load(shift, at);
+        tile::store(p, to, at, v);
+      });
+    };
+    // What is absent is not read: any row will do.
+    tile::with_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
+                    out.row(p.index()));
   }
 };
 

@@ -44,29 +44,30 @@ struct LayerNormBackward {
  private:
   template <class P>
   TW_INLINE void row(P p, int64_t r, const RowSums& all) const {
-    const auto g = grad.row(r), from = x.row(r);
-    const auto to = x_grad.row(r);
-    const float n = static_cast<float>(x.cols);
-    const RowMoments m = RowMoments::of(p, from, eps);
     const bool scaled = bool(weight), weighs = bool(weight_grad), shifts = bool(bias_grad);
-    const auto scaled_grad = [&](auto at) {
-      const auto v = tile::load(g, at);
-      return scaled ? v * tile::load(weight, at) : v;
+    const float n = static_cast<float>(x.cols);
+    const auto run = [&](const auto& g, const auto& from, const auto& scale, const auto& to,
+                         const auto& weight_sum, const auto& bias_sum) {
+      const RowMoments m = RowMoments::of(p, from, eps);
+      const auto normal = [&](auto at) { return (tile::load(from, at) - m.mean) * m.rstd; };
+      const RowPair sums = row_sums(p, x.cols, [&](auto at) {
+        auto v = tile::load(g, at);
+        if (scaled) v = v * tile::load(scale, at);
+        return two_of(v, v * normal(at));
+      });
+      const float mean = sums.first / n, slope = sums.second / n;
+      tile::for_row(p, x.cols, [&](auto at) {
+        const auto v = tile::load(g, at), y = normal(at);
+        const auto out = m.rstd * ((scaled ? v * tile::load(scale, at) : v) - mean - y * slope);
+        if (weighs) tile::store_cached(weight_sum, at, tile::load(weight_sum, at) + v * y);
+        if (shifts) tile::store_cached(bias_sum, at, tile::load(bias_sum, at) + v);
+        tile::store(p, to, at, out);
+      });
     };
-    const auto normal = [&](auto at) { return (tile::load(from, at) - m.mean) * m.rstd; };
-    const float mean = tile::reduce_row(p, tile::Sum{}, x.cols, scaled_grad) / n;
-    const float slope = tile::reduce_row(p, tile::Sum{}, x.cols,
-                                         [&](auto at) { return scaled_grad(at) * normal(at); }) /
-                        n;
-    const auto weight_sum = all.partial(p, p.index(), 0);
-    const auto bias_sum = all.partial(p, p.index(), all.count - 1);
-    tile::for_row(p, x.cols, [&](auto at) {
-      const auto v = tile::load(g, at), y = normal(at);
-      const auto out = m.rstd * (scaled_grad(at) - mean - y * slope);
-      if (weighs) tile::store_cached(weight_sum, at, tile::load(weight_sum, at) + v * y);
-      if (shifts) tile::store_cached(bias_sum, at, tile::load(bias_sum, at) + v);
-      tile::store(p, to, at, out);
-    });
+    // What is absent is not read: any row will do.
+    const auto g = grad.row(r);
+    tile::with_rows(p, run, g, x.row(r), scaled ? weight : g, x_grad.row(r),
+                    all.partial(p, p.index(), 0), all.partial(p, p.index(), all.count - 1));
   }
 };
 

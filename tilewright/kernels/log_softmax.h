@@ -24,13 +24,14 @@ struct LogSoftmax {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto from = x.row(p.index());
-    const auto to = out.row(p.index());
-    const LogSumExp<C> found = row_logsumexp<C>(p, from);
-    // In two steps: where the maximum is large, adding the logarithm to it would lose digits.
-    tile::for_row<C>(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, (tile::load(from, at) - found.high) - found.log_sum);
-    });
+    const auto run = [&](const auto& from, const auto& to) {
+      const LogSumExp<C> found = row_logsumexp<C>(p, from);
+      // In two steps: where the maximum is large, adding the logarithm to it would lose digits.
+      tile::for_row<C>(p, x.cols, [&](auto at) {
+        tile::store(p, to, at, (tile::load(from, at) - found.high) - found.log_sum);
+      });
+    };
+    tile::with_rows(p, run, x.row(p.index()), out.row(p.index()));
   }
 };
 

@@ -25,7 +25,10 @@ struct SumBackward {
     const auto to = x_grad.row(p.index());
     const C g = C(grad(p.index(), 0)) / (kMean ? static_cast<C>(x_grad.cols) : C(1));
     const auto all = tile::splat<typename P::template Vec<C>>(g);
-    tile::for_row<C>(p, x_grad.cols, [&](auto at) { tile::store(p, to, at, all); });
+    const auto run = [&](const auto& row) {
+      tile::for_row<C>(p, x_grad.cols, [&](auto at) { tile::store(p, row, at, all); });
+    };
+    tile::with_rows(p, run, to);
   }
 };
 

@@ -37,28 +37,28 @@ struct RmsNormBackward {
  private:
   template <class P>
   TW_INLINE void row(P p, int64_t r) const {
-    const auto g = grad.row(r), from = x.row(r);
-    const auto to = x_grad.row(r);
     const float n = static_cast<float>(x.cols);
-    const float squares = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      const auto v = tile::load(from, at);
-      return v * v;
-    });
-    const float product = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      return tile::load(g, at) * tile::load(weight, at) * tile::load(from, at);
-    });
-    const float rstd = tile::rsqrt(squares / n + eps);
-    const float slope = product / n * rstd * rstd;
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
-    const auto sum = sums().partial(p, p.index(), 0);
-    const auto rest = is_residual ? residual_grad.row(r) : g;
-    tile::for_row(p, x.cols, [&](auto at) {
-      const auto v = tile::load(from, at), u = tile::load(g, at);
-      auto out = (u * tile::load(weight, at) - v * slope) * rstd;
-      if (is_residual) out = out + tile::load(rest, at);
-      if (is_summed) tile::store_cached(sum, at, tile::load(sum, at) + u * v * rstd);
-      tile::store(p, to, at, out);
-    });
+    const auto run = [&](const auto& g, const auto& from, const auto& scale, const auto& rest,
+                         const auto& to, const auto& sum) {
+      const RowPair sums = row_sums(p, x.cols, [&](auto at) {
+        const auto v = tile::load(from, at);
+        return two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
+      });
+      const float rstd = tile::rsqrt(sums.first / n + eps);
+      const float slope = sums.second / n * rstd * rstd;
+      tile::for_row(p, x.cols, [&](auto at) {
+        const auto v = tile::load(from, at), u = tile::load(g, at);
+        auto out = (u * tile::load(scale, at) - v * slope) * rstd;
+        if (is_residual) out = out + tile::load(rest, at);
+        if (is_summed) tile::store_cached(sum, at, tile::load(sum, at) + u * v * rstd);
+        tile::store(p, to, at, out);
+      });
+    };
+    // What is absent is not read: any row will do.
+    const auto g = grad.row(r);
+    tile::with_rows(p, run, g, x.row(r), weight, is_residual ? residual_grad.row(r) : g,
+                    x_grad.row(r), sums().partial(p, p.index(), 0));
   }
 };
 

@@ -21,15 +21,14 @@ TW_INLINE C scalar_log(C value) {
 }
 
 /// Block by block, so that a block is in L1 when its exponentials follow its maximum.
-template <class C, class P, class T>
-TW_INLINE LogSumExp<C> row_logsumexp(P p, const View<T, 1>& row) {
+template <class C, class P, class Row>
+TW_INLINE LogSumExp<C> row_logsumexp(P p, const Row& row) {
   constexpr int64_t kBlock = 4096;
   constexpr C kLow = C(-__builtin_inf());
   C high = kLow, total = 0;
   for (int64_t begin = 0; begin < row.size(0); begin += kBlock) {
     const int64_t rest = row.size(0) - begin;
-    const View<T, 1> block{
-        row.data + begin * row.stride(0), {rest < kBlock ? rest : kBlock}, {row.stride(0)}};
+    const auto block = row.part(begin, rest < kBlock ? rest : kBlock);
     const C before = high;
     high = tile::Max::combine(high,
                               tile::reduce_row<C>(p, tile::Max{}, block.size(0),

@@ -7,6 +7,45 @@
 
 namespace tw::kernels {
 
+/// Two sums over the columns of a row in one pass.
+struct RowPair {
+  float first, second;
+};
+template <class V>
+struct Two {
+  V first, second;
+};
+template <class V>
+TW_INLINE Two<V> two_of(V first, V second) {
+  return {first, second};
+}
+/// The sums of both members of f(span). The order of operations depends on n alone.
+template <class P, class F>
+TW_INLINE RowPair row_sums(P p, int64_t n, F&& f) {
+#if defined(__CUDACC__)
+  return {tile::reduce_row(p, tile::Sum{}, n, [&](auto at) { return f(at).first; }),
+          tile::reduce_row(p, tile::Sum{}, n, [&](auto at) { return f(at).second; })};
+#else
+  using V = typename P::template Vec<float>;
+  constexpr int64_t kBlock = 4096;  // summed by itself, so that the error hardly grows with n
+  Two<V> total{};
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    Two<V> sum{};
+    const int64_t rest = n - begin;
+    tile::for_row(p, rest < kBlock ? rest : kBlock, [&](auto at) {
+      at.offset += begin;
+      const auto two = f(at);
+      sum.first += tile::masked(at, two.first, 0.0f);
+      sum.second += tile::masked(at, two.second, 0.0f);
+    });
+    total.first += sum.first;
+    total.second += sum.second;
+  }
+  const auto add = [](float a, float b) { return a + b; };
+  return {tile::fold_lanes(total.first, add), tile::fold_lanes(total.second, add)};
+#endif
+}
+
 struct RowSums {
   static constexpr int64_t kMaxBlocks = 128, kMinRows = 8, kColumns = 512;
   int64_t rows, cols;

@@ -26,13 +26,15 @@ struct SoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto g = grad.row(p.index()), y = output.row(p.index());
-    const auto to = x_grad.row(p.index());
-    const C total = tile::reduce_row<C>(
-        p, tile::Sum{}, grad.cols, [&](auto at) { return tile::load(g, at) * tile::load(y, at); });
-    tile::for_row<C>(p, grad.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
-    });
+    const auto run = [&](const auto& g, const auto& y, const auto& to) {
+      const C total = tile::reduce_row<C>(p, tile::Sum{}, grad.cols, [&](auto at) {
+        return tile::load(g, at) * tile::load(y, at);
+      });
+      tile::for_row<C>(p, grad.cols, [&](auto at) {
+        tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
+      });
+    };
+    tile::with_rows(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 
@@ -51,13 +53,14 @@ struct LogSoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto g = grad.row(p.index()), y = output.row(p.index());
-    const auto to = x_grad.row(p.index());
-    const C total =
-        tile::reduce_row<C>(p, tile::Sum{}, grad.cols, [&](auto at) { return tile::load(g, at); });
-    tile::for_row<C>(p, grad.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(g, at) - tile::exp(tile::load(y, at)) * total);
-    });
+    const auto run = [&](const auto& g, const auto& y, const auto& to) {
+      const C total = tile::reduce_row<C>(p, tile::Sum{}, grad.cols,
+                                          [&](auto at) { return tile::load(g, at); });
+      tile::for_row<C>(p, grad.cols, [&](auto at) {
+        tile::store(p, to, at, tile::load(g, at) - tile::exp(tile::load(y, at)) * total);
+      });
+    };
+    tile::with_rows(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 

@@ -106,21 +106,45 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     return _tensor(ops.silu_and_mul(x))
 
 
+@uses("gelu_and_mul")
+def gelu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """gelu(first half) * second half of the last dimension, by erf."""
+    return _tensor(ops.gelu_and_mul(x))
+
+
 @uses("gelu_tanh_and_mul")
 def gelu_tanh_and_mul(x: torch.Tensor) -> torch.Tensor:
     """gelu(first half) * second half of the last dimension, by tanh."""
     return _tensor(ops.gelu_tanh_and_mul(x))
 
 
-@uses("sum")
-def sum(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
-    """The sums along some dimensions, or of everything."""
+def _reduce(name: str, x: torch.Tensor, dim: Dims, keepdim: bool) -> torch.Tensor:
+    """A reduction of some dimensions, as of one that holds them all."""
     every = range(x.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
     dims = sorted({d % x.dim() for d in every})
-    out = _tensor(ops.sum(x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))))
+    flat = x.movedim(dims, list(range(-len(dims), 0))).flatten(-len(dims))
+    out = _tensor(getattr(ops, name)(flat))
     for d in dims if keepdim else ():
         out = out.unsqueeze(d)
     return out
+
+
+@uses("sum")
+def sum(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
+    """The sums along some dimensions, or of everything."""
+    return _reduce("sum", x, dim, keepdim)
+
+
+@uses("mean")
+def mean(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
+    """The means along some dimensions, or of everything."""
+    return _reduce("mean", x, dim, keepdim)
+
+
+@uses("amax")
+def amax(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
+    """The largest values along some dimensions, or of everything."""
+    return _reduce("amax", x, dim, keepdim)
 
 
 @uses("argmax")
@@ -133,13 +157,47 @@ def argmax(x: torch.Tensor, *, dim: int | None = None, keepdim: bool = False) ->
     return out.unsqueeze(dim) if keepdim else out
 
 
-@uses("softmax")
-def softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
-    """The softmax along a dimension; without one, along that which PyTorch then takes."""
+def _chosen(name: str, x: torch.Tensor, dim: int | None) -> int:
+    """The dimension; without one, that which PyTorch then takes."""
     if dim is None:
         dim = 0 if x.dim() in (0, 1, 3) else 1
-        warnings.warn(f"Implicit dimension choice for softmax: {dim}", stacklevel=2)
-    return _tensor(ops.softmax(x, dim))
+        warnings.warn(f"Implicit dimension choice for {name}: {dim}", stacklevel=3)
+    return dim
+
+
+@uses("softmax")
+def softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
+    """The softmax along a dimension."""
+    return _tensor(ops.softmax(x, _chosen("softmax", x, dim)))
+
+
+@uses("log_softmax")
+def log_softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
+    """The logarithm of the softmax along a dimension."""
+    return _tensor(ops.log_softmax(x, _chosen("log_softmax", x, dim)))
+
+
+@uses("layer_norm")
+def layer_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    *,
+    normalized_shape: Sequence[int],
+    eps: float = 1e-5,
+) -> torch.Tensor:
+    """Layer normalization over the last dimensions."""
+    kept = x.dim() - len(normalized_shape)
+    flat = _tensor(ops.layer_norm(x.flatten(kept), weight.flatten(), bias.flatten(), eps))
+    return flat.reshape(x.shape)
+
+
+@uses("dropout")
+def dropout(
+    input: torch.Tensor, *, p: float = 0.5, seed: int = 0, training: bool = True
+) -> torch.Tensor:
+    """Zeros with probability p, which ones by the seed; the rest divided by 1 - p."""
+    return _tensor(ops.dropout(input, p if training else 0.0, seed))
 
 
 @uses("rms_norm")

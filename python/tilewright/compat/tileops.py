@@ -29,15 +29,21 @@ from tilewright.compat._tileops_rope import (
 )
 from tilewright.compat._tileops_simple import (
     add,
+    amax,
     argmax,
     bmm,
+    dropout,
     erf,
     exp,
     fused_add_rms_norm,
     gelu,
+    gelu_and_mul,
     gelu_tanh_and_mul,
     gemm,
+    layer_norm,
     log,
+    log_softmax,
+    mean,
     moe_shared_expert_mlp,
     mul,
     neg,
@@ -59,8 +65,8 @@ MISSING = by_name(
         "hardswish hardtanh isfinite isinf isnan le leaky_relu lerp lerp_tensor log1p logical_and "
         "logical_not logical_or lt masked_fill masked_fill_scalar maximum minimum mish nan_to_num "
         "ne pow prelu reciprocal remainder round rsqrt selu sign sin softplus sqrt trunc where",
-        "gated GELU by erf": "gelu_and_mul",
-        "layer normalization": "ada_layer_norm ada_layer_norm_zero fused_add_layer_norm layer_norm",
+        "layer normalization of this kind": "ada_layer_norm ada_layer_norm_zero "
+        "fused_add_layer_norm",
         "normalization over a batch or over groups": "batch_norm batch_norm_bwd group_norm "
         "instance_norm",
         "pooling": "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_indices "
@@ -69,10 +75,9 @@ MISSING = by_name(
         "convolution": "conv1d conv2d conv3d",
         "Fourier transform": "fft_c2c",
         "position tables": "alibi sinusoidal",
-        "reduction of this kind": "all amax amin any argmin count_nonzero inf_norm l1_norm l2_norm "
-        "log_softmax log_sum_exp mean prod std var var_mean",
+        "reduction of this kind": "all amin any argmin count_nonzero inf_norm l1_norm l2_norm "
+        "log_sum_exp prod std var var_mean",
         "scan": "cumprod cumsum",
-        "dropout": "dropout",
         "quantization or 8-bit multiplication": "bmm_fp8_kn bmm_fp8_nk fp8_quant gemm_fp8 "
         "fp8_lightning_indexer",
         "multiplication by 4-bit weights in this layout": "gemm_w4a16",
@@ -96,12 +101,15 @@ MISSING = by_name(
 __all__ = [
     "MISSING",
     "add",
+    "amax",
     "argmax",
     "bmm",
+    "dropout",
     "erf",
     "exp",
     "fused_add_rms_norm",
     "gelu",
+    "gelu_and_mul",
     "gelu_tanh_and_mul",
     "gemm",
     "grouped_query_attention",
@@ -111,7 +119,10 @@ __all__ = [
     "grouped_query_attention_prefill_varlen",
     "grouped_query_attention_sliding_window",
     "grouped_query_attention_sliding_window_varlen",
+    "layer_norm",
     "log",
+    "log_softmax",
+    "mean",
     "moe_shared_expert_mlp",
     "mul",
     "multi_head_attention",

@@ -14,14 +14,16 @@ Example:
 from __future__ import annotations
 
 from tilewright.nn._attention import FlashAttention, MultiheadAttention, RotaryEmbedding
-from tilewright.nn._layers import GatedMLP, Linear, RMSNorm, SwiGLU
+from tilewright.nn._layers import Dropout, GatedMLP, LayerNorm, Linear, RMSNorm, SwiGLU
 
 Attention = FlashAttention
 
 __all__ = [
     "Attention",
+    "Dropout",
     "FlashAttention",
     "GatedMLP",
+    "LayerNorm",
     "Linear",
     "MultiheadAttention",
     "RMSNorm",

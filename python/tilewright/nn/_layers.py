@@ -8,7 +8,15 @@ import torch
 
 from tilewright import _layouts, ops
 
-__all__ = ["GatedMLP", "Linear", "RMSNorm", "SwiGLU"]
+__all__ = ["Dropout", "GatedMLP", "LayerNorm", "Linear", "RMSNorm", "SwiGLU"]
+
+
+def _row(layer: Any, x: torch.Tensor) -> torch.Tensor:
+    """`x` with the dimensions that a layer normalizes as one."""
+    shape = tuple(layer.normalized_shape)
+    if x.shape[x.dim() - len(shape) :] != shape:
+        raise ValueError(f"{type(layer).__name__}: x is {tuple(x.shape)}, but must end in {shape}")
+    return x.flatten(-len(shape))
 
 
 class RMSNorm(torch.nn.RMSNorm):
@@ -16,16 +24,34 @@ class RMSNorm(torch.nn.RMSNorm):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """X / rms(x) * weight over the last dimensions."""
-        shape = tuple(self.normalized_shape)
-        if x.shape[x.dim() - len(shape) :] != shape:
-            raise ValueError(f"RMSNorm: x is {tuple(x.shape)}, but must end in {shape}")
+        row = _row(self, x)
         eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
-        weight = x.new_ones(shape) if self.weight is None else self.weight
-        if len(shape) == 1:
-            out: torch.Tensor = ops.rms_norm(x, weight, eps)
-            return out
-        flat: torch.Tensor = ops.rms_norm(x.flatten(-len(shape)), weight.flatten(), eps)
-        return flat.view(x.shape)
+        weight = x.new_ones(row.shape[-1]) if self.weight is None else self.weight.flatten()
+        out: torch.Tensor = ops.rms_norm(row, weight, eps)
+        return out.view(x.shape)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """torch.nn.LayerNorm by the operator layer_norm."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(x - mean(x)) / std(x) * weight + bias over the last dimensions."""
+        weight = None if self.weight is None else self.weight.flatten()
+        bias = None if self.bias is None else self.bias.flatten()
+        out: torch.Tensor = ops.layer_norm(_row(self, input), weight, bias, self.eps)
+        return out.view(input.shape)
+
+
+class Dropout(torch.nn.Dropout):
+    """torch.nn.Dropout by the operator dropout; masks follow from torch.manual_seed."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Zeros with probability p, the rest divided by 1 - p; in evaluation the input itself."""
+        if not self.training or self.p == 0:
+            return input
+        seed = int(torch.randint(1 << 53, ()))
+        out: torch.Tensor = ops.dropout(input, self.p, seed)
+        return input.copy_(out) if self.inplace else out
 
 
 class Linear(torch.nn.Linear):

@@ -13,6 +13,7 @@ def test_operators(dtype) -> None:
     x = torch.randn(37, 52).to(dtype)
     assert torch.equal(forge.copy_transpose(x, 32), x.T.contiguous())
     close(forge.reduce(x, 0), x.double().sum(0).to(dtype))
+    close(forge.reduce(x, 1, "max"), x.amax(1))
     close(forge.reduce_sum(x), x.double().sum(-1).to(dtype))
     close(forge.softmax_online(x, 1), x.double().softmax(-1).to(dtype))
 

@@ -44,6 +44,28 @@ SIMPLE = {
         lambda: tilegym.group_gemm([A[0], B[1]], [B[0], A[1]], transpose_b=True)[1],
         lambda: B[1] @ A[1].T,
     ),
+    "layer_norm_legacy": (
+        lambda: tilegym.layer_norm_legacy(A, (40,), B[0, 0], B[0, 1], 1e-5, weight_shift=1.0),
+        lambda: F.layer_norm(A, (40,), B[0, 0] + 1, B[0, 1]),
+    ),
+    "fused_linear_cross_entropy": (
+        lambda: tilegym.fused_linear_cross_entropy(A, B[0], torch.tensor([[0, 2, -100]] * 2)),
+        lambda: F.cross_entropy((A @ B[0].T).flatten(0, 1), torch.tensor([0, 2, -100] * 2)),
+    ),
+    "liger.layer_norm": (
+        lambda: liger.layer_norm(A, B[0, 0], B[0, 1]),
+        lambda: F.layer_norm(A, (40,), B[0, 0], B[0, 1]),
+    ),
+    "liger.cross_entropy": (
+        lambda: liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), 7, 0.1, "sum"),
+        lambda: F.cross_entropy(
+            A[0], torch.tensor([3, 0, 7]), ignore_index=7, label_smoothing=0.1, reduction="sum"
+        ),
+    ),
+    "liger.fused_linear_cross_entropy": (
+        lambda: liger.fused_linear_cross_entropy(A[0], B[0], torch.tensor([0, 2, 1])),
+        lambda: F.cross_entropy(A[0] @ B[0].T, torch.tensor([0, 2, 1])),
+    ),
     "liger.softmax": (lambda: liger.softmax(A), lambda: A.softmax(-1)),
     "liger.rms_norm": (
         lambda: liger.rms_norm(A, B[0, 0], 1e-5, offset=1.0),
@@ -91,12 +113,34 @@ def test_output_arguments_and_names() -> None:
     assert tilegym.silu_and_mul(A, out=out) is out
     close(out, F.silu(A[..., :20]) * A[..., 20:])
     close(liger.fused_add_rms_norm(A, B, B[0, 0])[1], A + B)
+    close(tilegym.layer_norm_legacy(input=A), F.layer_norm(A, (40,)))
+    assert tilegym.dropout(A, 1, training=False) is A
+    assert tilegym.dropout(A, 1, p=0.0) is A
+    dropped = tilegym.dropout(A, seed=5, p=0.4)
+    assert torch.equal(dropped, tilegym.dropout(A.clone(), 5, 0.4, inplace=True))
+    kept = dropped != 0
+    close(dropped[kept], A[kept] / 0.6)
+    with pytest.raises(NotImplementedError, match="has none with softcap"):
+        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), softcap=2.0)
+    with pytest.raises(NotImplementedError, match="bias"):
+        tilegym.fused_linear_cross_entropy(A, B[0], torch.tensor([0]), bias=B)
     norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
     assert list(norm.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="llama, gemma3"):
         tilegym.get_rms_norm_module("bert")
     with pytest.raises(ValueError, match="there is no backend 'cutile'"):
         tilegym.softmax(A, backend="cutile")
+
+
+def test_gated_modules() -> None:
+    class Config:
+        hidden_size, intermediate_size = 40, 24
+
+    for module in (tilegym.get_swiglu_module(), tilegym.get_fused_swiglu_module()):
+        layer = module(Config).requires_grad_(False)
+        gate, up, down = (layer.state_dict()[f"{n}_proj.weight"] for n in ("gate", "up", "down"))
+        close(layer(A), (F.silu(A @ gate.T) * (A @ up.T)) @ down.T)
+    assert tilegym.PartiallyFusedSwiGLUMLP(Config, intermediate_size=8).up_proj.out_features == 8
 
 
 @pytest.mark.parametrize("batch", [1, 2])

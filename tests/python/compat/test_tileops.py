@@ -35,6 +35,15 @@ SIMPLE = {
     "sum": (lambda: tileops.sum(A), lambda: A.sum()),
     "sum of two": (lambda: tileops.sum(A, dim=[0, -1], keepdim=True),
                    lambda: A.sum([0, -1], keepdim=True)),
+    "mean": (lambda: tileops.mean(A, dim=[0, 1]), lambda: A.mean([0, 1])),
+    "amax": (lambda: tileops.amax(A, dim=0, keepdim=True), lambda: A.amax(0, True)),
+    "log_softmax": (lambda: tileops.log_softmax(A, dim=0), lambda: A.log_softmax(0)),
+    "gelu_and_mul": (lambda: tileops.gelu_and_mul(A), lambda: F.gelu(A[..., :12]) * A[..., 12:]),
+    "layer_norm": (
+        lambda: tileops.layer_norm(A, W, W + 1, normalized_shape=[24]),
+        lambda: F.layer_norm(A, (24,), W, W + 1),
+    ),
+    "dropout in evaluation": (lambda: tileops.dropout(A, training=False), lambda: A),
     "argmax": (lambda: tileops.argmax(A, dim=1, keepdim=True), lambda: A.argmax(1, True)),
     "argmax of all": (lambda: tileops.argmax(A), lambda: A.argmax()),
     "softmax": (lambda: tileops.softmax(A, dim=1), lambda: A.softmax(1)),
@@ -71,6 +80,15 @@ def test_in_place_and_implicit_dimensions() -> None:
     close(x, F.silu(A))
     with pytest.warns(UserWarning, match="Implicit dimension"):
         close(tileops.softmax(A), A.softmax(0))
+
+
+def test_dropout() -> None:
+    x = torch.ones(100, 100)
+    out = tileops.dropout(x, p=0.25, seed=3)
+    assert torch.equal(out, tileops.dropout(x, p=0.25, seed=3))
+    assert not torch.equal(out, tileops.dropout(x, p=0.25, seed=4))
+    assert abs((out == 0).float().mean() - 0.25) < 0.02
+    close(out[out != 0], torch.full_like(out[out != 0], 1 / 0.75))
 
 
 def angles(length, frequencies):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from tilewright import _layouts, _torch, ops
+from tilewright import _layouts, _torch, nn, ops
 from tilewright.compat._coverage import uses
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
@@ -64,10 +64,95 @@ def get_apply_rope_func(model: str = "llama") -> Callable[..., Rotated]:
     return functions[model]
 
 
-@uses("silu", "mul")
+@uses("swiglu")
 def get_swiglu() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     """The function silu(a) * b."""
-    return lambda a, b: ops.mul(ops.silu(a), b)
+    return lambda a, b: ops.swiglu(a, b)
+
+
+class PartiallyFusedSwiGLUMLP(nn.GatedMLP):
+    """The gated layer of a transformers configuration."""
+
+    def __init__(
+        self, config: Any, hidden_size: int | None = None, intermediate_size: int | None = None
+    ) -> None:
+        """Sizes that are given overrule the configuration's."""
+        super().__init__(
+            hidden_size or config.hidden_size, intermediate_size or config.intermediate_size
+        )
+        self.config = config
+
+
+@uses("linear", "swiglu")
+def get_swiglu_module() -> type[torch.nn.Module]:
+    """The module class of a gated layer."""
+    return PartiallyFusedSwiGLUMLP
+
+
+@uses("linear", "swiglu")
+def get_fused_swiglu_module() -> type[torch.nn.Module]:
+    """The module class of a gated layer."""
+    return PartiallyFusedSwiGLUMLP
+
+
+PartiallyFusedSwiGLUMLP.operators = ("linear", "swiglu")  # type: ignore[attr-defined]
+
+
+@uses("dropout")
+def dropout(
+    x: torch.Tensor,
+    seed: int,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Zeros with probability p, which ones by the seed; x itself where there is nothing to do."""
+    if not training or p == 0:
+        return x
+    out: torch.Tensor = ops.dropout(x, p, seed, backend=_backend(tuning))
+    return x.copy_(out) if inplace else out
+
+
+@uses("layer_norm")
+def layer_norm_legacy(
+    x: torch.Tensor | None = None,
+    normalized_shape: Any = None,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    weight_shift: float = 0.0,
+    *,
+    input: torch.Tensor | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Layer normalization over the last dimension, times weight + weight_shift; x or input."""
+    given = input if x is None else x
+    if given is None:
+        raise TypeError("layer_norm_legacy: x is missing")
+    shifted = weight if weight is None or not weight_shift else weight + weight_shift
+    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps, backend=_backend(tuning))
+    return out
+
+
+@uses("fused_linear_cross_entropy")
+def fused_linear_cross_entropy(
+    hidden_states: torch.Tensor,
+    weight: torch.Tensor,
+    target: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    chunk_size: int = 4096,
+    reduction: Literal["mean", "sum"] = "mean",
+    **tuning: Any,
+) -> torch.Tensor:
+    """The cross-entropy of hidden_states weightᵀ, whose logits never exist as a whole."""
+    if bias is not None:
+        raise NotImplementedError("fused_linear_cross_entropy: the catalog has none with a bias")
+    out: torch.Tensor = ops.fused_linear_cross_entropy(
+        hidden_states.flatten(0, -2), weight, target.flatten(), ignore_index, reduction
+    )
+    return out
 
 
 @uses("rms_norm", "add")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -12,10 +12,8 @@ from tilewright.compat._coverage import by_name, refuse, uses
 
 MISSING = by_name(
     {
-        "cross-entropy": "cross_entropy fused_linear_cross_entropy",
         "divergence between distributions": "fused_linear_jsd jsd kl_div tvd",
         "group normalization": "group_norm",
-        "layer normalization": "layer_norm",
         "neighbourhood attention": "fused_neighborhood_attention",
         "policy loss": "grpo_loss",
         "convolution": "multi_token_attention",
@@ -111,7 +109,7 @@ def geglu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return _tensor(ops.mul(ops.gelu(a, "tanh"), b))
 
 
-@uses("silu", "mul")
+@uses("swiglu")
 def swiglu(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -120,7 +118,7 @@ def swiglu(
 ) -> torch.Tensor:
     """silu(a * gate_multiplier) * b * down_multiplier."""
     gate = a if gate_multiplier == 1 else a * gate_multiplier
-    out = _tensor(ops.mul(ops.silu(gate), b))
+    out = _tensor(ops.swiglu(gate, b))
     return out if down_multiplier == 1 else out * down_multiplier
 
 
@@ -138,3 +136,77 @@ def dyt(
     """tanh(alpha * x) * gamma + beta."""
     out = ops.mul(ops.tanh(ops.mul(x, alpha)), gamma)
     return _tensor(out if beta is None else ops.add(out, beta))
+
+
+@uses("layer_norm")
+def layer_norm(
+    X: torch.Tensor, W: torch.Tensor, B: torch.Tensor, eps: float = 1e-5
+) -> torch.Tensor:
+    """Layer normalization over the last dimension."""
+    return _tensor(ops.layer_norm(X, W, B, eps))
+
+
+def _refuse_options(name: str, **used: bool) -> None:
+    for option, is_used in used.items():
+        if is_used:
+            raise NotImplementedError(f"{__name__}.{name}: the catalog has none with {option}")
+
+
+@uses("cross_entropy")
+def cross_entropy(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    weight: torch.Tensor | None = None,
+    lse_square_scale: float = 0.0,
+    softcap: float | None = None,
+    return_z_loss: bool = False,
+    return_token_accuracy: bool = False,
+    return_predicted_tokens: bool = False,
+) -> torch.Tensor:
+    """Cross-entropy of logits [N, V], and lse_square_scale times the square of each logsumexp."""
+    _refuse_options(
+        "cross_entropy",
+        weight=weight is not None,
+        softcap=softcap is not None,
+        return_z_loss=return_z_loss,
+        return_token_accuracy=return_token_accuracy,
+        return_predicted_tokens=return_predicted_tokens,
+    )
+    options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
+    return _tensor(ops.cross_entropy(input, target, ignore_index, *options))
+
+
+@uses("fused_linear_cross_entropy")
+def fused_linear_cross_entropy(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    target: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    ce_weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    lse_square_scale: float = 0.0,
+    label_smoothing: float = 0.0,
+    reduction: Literal["mean", "sum"] = "mean",
+    softcap: float | None = None,
+    return_z_loss: bool = False,
+    accum_dtype: torch.dtype | None = None,
+    use_token_scaling: bool = False,
+    return_token_accuracy: bool = False,
+    return_predicted_tokens: bool = False,
+) -> torch.Tensor:
+    """The cross-entropy of input weightᵀ, whose logits never exist as a whole."""
+    _refuse_options(
+        "fused_linear_cross_entropy",
+        bias=bias is not None,
+        ce_weight=ce_weight is not None,
+        softcap=softcap is not None,
+        return_z_loss=return_z_loss,
+        use_token_scaling=use_token_scaling,
+        return_token_accuracy=return_token_accuracy,
+        return_predicted_tokens=return_predicted_tokens,
+    )
+    options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
+    return _tensor(ops.fused_linear_cross_entropy(input, weight, target, ignore_index, *options))
