@@ -147,17 +147,18 @@ def check(row: Row, operands: tuple[Any, ...]) -> None:
         if row.name == "argmax":
             assert torch.equal(ours, theirs), row.name
             continue
-        scale = theirs.float().pow(2).mean().sqrt()
-        error = (ours.float() - theirs.float()).abs().max() / scale
-        assert error < 10 * row.tolerance, (row.name, row.shape, float(error))
+        want32 = theirs.float()
+        allowed = want32.abs() + want32.pow(2).mean().sqrt()
+        error = ((ours.float() - want32).abs() / allowed).max()
+        assert error < row.tolerance, (row.name, row.shape, float(error))
 
 
 def copy_rate() -> float:
-    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    source = torch.randn(1 << 28, device="cuda")
     target = torch.empty_like(source)
     graph = graph_of(target.copy_, [(source,)], 4)
     times = [seconds(graph, 4) for _ in range(ROUNDS)]
-    return 2 * source.numel() / statistics.median(times)
+    return 2 * source.nbytes / statistics.median(times)
 
 
 def measure(row: Row, compile_too: bool) -> None:

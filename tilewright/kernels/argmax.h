@@ -29,7 +29,7 @@ struct Argmax {
     int64_t begin_of_best = 0;
     for (int64_t begin = 0; begin < x.cols && best == best; begin += kBlock) {
       const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> part{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
+      const auto part = row_part(row, begin, count);
       C high = 0;
       tile::with_rows<C>(
           p,
@@ -43,12 +43,37 @@ struct Argmax {
       best = high;
       begin_of_best = begin;
     }
-    int64_t c = begin_of_best;
-    for (; c < x.cols - 1; ++c) {
-      const C value = C(row(c));
-      if (value == best || (best != best && value != value)) break;
+    const int64_t rest = x.cols - begin_of_best;
+    const auto block = row_part(row, begin_of_best, rest < kBlock ? rest : kBlock);
+    out(p.index(), 0) = begin_of_best + first_of(p, block, best);
+  }
+
+ private:
+  TW_INLINE static View<const T, 1> row_part(const View<const T, 1>& row, int64_t begin,
+                                             int64_t count) {
+    return {row.data + begin * row.stride(0), {count}, {row.stride(0)}};
+  }
+
+  /// The first column of `block`, which has it, that holds `value`, NaN for NaN.
+  template <class P>
+  TW_INLINE static int64_t first_of(P p, const View<const T, 1>& block, C value) {
+    if constexpr (P::kOnGpu) {  // all threads look; column numbers of a block are exact in C
+      constexpr C kNone = C(__builtin_inf());
+      return int64_t(tile::reduce_row<C>(p, tile::Min{}, block, [&](auto at) {
+        const auto v = tile::load(block, at);
+        using V = decltype(v + v);
+        const auto is_it =
+            (v == value) | ((v != v) & tile::splat<decltype(v != v)>(value != value));
+        return tile::select(is_it, tile::iota<V>(C(at.offset)), tile::splat<V>(kNone));
+      }));
+    } else {
+      int64_t c = 0;
+      for (; c < block.size(0) - 1; ++c) {
+        const C at = C(block(c));
+        if (at == value || (value != value && at != at)) break;
+      }
+      return c;
     }
-    out(p.index(), 0) = c;
   }
 };
 

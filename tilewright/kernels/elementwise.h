@@ -10,21 +10,27 @@
 
 namespace tw::kernels {
 
-template <class P>
-inline constexpr int64_t kElementwiseBlock = P::kOnGpu ? 4 << 10 : 16 << 10;
+/// Elements of a program.
+template <class P, class T>
+TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
+  if constexpr (P::kOnGpu)  // small tensors are spread over all multiprocessors
+    return out.rows * out.cols < 4 << 20 ? 1 << 10 : 4 << 10;
+  else
+    return 16 << 10;
+}
 
 /// How `out` is cut: long rows into column blocks, short rows into groups of whole rows.
 struct ElementwiseGrid {
-  int64_t blocks_per_row = 1, rows_per_block = 1, programs = 0;
+  int64_t block = 0, blocks_per_row = 1, rows_per_block = 1, programs = 0;
 
   template <class P, class T>
   TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
-    constexpr int64_t kBlock = kElementwiseBlock<P>;
     ElementwiseGrid grid;
+    const int64_t block_size = grid.block = elementwise_block<P>(out);
     if (out.rows == 0 || out.cols == 0) return grid;
-    grid.blocks_per_row = (out.cols + kBlock - 1) / kBlock;
+    grid.blocks_per_row = (out.cols + block_size - 1) / block_size;
     if (grid.blocks_per_row == 1 && !P::kOnGpu)
-      grid.rows_per_block = (kBlock + out.cols - 1) / out.cols;
+      grid.rows_per_block = (block_size + out.cols - 1) / out.cols;
     grid.programs =
         (out.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.blocks_per_row;
     return grid;
@@ -33,9 +39,9 @@ struct ElementwiseGrid {
 
 template <class P, class T>
 TW_INLINE tile::Plan plan_elementwise(const Rows<T>& out) {
-  constexpr int64_t kBlock = kElementwiseBlock<P>;
+  const int64_t block_size = elementwise_block<P>(out);
   return tile::plan_of(ElementwiseGrid::of<P>(out).programs)
-      .over(out.cols < kBlock ? out.cols : kBlock);
+      .over(out.cols < block_size ? out.cols : block_size);
 }
 
 /// The columns [begin, begin + count) of a row.
@@ -50,15 +56,15 @@ TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin,
 /// The work of one program: f over its block, in arithmetic type C.
 template <class C, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
-  constexpr int64_t kBlock = kElementwiseBlock<P>;
+  const int64_t block_size = elementwise_block<P>(out);
   const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
   int64_t first_row = 0, block = p.index();
   if (out.rows > 1) {  // spares two divisions, which a GPU does not have
     first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
     block = p.index() % grid.blocks_per_row;
   }
-  const int64_t begin = block * kBlock, rest = out.cols - begin;
-  const int64_t count = rest < kBlock ? rest : kBlock;
+  const int64_t begin = block * block_size, rest = out.cols - begin;
+  const int64_t count = rest < block_size ? rest : block_size;
   for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r) {
     const View<T, 1> to = columns_of(out, r, begin, count);
     tile::map_row<C>(p, to, f, columns_of(in, r, begin, count)...);

@@ -12,6 +12,8 @@ namespace tw::kernels {
 
 template <class T>
 struct FusedAddRmsNorm {
+  static constexpr int kMaxThreads = 512;  // three rows in registers need 128 of them
+
   Rows<const T> x;          // [*, cols]
   Rows<const T> residual;   // [*, cols]
   View<const T, 1> weight;  // [cols]
@@ -28,7 +30,10 @@ struct FusedAddRmsNorm {
   TW_DEVICE void operator()(P p) const {
     tile::with_rows(
         p,
-        [&](const auto& a, const auto& b, const auto& scale, const auto& to, const auto& added) {
+        [&](const auto& x_row, const auto& residual_row, const auto& scale, const auto& to,
+            const auto& added) {
+          const auto a = tile::keep_row(p, x_row);
+          const auto b = tile::keep_row(p, residual_row);
           auto sum = tile::new_row(p, added);
           const float squares = tile::reduce_row(p, tile::Sum{}, sum, [&](auto at) {
             tile::store_cached(sum, at, tile::load(a, at) + tile::load(b, at));

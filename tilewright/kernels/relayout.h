@@ -61,6 +61,7 @@ struct RelayoutDims {
 template <class P, class U>
 struct Relayout {
   static constexpr int64_t kBlock = tile::kTurnedBlock<U>;
+  static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
 
   const U* from;
   U* to;
@@ -103,9 +104,9 @@ struct Relayout {
   }
 
   TW_INLINE tile::Plan plan() const {
-    if (turned) return tile::plan_of(programs, P::template kTurnedBytes<U>).over(kBlock * kBlock);
+    if (turned) return tile::plan_of(programs, P::template kTurnedBytes<U>).over(kTurnedColumns);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0;
-    return tile::plan_of(programs).over(cols < kElementwiseBlock<P> ? cols : kElementwiseBlock<P>);
+    return tile::plan_of(programs).over(cols < grid.block ? cols : grid.block);
   }
 
   TW_INLINE void operator()(P p) const {
@@ -129,9 +130,9 @@ struct Relayout {
 
   TW_INLINE void copy(P p) const {
     const int last = dims.rank - 1;
-    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock<P>;
+    const int64_t begin = p.index() % grid.blocks_per_row * grid.block;
     const int64_t rest = dims.sizes[last] - begin;
-    const int64_t count = rest < kElementwiseBlock<P> ? rest : kElementwiseBlock<P>;
+    const int64_t count = rest < grid.block ? rest : grid.block;
     const int64_t first = p.index() / grid.blocks_per_row * grid.rows_per_block;
     for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
       int64_t source, target;

@@ -4,7 +4,8 @@
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
-// One program per token; cos and sin are read once for all its heads.
+// One program per token; cos and sin are read once for all its heads. On a GPU, where caches serve
+// them, one per head.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -13,6 +14,8 @@ namespace tw::kernels {
 
 template <class T>
 struct Rope {
+  static constexpr int kMaxThreads = 256;  // six rows at once need many registers
+
   View<const T, 4> x;                // [batch, seq, heads, dim]
   View<const float, 2> cos;          // [positions, pairs], pairs <= dim / 2
   View<const float, 2> sin;          // [positions, pairs]
@@ -22,16 +25,19 @@ struct Rope {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.size(0) * x.size(1)).over(x.size(3));
+    const int64_t heads = P::kOnGpu ? x.size(2) : 1;
+    return tile::plan_of(x.size(0) * x.size(1) * heads).over(2 * x.size(3));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const int64_t b = p.index() / x.size(1), s = p.index() % x.size(1);
+    const int64_t heads = P::kOnGpu ? 1 : x.size(2);  // of this program
+    const int64_t token = p.index() * heads / x.size(2), first = p.index() * heads % x.size(2);
+    const int64_t b = token / x.size(1), s = token % x.size(1);
     const int64_t position = positions ? positions(b, s) : s;
     const auto cos_row = cos[position], sin_row = sin[position];
     const int64_t pairs = cos_row.size(0);
-    for (int64_t h = 0; h < x.size(2); ++h) {
+    for (int64_t h = first; h < first + heads; ++h) {
       const auto from = x[b][s][h];
       const auto to = out[b][s][h];
       tile::with_rows(

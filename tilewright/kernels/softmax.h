@@ -49,9 +49,7 @@ struct Softmax {
           const C high = tile::reduce_row<C>(p, tile::Max{}, from,
                                              [&](auto at) { return tile::load(from, at); });
           const C base = high == C(-__builtin_inf()) ? C(0) : high;
-          const auto weight = [&](auto at) {
-            return tile::exp_nonpositive(tile::load(from, at) - base);
-          };
+          const auto weight = [&](auto at) { return tile::exp_below(tile::load(from, at), base); };
           const C scale = 1 / tile::reduce_row<C>(p, tile::Sum{}, from, weight);
           tile::for_row<C>(p, from, [&](auto at) { tile::store(p, to, at, weight(at) * scale); });
         },

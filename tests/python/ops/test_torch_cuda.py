@@ -76,4 +76,4 @@ def test_refuses_tensors_on_two_devices() -> None:
 def test_says_where_an_operator_has_no_kernel() -> None:
     packed = torch.zeros(64, dtype=torch.uint8, device="cuda")
     with pytest.raises(RuntimeError, match="no kernel takes tensors on cuda:0"):
-        OPS.linear_packed(normal(2, 8, dtype=torch.float32), packed, 4)
+        OPS.linear_packed(normal(2, 8, dtype=torch.float32), packed)

@@ -14,12 +14,12 @@ constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
 constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
 constexpr int64_t kScratchAlignment = 64;
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
-constexpr int64_t kColumnsPerThread = 32;  // four spans
-constexpr int kResidentBlocks = 4;         // per multiprocessor, where scratch is global memory
+constexpr int kResidentBlocks = 4;  // per multiprocessor, where scratch is global memory
 
 /// Whole warps from 33 threads on; powers of two below.
 int64_t threads_for(int64_t columns) {
-  const int64_t wanted = (columns + kColumnsPerThread - 1) / kColumnsPerThread;
+  const int64_t wanted =
+      (columns + tile::cuda::kColumnsPerThread - 1) / tile::cuda::kColumnsPerThread;
   if (wanted > 32) return std::min<int64_t>((wanted + 31) / 32 * 32, tile::cuda::kMaxThreads);
   int64_t threads = 1;
   while (threads < wanted) threads *= 2;

@@ -10,6 +10,9 @@
 #include "tilewright/tile/cuda/program.h"
 #include "tilewright/tile/reduction.h"
 
+// What is not spelled out stays a loop: registers are worth more than branches.
+#define TW_ROLLED _Pragma("unroll 1")
+
 namespace tw::tile {
 
 /// The columns [offset, offset + count) of a row, one lane each. kFull: count is the lane count.
@@ -47,6 +50,7 @@ template <class C = float, class P, class F>
 __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN;
+  TW_ROLLED
   for (int64_t c = int64_t{p.thread()} * kN; c < n; c += step)
     f(Span<P, C, false>{c, n - c < kN ? int(n - c) : kN, -1});
 }
@@ -59,6 +63,7 @@ template <class C = float, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN;
+  TW_ROLLED
   for (int64_t c = int64_t{p.thread()} * kN; c < row.size(0); c += step)
     f(Span<P, C, true>{c, kN, -1});
 }
@@ -70,6 +75,7 @@ __device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f)
   TW_UNROLL
   for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
     if (c < n) f(Span<P, C, true>{c, kN, slot});
+  TW_ROLLED
   for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
 }
 
@@ -220,21 +226,53 @@ __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
   return reduce_threads(p, r, fold_lanes(acc, [](C a, C b) { return R::combine(a, b); }));
 }
 
-/// to[c] = f(from[c] ...) for every column. All operands are loaded as they lie before the first is
-/// converted.
+namespace detail {
+
+/// Some of a thread's spans of an operand, as they lie: loads that wait for nothing.
+template <class P, class C, class T, int kSpans>
+struct Batch {
+  using R = RawOf<P, C, T>;
+  R spans[kSpans];
+  __device__ __forceinline__ Batch(const AlignedRow<T>& row, int64_t first, int64_t step) {
+    TW_UNROLL
+    for (int i = 0; i < kSpans; ++i) spans[i] = R::load(row.data + first + i * step);
+  }
+};
+
+template <class C, class P, class T, class F, class... In>
+__device__ __forceinline__ void map_aligned(P p, const AlignedRow<T>& to, F&& f,
+                                            const AlignedRow<In>&... from) {
+  constexpr int kN = P::template kLanes<C>, kSpans = sizeof...(In) == 1 ? 4 : 2;
+  const int64_t step = int64_t{p.threads()} * kN, n = to.size(0);
+  int64_t c = int64_t{p.thread()} * kN;
+  TW_ROLLED
+  for (; c + (kSpans - 1) * step < n; c += kSpans * step) {
+    [&](const auto&... batch) {
+      TW_UNROLL
+      for (int i = 0; i < kSpans; ++i)
+        store(p, to, Span<P, C, true>{c + i * step, kN, -1},
+              f(batch.spans[i].template widen<C>()...));
+    }(Batch<P, C, In, kSpans>(from, c, step)...);
+  }
+  TW_ROLLED
+  for (; c < n; c += step) {
+    const Span<P, C, true> at{c, kN, -1};
+    store(p, to, at, f(load(from, at)...));
+  }
+}
+
+}  // namespace detail
+
+/// to[c] = f(from[c] ...) for every column.
 template <class C = float, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
                                         const View<In, 1>&... from) {
-  with_rows<C>(
-      p,
-      [&](const auto& target, const auto&... source) {
-        for_row<C>(p, target, [&](const auto& at) {
-          [&](const auto&... raw) {
-            store(p, target, at, f(raw.template widen<C>()...));
-          }(load_raw(source, at)...);
-        });
-      },
-      to, from...);
+  if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...)) {
+    detail::map_aligned<C>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
+                           AlignedRow<In>{from.data, {from.size(0)}}...);
+    return;
+  }
+  for_row<C>(p, to, [&](const auto& at) { store(p, to, at, f(load(from, at)...)); });
 }
 
 }  // namespace tw::tile

@@ -21,9 +21,11 @@ extern __shared__ __align__(16) char shared_scratch[];
 #endif
 
 /// Threads of a block at most, and of one that holds several instances.
-inline constexpr int kMaxThreads = 512, kSharedBlockThreads = 128;
+inline constexpr int kMaxThreads = 1024, kSharedBlockThreads = 128;
+/// Columns of a row that a thread takes: four spans.
+inline constexpr int64_t kColumnsPerThread = 32;
 /// Spans of a row that a thread keeps in registers (primitives.h).
-inline constexpr int kSlots = 8;
+inline constexpr int kSlots = 4;
 
 /// How turn_block (transpose.h) holds a block turned in shared memory: in words of four bytes, or
 /// of one element, where that is wider. Rows are a word longer than they must be, so that the words
@@ -84,6 +86,16 @@ struct Program {
   }
 #endif
 };
+
+/// Threads of a block of a kernel at most: as many as leave each 64 registers, unless the kernel
+/// wants more registers for fewer threads.
+template <class Kernel>
+constexpr int max_threads() {
+  if constexpr (requires { Kernel::kMaxThreads; })
+    return Kernel::kMaxThreads;
+  else
+    return kMaxThreads;
+}
 
 /// What a launch tells the instances of one phase.
 struct Launch {

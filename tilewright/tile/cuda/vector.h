@@ -246,13 +246,36 @@ TW_INLINE V rsqrt(V a) {
   return 1 / sqrt(a);
 }
 
+/// The larger and the smaller, NaN if one is: what reduction.h does with comparisons.
+__device__ __forceinline__ float larger_or_nan(float a, float b) {
+  float out;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+  return out;
+}
+__device__ __forceinline__ float smaller_or_nan(float a, float b) {
+  float out;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(out) : "f"(a), "f"(b));
+  return out;
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> larger_or_nan(const Pack<float, kN>& a,
+                                                         const Pack<float, kN>& b) {
+  return detail::lanes<float, kN>([&](int i) { return larger_or_nan(a[i], b[i]); });
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> smaller_or_nan(const Pack<float, kN>& a,
+                                                          const Pack<float, kN>& b) {
+  return detail::lanes<float, kN>([&](int i) { return smaller_or_nan(a[i], b[i]); });
+}
+
 template <class V>
 inline constexpr bool kHasScale = false;
 
 /// 2^x by the special function unit: a relative error of 2^-22 of the result, and that of x.
+/// Subnormal results are 0.
 __device__ __forceinline__ float exp2_unit(float x) {
   float out;
-  asm("ex2.approx.f32 %0, %1;" : "=f"(out) : "f"(x));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
 }
 template <int kN>
