@@ -36,7 +36,8 @@ struct GeluTanh {
   TW_INLINE V operator()(V x) const {
     const V inner =
         tile::splat<V>(0.79788456080286536) * tile::fma(x * x * x, tile::splat<V>(0.044715), x);
-    return x / (1 + tile::exp(-2 * inner));  // (1 + tanh u) / 2 is the logistic function of 2 u
+    return tile::quotient(
+        x, 1 + tile::exp(-2 * inner));  // (1 + tanh u) / 2 is the logistic function of 2 u
   }
 };
 /// σ(x) = 1 / (1 + e^-x).
@@ -56,7 +57,7 @@ struct Tanh {
 struct Silu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return x / (1 + tile::exp(-x));
+    return tile::quotient(x, 1 + tile::exp(-x));
   }
 };
 

@@ -59,13 +59,20 @@ struct Argmax {
   TW_INLINE static int64_t first_of(P p, const View<const T, 1>& block, C value) {
     if constexpr (P::kOnGpu) {  // all threads look; column numbers of a block are exact in C
       constexpr C kNone = C(__builtin_inf());
-      return int64_t(tile::reduce_row<C>(p, tile::Min{}, block, [&](auto at) {
-        const auto v = tile::load(block, at);
-        using V = decltype(v + v);
-        const auto is_it =
-            (v == value) | ((v != v) & tile::splat<decltype(v != v)>(value != value));
-        return tile::select(is_it, tile::iota<V>(C(at.offset)), tile::splat<V>(kNone));
-      }));
+      C first = kNone;
+      tile::with_rows<C>(
+          p,
+          [&](const auto& row) {
+            first = tile::reduce_row<C>(p, tile::Min{}, row, [&](auto at) {
+              const auto v = tile::load(row, at);
+              using V = decltype(v + v);
+              const auto here =
+                  (v == value) | ((v != v) & tile::splat<decltype(v != v)>(value != value));
+              return tile::select(here, tile::iota<V>(C(at.offset)), tile::splat<V>(kNone));
+            });
+          },
+          block);
+      return int64_t(first);
     } else {
       int64_t c = 0;
       for (; c < block.size(0) - 1; ++c) {

@@ -12,7 +12,7 @@ namespace tw::kernels {
 
 template <class T>
 struct FusedAddRmsNorm {
-  static constexpr int kMaxThreads = 512;  // three rows in registers need 128 of them
+  static constexpr int kGpuRegisters = 128;  // three rows are kept
 
   Rows<const T> x;          // [*, cols]
   Rows<const T> residual;   // [*, cols]

@@ -14,7 +14,7 @@ namespace tw::kernels {
 
 template <class T>
 struct Rope {
-  static constexpr int kMaxThreads = 256;  // six rows at once need many registers
+  static constexpr int kGpuRegisters = 128;  // six rows at once
 
   View<const T, 4> x;                // [batch, seq, heads, dim]
   View<const float, 2> cos;          // [positions, pairs], pairs <= dim / 2
@@ -26,7 +26,7 @@ struct Rope {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     const int64_t heads = P::kOnGpu ? x.size(2) : 1;
-    return tile::plan_of(x.size(0) * x.size(1) * heads).over(2 * x.size(3));
+    return tile::plan_of(x.size(0) * x.size(1) * heads).over(x.size(3) / 2);
   }
 
   template <tile::Program P>

@@ -134,6 +134,15 @@ TW_INLINE V tanh(V x) {
   }
 }
 
+/// a / b for b >= 1. Where the hardware has 1/x, by that: a division takes three times as long.
+template <class V>
+TW_INLINE V quotient(V a, V b) {
+  if constexpr (kHasExp2Unit<V>)
+    return a * reciprocal_unit(b);
+  else
+    return a / b;
+}
+
 /// The logistic function 1 / (1 + e^-x): at most 2.77 ULP, also where it is tiny.
 template <class V>
 TW_INLINE V sigmoid(V x) {
@@ -176,8 +185,8 @@ TW_INLINE V erf(V x) {
 template <class V>
 TW_INLINE V normal_cdf(V x) {
   if constexpr (kHasExp2Unit<V>) {
-    const V a = max(x, -x);
-    const V t = 1 / fma(a, splat<V>(0.3275911f * 0.70710678f), splat<V>(1.0f));
+    const V a = bit_cast<V>(bit_cast<vec<uint32_t, kLanesOf<V>>>(x) & 0x7fffffffu);
+    const V t = reciprocal_unit(fma(a, splat<V>(0.3275911f * 0.70710678f), splat<V>(1.0f)));
     V p = splat<V>(0.5f * 1.061405429f);
     p = fma(p, t, splat<V>(0.5f * -1.453152027f));
     p = fma(p, t, splat<V>(0.5f * 1.421413741f));

@@ -36,8 +36,6 @@ template <class Kernel>
 void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch) {
   const auto& host = *static_cast<const Kernel*>(kernel);
   launch.plan = host.template plan<tile::cuda::Program>(machine);
-  constexpr int64_t kMost = tile::cuda::max_threads<Kernel>() * tile::cuda::kColumnsPerThread;
-  if (launch.plan.columns > kMost) launch.plan.columns = kMost;
   const auto device = device_kernel(host);
   static_assert(std::is_trivially_copyable_v<decltype(device)>);
   static_assert(sizeof(device) <= CudaLaunch::kMaxBytes);

@@ -16,13 +16,16 @@ constexpr int64_t kScratchAlignment = 64;
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 constexpr int kResidentBlocks = 4;  // per multiprocessor, where scratch is global memory
 
-/// Whole warps from 33 threads on; powers of two below.
+/// A span each up to a warp, then four each; whole warps from 33 threads on, powers of two below.
 int64_t threads_for(int64_t columns) {
-  const int64_t wanted =
-      (columns + tile::cuda::kColumnsPerThread - 1) / tile::cuda::kColumnsPerThread;
-  if (wanted > 32) return std::min<int64_t>((wanted + 31) / 32 * 32, tile::cuda::kMaxThreads);
+  constexpr int64_t kSpan = tile::cuda::Program::kLanes<float>, kWarp = 32;
+  constexpr int64_t kColumns = kSpan * tile::cuda::kSlots;  // of a thread
+  if (columns > kWarp * kColumns) {
+    const int64_t warps = (columns + kWarp * kColumns - 1) / (kWarp * kColumns);
+    return std::min<int64_t>(warps * kWarp, tile::cuda::kMaxThreads);
+  }
   int64_t threads = 1;
-  while (threads < wanted) threads *= 2;
+  while (threads < kWarp && threads * kSpan < columns) threads *= 2;
   return threads;
 }
 

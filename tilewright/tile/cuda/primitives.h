@@ -12,6 +12,7 @@
 
 // What is not spelled out stays a loop: registers are worth more than branches.
 #define TW_ROLLED _Pragma("unroll 1")
+#define TW_UNROLL_4 _Pragma("unroll 4")
 
 namespace tw::tile {
 
@@ -75,8 +76,8 @@ __device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f)
   TW_UNROLL
   for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
     if (c < n) f(Span<P, C, true>{c, kN, slot});
-  TW_ROLLED
-  for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
+  TW_UNROLL_4  // so that loads go ahead of what is done with the ones before
+      for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
 }
 
 /// The span's elements of a row, as they lie.

@@ -21,9 +21,7 @@ extern __shared__ __align__(16) char shared_scratch[];
 #endif
 
 /// Threads of a block at most, and of one that holds several instances.
-inline constexpr int kMaxThreads = 1024, kSharedBlockThreads = 128;
-/// Columns of a row that a thread takes: four spans.
-inline constexpr int64_t kColumnsPerThread = 32;
+inline constexpr int kMaxThreads = 512, kSharedBlockThreads = 128;
 /// Spans of a row that a thread keeps in registers (primitives.h).
 inline constexpr int kSlots = 4;
 
@@ -87,14 +85,18 @@ struct Program {
 #endif
 };
 
-/// Threads of a block of a kernel at most: as many as leave each 64 registers, unless the kernel
-/// wants more registers for fewer threads.
+/// Registers of a thread at most, unless the kernel wants more.
 template <class Kernel>
-constexpr int max_threads() {
-  if constexpr (requires { Kernel::kMaxThreads; })
-    return Kernel::kMaxThreads;
+constexpr int max_registers() {
+  if constexpr (requires { Kernel::kGpuRegisters; })
+    return Kernel::kGpuRegisters;
   else
-    return kMaxThreads;
+    return 64;
+}
+/// Blocks of kMaxThreads that a multiprocessor, with its 64 Ki registers, then holds.
+template <class Kernel>
+constexpr int min_blocks() {
+  return 65536 / (kMaxThreads * max_registers<Kernel>());
 }
 
 /// What a launch tells the instances of one phase.

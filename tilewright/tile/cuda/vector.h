@@ -282,7 +282,17 @@ template <int kN>
 __device__ __forceinline__ Pack<float, kN> exp2_unit(const Pack<float, kN>& x) {
   return detail::lanes<float, kN>([&](int i) { return exp2_unit(x[i]); });
 }
-/// Whether exp2_unit takes V.
+/// 1 / x by the special function unit: a relative error of 2^-23; 0 where the result is subnormal.
+__device__ __forceinline__ float reciprocal_unit(float x) {
+  float out;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> reciprocal_unit(const Pack<float, kN>& x) {
+  return detail::lanes<float, kN>([&](int i) { return reciprocal_unit(x[i]); });
+}
+/// Whether exp2_unit and reciprocal_unit take V.
 template <class V>
 inline constexpr bool kHasExp2Unit = same_type<typename vector_traits<V>::scalar, float>;
 
