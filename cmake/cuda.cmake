@@ -7,9 +7,11 @@ set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
     "nvcc options that name the GPUs to build for")
 mark_as_advanced(TILEWRIGHT_CUDA_TARGET)
 
-# Operators whose kernels are written for a CPU alone.
-set(TILEWRIGHT_CPU_OPERATORS linear linear_packed
-    linear_quantized matmul)
+# The operators that have kernels for a GPU.
+set(TILEWRIGHT_CUDA_OPERATORS
+    add argmax attention attention_paged attention_varlen copy embedding erf exp fused_add_rms_norm
+    gelu gelu_tanh_and_mul log mul permute relu rms_norm rope sample sigmoid silu silu_and_mul
+    softmax sum tanh transpose type_as)
 
 set(built_cuda_operators)
 if(TILEWRIGHT_CUDA)
@@ -17,11 +19,7 @@ if(TILEWRIGHT_CUDA)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
   set(sources)
-  foreach(header IN LISTS operator_headers)
-    string(REGEX REPLACE "\\.h$" "" NAME ${header})
-    if(NAME IN_LIST TILEWRIGHT_CPU_OPERATORS)
-      continue()
-    endif()
+  foreach(NAME IN LISTS TILEWRIGHT_CUDA_OPERATORS)
     tilewright_camel_case(${NAME} CAMEL_NAME)
     set(stem ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME})
     set(IMAGE ${stem}.fatbin)

@@ -19,9 +19,11 @@ HEAD = """# Operators
 
 Written by `make docs` from the catalog; do not edit. `*` stands for any leading dimensions, `...`
 for shapes that broadcast, `?` for an optional tensor. Every size may be 0, every stride is taken.
+Dtypes in brackets have no kernel of their own: the definition answers. Gradients are computed by
+other operators (tilewright/ops/core/gradient.h has the grammar).
 
-| operator | schema | dtypes |
-|---|---|---|
+| operator | schema | dtypes | gradient |
+|---|---|---|---|
 """
 
 
@@ -31,8 +33,11 @@ def page(tool: str) -> str:
     rows = []
     for op in json.loads(output.stdout):
         dtypes = " ".join("/".join(combo.values()) for combo in op["dtypes"] if combo)
+        defined = " ".join("/".join(combo.values()) for combo in op["reference_dtypes"])
+        dtypes += f" ({defined})" if defined else ""
         schema = op["schema"].replace("|", "\\|")
-        rows.append(f"| {op['name']} | `{schema}` | {dtypes or 'as stated'} |\n")
+        gradient = f"`{op['gradient']}`" if op["gradient"] else ""
+        rows.append(f"| {op['name']} | `{schema}` | {dtypes or 'as stated'} | {gradient} |\n")
     return HEAD + "".join(rows)
 
 

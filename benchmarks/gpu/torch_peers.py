@@ -18,10 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tilewright.torch
 import torch
 import torch.nn.functional as F
-
-import tilewright.torch
 
 OPS = torch.ops.tilewright
 SHAPES = [(32768, 4096), (16384, 8192), (4096, 32768)]
@@ -43,41 +42,41 @@ class Row:
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def normal(*shape: int) -> torch.Tensor:
+def _normal(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def rotate_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def _rotate_half(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     a, b = x.float().chunk(2, -1)
     c, s = cos[None, :, None], sin[None, :, None]
     return torch.cat((a * c - b * s, b * c + a * s), -1).to(x.dtype)
 
 
-def add_norm(x: Any, r: Any, w: Any) -> Any:
+def _add_norm(x: Any, r: Any, w: Any) -> Any:
     added = x + r
     return F.rms_norm(added, (x.shape[-1],), w, 1e-6), added
 
 
-def row_ops(rows: int, cols: int) -> list[Row]:
+def _row_ops(rows: int, cols: int) -> list[Row]:
     n = rows * cols * 2
-    one, shape = (lambda: (normal(rows, cols),)), (rows, cols)
-    weighted = lambda: (normal(rows, cols), normal(cols))  # noqa: E731
+    one, shape = (lambda: (_normal(rows, cols),)), (rows, cols)
+    weighted = lambda: (_normal(rows, cols), _normal(cols))  # noqa: E731
     norm = lambda x, w: F.rms_norm(x, (cols,), w, 1e-6)  # noqa: E731
     out = [
         Row("rms_norm", shape, weighted, OPS.rms_norm, norm, 2 * n),
         Row(
             "fused_add_rms_norm",
             shape,
-            lambda: (normal(rows, cols), normal(rows, cols), normal(cols)),
+            lambda: (_normal(rows, cols), _normal(rows, cols), _normal(cols)),
             OPS.fused_add_rms_norm,
-            add_norm,
+            _add_norm,
             4 * n,
         ),
         Row("softmax", shape, one, OPS.softmax, lambda x: F.softmax(x, -1), 2 * n),
         Row(
             "silu_and_mul",
             shape,
-            lambda: (normal(rows, 2 * cols),),
+            lambda: (_normal(rows, 2 * cols),),
             OPS.silu_and_mul,
             lambda x: F.silu(x[:, :cols]) * x[:, cols:],
             3 * n,
@@ -85,7 +84,7 @@ def row_ops(rows: int, cols: int) -> list[Row]:
         Row("gelu", shape, one, OPS.gelu, F.gelu, 2 * n),
         Row("gelu_tanh", shape, one, lambda x: OPS.gelu(x, "tanh"),
             lambda x: F.gelu(x, approximate="tanh"), 2 * n),
-        Row("add", shape, lambda: (normal(rows, cols), normal(rows, cols)), OPS.add, torch.add,
+        Row("add", shape, lambda: (_normal(rows, cols), _normal(rows, cols)), OPS.add, torch.add,
             3 * n),
         Row("copy", shape, one, OPS.copy, torch.clone, 2 * n),
         Row("transpose", shape, one, lambda x: OPS.transpose(x, 0, 1),
@@ -97,23 +96,23 @@ def row_ops(rows: int, cols: int) -> list[Row]:
     return out
 
 
-def other_ops() -> list[Row]:
+def _other_ops() -> list[Row]:
     b, s, h, d = 4, 4096, 32, 128
     n = b * s * h * d * 2
     table = torch.randn(s, d // 2, device="cuda")
     return [
-        Row("rope", (b, s, h, d), lambda: (normal(b, s, h, d), table.cos(), table.sin()),
-            OPS.rope, rotate_half, 2 * n),
-        Row("permute", (b, s, h, d), lambda: (normal(b, s, h, d),),
+        Row("rope", (b, s, h, d), lambda: (_normal(b, s, h, d), table.cos(), table.sin()),
+            OPS.rope, _rotate_half, 2 * n),
+        Row("permute", (b, s, h, d), lambda: (_normal(b, s, h, d),),
             lambda x: OPS.permute(x, [0, 2, 1, 3]), lambda x: x.permute(0, 2, 1, 3).contiguous(),
             2 * n),
-        Row("embedding", (128256, 4096), lambda: (normal(128256, 4096),
+        Row("embedding", (128256, 4096), lambda: (_normal(128256, 4096),
             torch.randint(0, 128256, (16384,), device="cuda")),
             OPS.embedding, lambda w, i: F.embedding(i, w), 2 * 16384 * 4096 * 2),
     ]  # fmt: skip
 
 
-def graph_of(call: Callable[..., Any], operands: list[tuple[Any, ...]], repeats: int) -> Any:
+def _graph_of(call: Callable[..., Any], operands: list[tuple[Any, ...]], repeats: int) -> Any:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -128,7 +127,7 @@ def graph_of(call: Callable[..., Any], operands: list[tuple[Any, ...]], repeats:
     return graph
 
 
-def seconds(graph: Any, calls: int) -> float:
+def _seconds(graph: Any, calls: int) -> float:
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     graph.replay()
@@ -137,7 +136,7 @@ def seconds(graph: Any, calls: int) -> float:
     return begin.elapsed_time(end) * 1e-3 / calls
 
 
-def check(row: Row, operands: tuple[Any, ...]) -> None:
+def _check(row: Row, operands: tuple[Any, ...]) -> None:
     got, want = row.ours(*operands), row.peer(*operands)
     for ours, theirs in zip(
         got if isinstance(got, (tuple, list)) else [got],
@@ -153,28 +152,28 @@ def check(row: Row, operands: tuple[Any, ...]) -> None:
         assert error < row.tolerance, (row.name, row.shape, float(error))
 
 
-def copy_rate() -> float:
-    source = torch.randn(1 << 28, device="cuda")
-    target = torch.empty_like(source)
-    graph = graph_of(target.copy_, [(source,)], 4)
-    times = [seconds(graph, 4) for _ in range(ROUNDS)]
-    return 2 * source.nbytes / statistics.median(times)
+def _copy_rate() -> float:
+    """Bytes per second, read and written, of copies as large as the largest rows here."""
+    sources = [_normal(32768, 4096) for _ in range(2)]
+    graph = _graph_of(torch.clone, [(x,) for x in sources], 4)
+    times = [_seconds(graph, 8) for _ in range(ROUNDS)]
+    return 2 * sources[0].nbytes / statistics.median(times)
 
 
-def measure(row: Row, compile_too: bool) -> None:
+def _measure(row: Row, compile_too: bool) -> None:
     copies = max(1, min(8, int(300e6 // row.bytes) + 1)) if row.bytes > 1e6 else 1
     operands = [row.make() for _ in range(copies)]
-    check(row, operands[0])
+    _check(row, operands[0])
     calls: dict[str, Callable[..., Any]] = {"ours": row.ours, "torch": row.peer}
     if compile_too:
         calls["torch.compile"] = torch.compile(row.peer, dynamic=False)
         calls["torch.compile"](*operands[0])
     repeats = max(1, min(50, int(2e-3 / (row.bytes / 2e12 + 2e-6) / copies)))
-    graphs = {name: graph_of(call, operands, repeats) for name, call in calls.items()}
+    graphs = {name: _graph_of(call, operands, repeats) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(ROUNDS):
         for name, graph in graphs.items():
-            times[name].append(seconds(graph, repeats * copies))
+            times[name].append(_seconds(graph, repeats * copies))
     row.timings = {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -185,18 +184,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--no-compile", action="store_true")
     options = parser.parse_args()
-    copy = copy_rate()
+    copy = _copy_rate()
     properties = torch.cuda.get_device_properties(0)
     print(f"{properties.name}, torch {torch.__version__}, copy {copy * 1e-9:.0f} GB/s")
     results = []
-    rows = [row for shape in SHAPES for row in row_ops(*shape)] + other_ops()
-    rows += [row for shape in SMALL for row in row_ops(*shape)]
+    rows = [row for shape in SHAPES for row in _row_ops(*shape)] + _other_ops()
+    rows += [row for shape in SMALL for row in _row_ops(*shape)]
     for row in rows:
         if options.filters and not any(f in row.name for f in options.filters):
             continue
         try:
-            measure(row, not options.no_compile)
-        except Exception as error:  # noqa: BLE001 - the other rows are still wanted
+            _measure(row, not options.no_compile)
+        except Exception as error:
             print(f"{row.name:20} {row.shape!s:20} FAILED {error!s:.300}")
             continue
         finally:

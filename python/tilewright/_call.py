@@ -87,6 +87,13 @@ def is_plain() -> bool:
     return _explain.active() is None and backends.is_default()
 
 
+def _answers(op: Operator, arguments: list[Any]) -> str:
+    """Whether a kernel or, for want of one for these dtypes, the definition answers on the CPU."""
+    arrays = (value for value in arguments if _arrays.is_array(value))
+    wide = any(str(value.dtype).endswith("float64") for value in arrays)
+    return "reference" if wide and op.reference_dtypes else "cpu"
+
+
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
     """The result, and what ran."""
     implementation = backends.find_impl(op.name, backend)
@@ -96,14 +103,15 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         )
     if backend == "cpu" and _arrays.is_torch(example):
         try:
-            return torch_function(op.name)(*arguments), f"{op.name}/cpu"
+            return torch_function(op.name)(*arguments), f"{op.name}/{_answers(op, arguments)}"
         except RuntimeError as error:
             _library.raise_as_ours(error)
             raise
     if backend in ("cpu", "reference"):
         results = through_c(op, arguments, example, backend == "reference")
         result = results[0] if len(results) == 1 else tuple(results)
-        return result, f"{op.name}/{backend}"
+        ran = "reference" if backend == "reference" else _answers(op, arguments)
+        return result, f"{op.name}/{ran}"
     candidates = "; ".join(f"{name}: {_reason(name, op)}" for name in backends.BACKENDS)
     raise _library.UnsupportedError(
         f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"

@@ -45,6 +45,38 @@ class Argument:
 
 
 @dataclasses.dataclass(frozen=True)
+class Value:
+    """What a step of a gradient passes to an argument."""
+
+    parameter: str
+    name: str  # empty for a number
+    number: str
+    grad: bool
+    transposed: bool
+    matrix: bool
+    shape: bool
+    negated: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One call of an operator in a gradient; without an operator, a value that is a result."""
+
+    op: str
+    inputs: tuple[Value, ...]
+    results: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gradient:
+    """How the gradient of an operator is computed by others: tilewright/ops/core/gradient.h."""
+
+    text: str
+    conditions: dict[str, str]
+    steps: tuple[Step, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Operator:
     """One operator of the catalog."""
 
@@ -52,8 +84,11 @@ class Operator:
     schema: str
     arguments: tuple[Argument, ...]
     dtypes: tuple[dict[str, str], ...]
+    reference_dtypes: tuple[dict[str, str], ...]  # answered by the definition, for want of a kernel
+    gradient: Gradient | None
     tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
+    workloads: tuple[tuple[str, str], ...]
 
     @functools.cached_property
     def inputs(self) -> tuple[Argument, ...]:
@@ -125,6 +160,18 @@ def _broadcast(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(out)
 
 
+def _gradient(entry: dict[str, Any]) -> Gradient:
+    steps = (
+        Step(
+            op=step["op"],
+            inputs=tuple(Value(**value) for value in step["inputs"]),
+            results=tuple(step["results"]),
+        )
+        for step in entry["steps"]
+    )
+    return Gradient(entry["text"], entry["conditions"], tuple(steps))
+
+
 def _operator(entry: dict[str, Any]) -> Operator:
     arguments = []
     for arg in entry["arguments"]:
@@ -135,8 +182,11 @@ def _operator(entry: dict[str, Any]) -> Operator:
         schema=entry["schema"],
         arguments=tuple(arguments),
         dtypes=tuple(entry["dtypes"]),
+        reference_dtypes=tuple(entry["reference_dtypes"]),
+        gradient=_gradient(entry["gradient"]) if entry["gradient"] else None,
         tolerance_scale=entry["tolerance_scale"],
         edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),
+        workloads=tuple((case["label"], case["case"]) for case in entry["workloads"]),
     )
 
 

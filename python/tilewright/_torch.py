@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.library import get_ctx
 
-from tilewright import _arrays, _library, _schema
+from tilewright import _arrays, _autograd, _library, _schema
 from tilewright._schema import Argument, Operator
 from tilewright._values import fill
 
@@ -28,7 +28,9 @@ class _Markers:
         self._by_text: dict[str, int] = {}
 
     def number(self, size: Any) -> int:
-        """`size`, or its marker if it is symbolic."""
+        """`size`, or its marker if it is symbolic; of (k, size), k times that."""
+        if isinstance(size, tuple):
+            return int(size[0] * self.number(size[1]))
         if isinstance(size, int):
             return size
         text = str(size)
@@ -77,9 +79,14 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
             continue
         sizes = list(tensors[arg.name].shape)
         for d in range(1, min(len(sizes), len(arg.dims)) + 1):
-            key = arg.dims[-d]
+            factor, _, key = arg.dims[-d].rpartition("*")
             if not key.isidentifier():
                 break
+            if factor:  # "2*H": twice the size that H was bound to before
+                if key in bound and not isinstance(sizes[-d], int):
+                    torch._check(sizes[-d] == int(factor) * bound[key])  # type: ignore[no-untyped-call]
+                    sizes[-d] = (int(factor), bound[key])
+                continue
             first = bound.setdefault(key, sizes[-d])
             if not isinstance(sizes[-d], int) or not isinstance(first, int):
                 torch._check(sizes[-d] == first)  # type: ignore[no-untyped-call]
@@ -177,3 +184,4 @@ def load() -> None:
         torch.library.register_fake(name, _fake(op, False))
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))
+    _autograd.register()

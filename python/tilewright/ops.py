@@ -8,6 +8,7 @@ current one for this call.
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 from tilewright import _arrays, _call, _schema
@@ -29,14 +30,31 @@ def _bind(op: Operator, positional: tuple[Any, ...], named: dict[str, Any]) -> l
     return arguments
 
 
+def _guarded(op: Operator, result: Any) -> Any:
+    """`result`, whose backward raises where PyTorch would go on without a gradient."""
+    for one in result if isinstance(result, tuple) else (result,):
+        node = one.grad_fn if _arrays.is_torch(one) else None
+        if node is not None and node.name().endswith("NotImplemented"):
+            one.register_hook(functools.partial(_refuse_gradient, op.name))
+    return result
+
+
+def _refuse_gradient(name: str, _gradient: Any) -> None:
+    raise NotImplementedError(f"{name} has no gradient")
+
+
 def _make(op: Operator) -> _schema.Function:
     def function(*positional: Any, backend: str | None = None, **named: Any) -> Any:
-        if backend is None and positional and _arrays.is_torch(positional[0]) and _call.is_plain():
-            try:
-                return _call.torch_function(op.name)(*positional, **named)
-            except RuntimeError:
-                pass  # the way below says what is wrong, or falls back
-        return _call.call(op, _bind(op, positional, named), backend)
+        if backend is None and positional and _arrays.is_torch(positional[0]):
+            if _arrays.is_compiling():  # PyTorch traces this: nothing but the call
+                torch = sys.modules["torch"]
+                return getattr(torch.ops.tilewright, op.name).default(*positional, **named)
+            if _call.is_plain():
+                try:
+                    return _guarded(op, _call.torch_function(op.name)(*positional, **named))
+                except RuntimeError:
+                    pass  # the way below says what is wrong, or falls back
+        return _guarded(op, _call.call(op, _bind(op, positional, named), backend))
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = __name__

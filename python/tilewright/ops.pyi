@@ -14,6 +14,24 @@ def add(
 ) -> _Array:
     """add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"""
 
+def amax(
+    x: _Array,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """amax(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
+
+def amax_backward(
+    grad: _Array,
+    x: Any,
+    output: Any,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """amax_backward(grad: T[*], x: T[*, C], output: T[*], dim: i64 = -1) -> x_grad: T[*, C]"""
+
 def argmax(
     x: _Array,
     dim: int = -1,
@@ -39,6 +57,24 @@ def attention(
     backend: str | None = None,
 ) -> _Array:
     """attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"""
+
+def attention_backward(
+    grad: _Array,
+    q: Any,
+    k: Any,
+    v: Any,
+    output: Any,
+    lse: Any,
+    kv_lens: Any | None = None,
+    scale: float = 0.0,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array, _Array]:
+    """attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H, Dv], output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"""
 
 def attention_paged(
     q: _Array,
@@ -86,6 +122,41 @@ def copy(
 ) -> _Array:
     """copy(x: T[...]) -> out: T[...]"""
 
+def cross_entropy(
+    x: _Array,
+    target: Any,
+    ignore_index: int = -100,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """cross_entropy(x: T[N, V], target: I[N], ignore_index: i64 = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[*], lse: f32[N]?"""
+
+def cross_entropy_backward(
+    grad: _Array,
+    x: Any,
+    target: Any,
+    lse: Any,
+    ignore_index: int = -100,
+    reduction: Literal["mean", "sum", "none"] = "mean",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """cross_entropy_backward(grad: T[*], x: T[N, V], target: I[N], lse: f32[N], ignore_index: i64 = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> x_grad: T[N, V]"""
+
+def dropout(
+    x: _Array,
+    p: float = 0.5,
+    seed: int = 0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...]"""
+
 def embedding(
     weight: _Array,
     indices: Any,
@@ -94,12 +165,29 @@ def embedding(
 ) -> _Array:
     """embedding(weight: T[V, C], indices: I[*]) -> out: T[*, C]"""
 
+def embedding_backward(
+    grad: _Array,
+    indices: Any,
+    weight: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """embedding_backward(grad: T[*, C], indices: I[*], weight: T[V, C]) -> weight_grad: T[V, C]"""
+
 def erf(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
     """erf(x: T[...]) -> out: T[...]"""
+
+def erf_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """erf_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
 
 def exp(
     x: _Array,
@@ -118,6 +206,19 @@ def fused_add_rms_norm(
 ) -> tuple[_Array, _Array]:
     """fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C], residual_out: T[*, C]"""
 
+def fused_linear_cross_entropy(
+    x: _Array,
+    weight: Any,
+    target: Any,
+    ignore_index: int = -100,
+    reduction: Literal["mean", "sum"] = "mean",
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """fused_linear_cross_entropy(x: T[N, H], weight: T[V, H], target: I[N], ignore_index: i64 = -100, reduction: mean|sum = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[], x_grad: T[N, H]?, weight_grad: T[V, H]?"""
+
 def gelu(
     x: _Array,
     approximate: Literal["none", "tanh"] = "none",
@@ -126,12 +227,64 @@ def gelu(
 ) -> _Array:
     """gelu(x: T[...], approximate: none|tanh = none) -> out: T[...]"""
 
+def gelu_and_mul(
+    x: _Array,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """gelu_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
+
+def gelu_and_mul_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """gelu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+
+def gelu_backward(
+    grad: _Array,
+    x: Any,
+    approximate: Literal["none", "tanh"] = "none",
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """gelu_backward(grad: T[...], x: T[...], approximate: none|tanh = none) -> x_grad: T[...]"""
+
 def gelu_tanh_and_mul(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
     """gelu_tanh_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
+
+def gelu_tanh_and_mul_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """gelu_tanh_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+
+def layer_norm(
+    x: _Array,
+    weight: Any | None = None,
+    bias: Any | None = None,
+    eps: float = 1e-05,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C]"""
+
+def layer_norm_backward(
+    grad: _Array,
+    x: Any,
+    weight: Any | None = None,
+    eps: float = 1e-05,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> x_grad: T[*, C], weight_grad: T[C]?, bias_grad: T[C]?"""
 
 def linear(
     x: _Array,
@@ -174,6 +327,31 @@ def log(
 ) -> _Array:
     """log(x: T[...]) -> out: T[...]"""
 
+def log_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """log_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+
+def log_softmax(
+    x: _Array,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"""
+
+def log_softmax_backward(
+    grad: _Array,
+    output: Any,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """log_softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+
 def matmul(
     a: _Array,
     b: Any,
@@ -182,6 +360,23 @@ def matmul(
     backend: str | None = None,
 ) -> _Array:
     """matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"""
+
+def mean(
+    x: _Array,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """mean(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
+
+def mean_backward(
+    grad: _Array,
+    x: Any,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
 
 def mul(
     x: _Array,
@@ -206,6 +401,14 @@ def relu(
 ) -> _Array:
     """relu(x: T[...]) -> out: T[...]"""
 
+def relu_backward(
+    grad: _Array,
+    output: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """relu_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
+
 def rms_norm(
     x: _Array,
     weight: Any,
@@ -215,16 +418,28 @@ def rms_norm(
 ) -> _Array:
     """rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]"""
 
+def rms_norm_backward(
+    grad: _Array,
+    x: Any,
+    weight: Any,
+    residual_grad: Any | None = None,
+    eps: float = 1e-06,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """rms_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C], residual_grad: T[*, C]?, eps: f32 = 1e-6) -> x_grad: T[*, C], weight_grad: T[C]?"""
+
 def rope(
     x: _Array,
     cos: Any,
     sin: Any,
     positions: Any | None = None,
     interleaved: bool = False,
+    inverse: bool = False,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, interleaved: bool = false) -> out: T[B, S, H, D]"""
+    """rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, interleaved: bool = false, inverse: bool = false) -> out: T[B, S, H, D]"""
 
 def sample(
     logits: _Array,
@@ -243,12 +458,28 @@ def sample(
 ) -> _Array:
     """sample(logits: f32[*, V], history: i32[*, L]?, temperature: f32 = 1, top_k: i64 = 0, top_p: f32 = 1, min_p: f32 = 0, repetition_penalty: f32 = 1, frequency_penalty: f32 = 0, presence_penalty: f32 = 0, seed: i64 = 0, offset: i64 = 0) -> out: i32[*]"""
 
+def scale(
+    x: _Array,
+    factor: float = 1.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """scale(x: T[...], factor: f32 = 1) -> out: T[...]"""
+
 def sigmoid(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
     """sigmoid(x: T[...]) -> out: T[...]"""
+
+def sigmoid_backward(
+    grad: _Array,
+    output: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """sigmoid_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
 
 def silu(
     x: _Array,
@@ -264,6 +495,22 @@ def silu_and_mul(
 ) -> _Array:
     """silu_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
 
+def silu_and_mul_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """silu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+
+def silu_backward(
+    grad: _Array,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """silu_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+
 def softmax(
     x: _Array,
     dim: int = -1,
@@ -271,6 +518,15 @@ def softmax(
     backend: str | None = None,
 ) -> _Array:
     """softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"""
+
+def softmax_backward(
+    grad: _Array,
+    output: Any,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
 
 def sum(
     x: _Array,
@@ -280,12 +536,46 @@ def sum(
 ) -> _Array:
     """sum(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
 
+def sum_backward(
+    grad: _Array,
+    x: Any,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """sum_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+
+def swiglu(
+    gate: _Array,
+    up: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """swiglu(gate: T[...], up: T[...]) -> out: T[...]"""
+
+def swiglu_backward(
+    grad: _Array,
+    gate: Any,
+    up: Any,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """swiglu_backward(grad: T[...], gate: T[...], up: T[...]) -> gate_grad: T[...], up_grad: T[...]"""
+
 def tanh(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
     """tanh(x: T[...]) -> out: T[...]"""
+
+def tanh_backward(
+    grad: _Array,
+    output: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """tanh_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
 
 def transpose(
     x: _Array,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
+import package_path  # noqa: F401
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,6 +21,28 @@ static inline tw_status tw_add(tw_context* context, const tw_tensor* x, const tw
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
+/* amax(x: T[*, C], dim: i64 = -1) -> out: T[*] */
+static inline tw_status tw_amax(tw_context* context, const tw_tensor* x, int64_t dim,
+                                tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(dim), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("amax", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* amax_backward(grad: T[*], x: T[*, C], output: T[*], dim: i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_amax_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* x, const tw_tensor* output, int64_t dim,
+                                         tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(output),
+                                tw_int_value(dim), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("amax_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* argmax(x: T[*, C], dim: i64 = -1) -> out: i64[*] */
 static inline tw_status tw_argmax(tw_context* context, const tw_tensor* x, int64_t dim,
                                   tw_tensor* out) {
@@ -51,6 +73,27 @@ static inline tw_status tw_attention(tw_context* context, const tw_tensor* q, co
   const tw_status status = tw_operator_find("attention", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 14, NULL, NULL);
+}
+
+/* attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H, Dv],
+ * output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, scale: f32 = 0, causal: bool =
+ * false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[B, S, Hq,
+ * D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv] */
+static inline tw_status tw_attention_backward(
+    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
+    const tw_tensor* v, const tw_tensor* output, const tw_tensor* lse, const tw_tensor* kv_lens,
+    double scale, int64_t causal, int64_t window_left, int64_t window_right, double softcap,
+    tw_tensor* q_grad, tw_tensor* k_grad, tw_tensor* v_grad) {
+  const tw_value arguments[] = {
+      tw_tensor_value(grad),     tw_tensor_value(q),         tw_tensor_value(k),
+      tw_tensor_value(v),        tw_tensor_value(output),    tw_tensor_value(lse),
+      tw_tensor_value(kv_lens),  tw_float_value(scale),      tw_int_value(causal),
+      tw_int_value(window_left), tw_int_value(window_right), tw_float_value(softcap),
+      tw_tensor_value(q_grad),   tw_tensor_value(k_grad),    tw_tensor_value(v_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("attention_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
 /* attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], block_table:
@@ -117,6 +160,56 @@ static inline tw_status tw_copy(tw_context* context, const tw_tensor* x, tw_tens
   return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
+/* cross_entropy(x: T[N, V], target: I[N], ignore_index: i64 = -100, reduction: mean|sum|none =
+ * mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[*], lse: f32[N]? */
+static inline tw_status tw_cross_entropy(tw_context* context, const tw_tensor* x,
+                                         const tw_tensor* target, int64_t ignore_index,
+                                         const char* reduction, double label_smoothing,
+                                         double z_loss, tw_tensor* loss, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(x),
+                                tw_tensor_value(target),
+                                tw_int_value(ignore_index),
+                                tw_text_value(reduction),
+                                tw_float_value(label_smoothing),
+                                tw_float_value(z_loss),
+                                tw_tensor_value(loss),
+                                tw_tensor_value(lse)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("cross_entropy", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 8, NULL, NULL);
+}
+
+/* cross_entropy_backward(grad: T[*], x: T[N, V], target: I[N], lse: f32[N], ignore_index: i64 =
+ * -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> x_grad: T[N,
+ * V] */
+static inline tw_status tw_cross_entropy_backward(tw_context* context, const tw_tensor* grad,
+                                                  const tw_tensor* x, const tw_tensor* target,
+                                                  const tw_tensor* lse, int64_t ignore_index,
+                                                  const char* reduction, double label_smoothing,
+                                                  double z_loss, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),           tw_tensor_value(x),
+                                tw_tensor_value(target),         tw_tensor_value(lse),
+                                tw_int_value(ignore_index),      tw_text_value(reduction),
+                                tw_float_value(label_smoothing), tw_float_value(z_loss),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("cross_entropy_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 9, NULL, NULL);
+}
+
+/* dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...] */
+static inline tw_status tw_dropout(tw_context* context, const tw_tensor* x, double p, int64_t seed,
+                                   tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_float_value(p), tw_int_value(seed),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("dropout", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* embedding(weight: T[V, C], indices: I[*]) -> out: T[*, C] */
 static inline tw_status tw_embedding(tw_context* context, const tw_tensor* weight,
                                      const tw_tensor* indices, tw_tensor* out) {
@@ -128,6 +221,18 @@ static inline tw_status tw_embedding(tw_context* context, const tw_tensor* weigh
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* embedding_backward(grad: T[*, C], indices: I[*], weight: T[V, C]) -> weight_grad: T[V, C] */
+static inline tw_status tw_embedding_backward(tw_context* context, const tw_tensor* grad,
+                                              const tw_tensor* indices, const tw_tensor* weight,
+                                              tw_tensor* weight_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(indices),
+                                tw_tensor_value(weight), tw_tensor_value(weight_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("embedding_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* erf(x: T[...]) -> out: T[...] */
 static inline tw_status tw_erf(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -135,6 +240,16 @@ static inline tw_status tw_erf(tw_context* context, const tw_tensor* x, tw_tenso
   const tw_status status = tw_operator_find("erf", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* erf_backward(grad: T[...], x: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_erf_backward(tw_context* context, const tw_tensor* grad,
+                                        const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("erf_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 /* exp(x: T[...]) -> out: T[...] */
@@ -160,6 +275,26 @@ static inline tw_status tw_fused_add_rms_norm(tw_context* context, const tw_tens
   return tw_call(context, op, arguments, 6, NULL, NULL);
 }
 
+/* fused_linear_cross_entropy(x: T[N, H], weight: T[V, H], target: I[N], ignore_index: i64 = -100,
+ * reduction: mean|sum = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[], x_grad: T[N,
+ * H]?, weight_grad: T[V, H]? */
+static inline tw_status tw_fused_linear_cross_entropy(tw_context* context, const tw_tensor* x,
+                                                      const tw_tensor* weight,
+                                                      const tw_tensor* target, int64_t ignore_index,
+                                                      const char* reduction, double label_smoothing,
+                                                      double z_loss, tw_tensor* loss,
+                                                      tw_tensor* x_grad, tw_tensor* weight_grad) {
+  const tw_value arguments[] = {tw_tensor_value(x),       tw_tensor_value(weight),
+                                tw_tensor_value(target),  tw_int_value(ignore_index),
+                                tw_text_value(reduction), tw_float_value(label_smoothing),
+                                tw_float_value(z_loss),   tw_tensor_value(loss),
+                                tw_tensor_value(x_grad),  tw_tensor_value(weight_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("fused_linear_cross_entropy", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 10, NULL, NULL);
+}
+
 /* gelu(x: T[...], approximate: none|tanh = none) -> out: T[...] */
 static inline tw_status tw_gelu(tw_context* context, const tw_tensor* x, const char* approximate,
                                 tw_tensor* out) {
@@ -171,6 +306,37 @@ static inline tw_status tw_gelu(tw_context* context, const tw_tensor* x, const c
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* gelu_and_mul(x: T[*, 2*H]) -> out: T[*, H] */
+static inline tw_status tw_gelu_and_mul(tw_context* context, const tw_tensor* x, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("gelu_and_mul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* gelu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H] */
+static inline tw_status tw_gelu_and_mul_backward(tw_context* context, const tw_tensor* grad,
+                                                 const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("gelu_and_mul_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* gelu_backward(grad: T[...], x: T[...], approximate: none|tanh = none) -> x_grad: T[...] */
+static inline tw_status tw_gelu_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* x, const char* approximate,
+                                         tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x),
+                                tw_text_value(approximate), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("gelu_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* gelu_tanh_and_mul(x: T[*, 2*H]) -> out: T[*, H] */
 static inline tw_status tw_gelu_tanh_and_mul(tw_context* context, const tw_tensor* x,
                                              tw_tensor* out) {
@@ -179,6 +345,44 @@ static inline tw_status tw_gelu_tanh_and_mul(tw_context* context, const tw_tenso
   const tw_status status = tw_operator_find("gelu_tanh_and_mul", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* gelu_tanh_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H] */
+static inline tw_status tw_gelu_tanh_and_mul_backward(tw_context* context, const tw_tensor* grad,
+                                                      const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("gelu_tanh_and_mul_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C] */
+static inline tw_status tw_layer_norm(tw_context* context, const tw_tensor* x,
+                                      const tw_tensor* weight, const tw_tensor* bias, double eps,
+                                      tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight), tw_tensor_value(bias),
+                                tw_float_value(eps), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("layer_norm", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> x_grad: T[*,
+ * C], weight_grad: T[C]?, bias_grad: T[C]? */
+static inline tw_status tw_layer_norm_backward(tw_context* context, const tw_tensor* grad,
+                                               const tw_tensor* x, const tw_tensor* weight,
+                                               double eps, tw_tensor* x_grad,
+                                               tw_tensor* weight_grad, tw_tensor* bias_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),     tw_tensor_value(x),
+                                tw_tensor_value(weight),   tw_float_value(eps),
+                                tw_tensor_value(x_grad),   tw_tensor_value(weight_grad),
+                                tw_tensor_value(bias_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("layer_norm_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
 /* linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
@@ -236,6 +440,38 @@ static inline tw_status tw_log(tw_context* context, const tw_tensor* x, tw_tenso
   return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
+/* log_backward(grad: T[...], x: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_log_backward(tw_context* context, const tw_tensor* grad,
+                                        const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("log_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C] */
+static inline tw_status tw_log_softmax(tw_context* context, const tw_tensor* x, int64_t dim,
+                                       tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(dim), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("log_softmax", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* log_softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_log_softmax_backward(tw_context* context, const tw_tensor* grad,
+                                                const tw_tensor* output, int64_t dim,
+                                                tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(output), tw_int_value(dim),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("log_softmax_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N] */
 static inline tw_status tw_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
                                   double alpha, tw_tensor* out) {
@@ -243,6 +479,27 @@ static inline tw_status tw_matmul(tw_context* context, const tw_tensor* a, const
                                 tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* mean(x: T[*, C], dim: i64 = -1) -> out: T[*] */
+static inline tw_status tw_mean(tw_context* context, const tw_tensor* x, int64_t dim,
+                                tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(dim), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("mean", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_mean_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* x, int64_t dim, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_int_value(dim),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("mean_backward", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
@@ -276,6 +533,17 @@ static inline tw_status tw_relu(tw_context* context, const tw_tensor* x, tw_tens
   return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
+/* relu_backward(grad: T[...], output: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_relu_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* output, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(output),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("relu_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
 /* rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C] */
 static inline tw_status tw_rms_norm(tw_context* context, const tw_tensor* x,
                                     const tw_tensor* weight, double eps, tw_tensor* out) {
@@ -287,18 +555,35 @@ static inline tw_status tw_rms_norm(tw_context* context, const tw_tensor* x,
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
+/* rms_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C], residual_grad: T[*, C]?, eps: f32 =
+ * 1e-6) -> x_grad: T[*, C], weight_grad: T[C]? */
+static inline tw_status tw_rms_norm_backward(tw_context* context, const tw_tensor* grad,
+                                             const tw_tensor* x, const tw_tensor* weight,
+                                             const tw_tensor* residual_grad, double eps,
+                                             tw_tensor* x_grad, tw_tensor* weight_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),       tw_tensor_value(x),
+                                tw_tensor_value(weight),     tw_tensor_value(residual_grad),
+                                tw_float_value(eps),         tw_tensor_value(x_grad),
+                                tw_tensor_value(weight_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("rms_norm_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, interleaved: bool =
- * false) -> out: T[B, S, H, D] */
+ * false, inverse: bool = false) -> out: T[B, S, H, D] */
 static inline tw_status tw_rope(tw_context* context, const tw_tensor* x, const tw_tensor* cos,
                                 const tw_tensor* sin, const tw_tensor* positions,
-                                int64_t interleaved, tw_tensor* out) {
+                                int64_t interleaved, int64_t inverse, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(cos),
                                 tw_tensor_value(sin),      tw_tensor_value(positions),
-                                tw_int_value(interleaved), tw_tensor_value(out)};
+                                tw_int_value(interleaved), tw_int_value(inverse),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("rope", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 6, NULL, NULL);
+  return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
 /* sample(logits: f32[*, V], history: i32[*, L]?, temperature: f32 = 1, top_k: i64 = 0, top_p: f32 =
@@ -327,6 +612,16 @@ static inline tw_status tw_sample(tw_context* context, const tw_tensor* logits,
   return tw_call(context, op, arguments, 12, NULL, NULL);
 }
 
+/* scale(x: T[...], factor: f32 = 1) -> out: T[...] */
+static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double factor,
+                                 tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_float_value(factor), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scale", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
 /* sigmoid(x: T[...]) -> out: T[...] */
 static inline tw_status tw_sigmoid(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -334,6 +629,17 @@ static inline tw_status tw_sigmoid(tw_context* context, const tw_tensor* x, tw_t
   const tw_status status = tw_operator_find("sigmoid", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* sigmoid_backward(grad: T[...], output: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_sigmoid_backward(tw_context* context, const tw_tensor* grad,
+                                            const tw_tensor* output, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(output),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("sigmoid_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 /* silu(x: T[...]) -> out: T[...] */
@@ -354,6 +660,26 @@ static inline tw_status tw_silu_and_mul(tw_context* context, const tw_tensor* x,
   return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
+/* silu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H] */
+static inline tw_status tw_silu_and_mul_backward(tw_context* context, const tw_tensor* grad,
+                                                 const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("silu_and_mul_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* silu_backward(grad: T[...], x: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_silu_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* x, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("silu_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
 /* softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C] */
 static inline tw_status tw_softmax(tw_context* context, const tw_tensor* x, int64_t dim,
                                    tw_tensor* out) {
@@ -362,6 +688,18 @@ static inline tw_status tw_softmax(tw_context* context, const tw_tensor* x, int6
   const tw_status status = tw_operator_find("softmax", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_softmax_backward(tw_context* context, const tw_tensor* grad,
+                                            const tw_tensor* output, int64_t dim,
+                                            tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(output), tw_int_value(dim),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("softmax_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* sum(x: T[*, C], dim: i64 = -1) -> out: T[*] */
@@ -374,6 +712,39 @@ static inline tw_status tw_sum(tw_context* context, const tw_tensor* x, int64_t 
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* sum_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_sum_backward(tw_context* context, const tw_tensor* grad,
+                                        const tw_tensor* x, int64_t dim, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_int_value(dim),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("sum_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* swiglu(gate: T[...], up: T[...]) -> out: T[...] */
+static inline tw_status tw_swiglu(tw_context* context, const tw_tensor* gate, const tw_tensor* up,
+                                  tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(gate), tw_tensor_value(up), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("swiglu", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* swiglu_backward(grad: T[...], gate: T[...], up: T[...]) -> gate_grad: T[...], up_grad: T[...] */
+static inline tw_status tw_swiglu_backward(tw_context* context, const tw_tensor* grad,
+                                           const tw_tensor* gate, const tw_tensor* up,
+                                           tw_tensor* gate_grad, tw_tensor* up_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(gate), tw_tensor_value(up),
+                                tw_tensor_value(gate_grad), tw_tensor_value(up_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("swiglu_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* tanh(x: T[...]) -> out: T[...] */
 static inline tw_status tw_tanh(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -381,6 +752,17 @@ static inline tw_status tw_tanh(tw_context* context, const tw_tensor* x, tw_tens
   const tw_status status = tw_operator_find("tanh", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* tanh_backward(grad: T[...], output: T[...]) -> x_grad: T[...] */
+static inline tw_status tw_tanh_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* output, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(output),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("tanh_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 /* transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...] */

@@ -150,8 +150,9 @@ TW_C_API tw_status tw_infer(const tw_operator* op, const tw_value* arguments, in
  * strides point to storage that outlives the call. Anything but 0 fails the call. */
 typedef int32_t (*tw_allocate)(void* user, int32_t index, const tw_shape* shape, tw_tensor* tensor);
 
-/* Runs an operator where its tensors are. Outputs that are required or wanted, but not given, come from `allocate`; it
- * may be NULL when all are given. Trailing arguments that are absent may be left out. */
+/* Runs an operator where its tensors are. Outputs that are required or wanted, but not given, come
+ * from `allocate`; it may be NULL when all are given. Trailing arguments that are absent may be
+ * left out. */
 TW_C_API tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
                            int32_t count, tw_allocate allocate, void* user);
 /* The same with the operator's definition in float64: slow, and the measure of the kernels. */

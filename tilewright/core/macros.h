@@ -15,6 +15,14 @@
 #define TW_INLINE inline __attribute__((always_inline))
 #endif
 
+// Of a function: everything it calls is inlined into it, lambdas included, so far as it is not
+// recursive. The loop of a skeleton would otherwise call the kernel's functor for every vector.
+#if defined(__CUDACC__)
+#define TW_FLATTEN
+#else
+#define TW_FLATTEN __attribute__((flatten))
+#endif
+
 #define TW_RESTRICT __restrict__
 
 #if defined(__clang__) || defined(__CUDACC__)

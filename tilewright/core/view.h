@@ -28,6 +28,13 @@ struct View {
     return data[offset];
   }
 
+  /// The elements [begin, begin + count).
+  TW_INLINE View part(int64_t begin, int64_t count) const
+    requires(kRank == 1)
+  {
+    return {data + begin * strides[0], {count}, {strides[0]}};
+  }
+
   /// The sub-view at index i of the first dimension.
   TW_INLINE View<T, kRank - 1> operator[](int64_t i) const
     requires(kRank > 1)
@@ -74,7 +81,7 @@ struct Rows {
     int64_t offset = 0;
 #if defined(__CUDACC__)
     TW_UNROLL  // an array that is indexed by constants can stay in registers
-    for (int d = kMaxLead - 1; d > 0; --d) {
+        for (int d = kMaxLead - 1; d > 0; --d) {
       if (d >= lead) continue;
 #else
     for (int d = lead - 1; d > 0; --d) {

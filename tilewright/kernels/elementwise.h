@@ -10,13 +10,15 @@
 
 namespace tw::kernels {
 
+inline constexpr int64_t kElementwiseBlock = 16 << 10;
+
 /// Elements of a program.
 template <class P, class T>
 TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
   if constexpr (P::kOnGpu)  // small tensors are spread over all multiprocessors
     return out.rows * out.cols < 4 << 20 ? 1 << 10 : 4 << 10;
   else
-    return 16 << 10;
+    return kElementwiseBlock;
 }
 
 /// How `out` is cut: long rows into column blocks, short rows into groups of whole rows.
@@ -25,11 +27,21 @@ struct ElementwiseGrid {
 
   template <class P, class T>
   TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
+    return make(out, elementwise_block<P>(out), !P::kOnGpu);
+  }
+  template <class T>
+  TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
+    return make(out, kElementwiseBlock, true);
+  }
+
+ private:
+  template <class T>
+  TW_INLINE static ElementwiseGrid make(const Rows<T>& out, int64_t block_size, bool group_rows) {
     ElementwiseGrid grid;
-    const int64_t block_size = grid.block = elementwise_block<P>(out);
+    grid.block = block_size;
     if (out.rows == 0 || out.cols == 0) return grid;
     grid.blocks_per_row = (out.cols + block_size - 1) / block_size;
-    if (grid.blocks_per_row == 1 && !P::kOnGpu)
+    if (grid.blocks_per_row == 1 && group_rows)
       grid.rows_per_block = (block_size + out.cols - 1) / out.cols;
     grid.programs =
         (out.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.blocks_per_row;
@@ -65,9 +77,21 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
   }
   const int64_t begin = block * block_size, rest = out.cols - begin;
   const int64_t count = rest < block_size ? rest : block_size;
-  for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r) {
-    const View<T, 1> to = columns_of(out, r, begin, count);
-    tile::map_row<C>(p, to, f, columns_of(in, r, begin, count)...);
+  const int64_t last_row = first_row + grid.rows_per_block;
+  if constexpr (P::kOnGpu) {
+    tile::map_row<C>(p, columns_of(out, first_row, begin, count), f,
+                     columns_of(in, first_row, begin, count)...);
+  } else {
+    const auto run = [&](const auto& to_rows, const auto&... from_rows) {
+      for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
+        const auto to = to_rows.row(r).part(begin, count);
+        [&](const auto&... from) {
+          tile::for_row<C>(p, count,
+                           [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
+        }(from_rows.row(r).part(begin, count)...);
+      }
+    };
+    tile::with_rows(p, run, out, in...);
   }
 }
 

@@ -2,10 +2,9 @@
 //
 //   residual_out = x + residual          (rounded to T once, as the separate addition would)
 //   out          = rms_norm(residual_out) * weight
-//
-// One program per row.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -22,12 +21,23 @@ struct FusedAddRmsNorm {
   Rows<T> residual_out;  // [*, cols], may alias residual
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows).over(x.cols);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu) return tile::plan_of(x.rows).over(x.cols);
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    if constexpr (P::kOnGpu)
+      keep_row(p);
+    else
+      run_rows(p);
+  }
+
+ private:
+  /// On a GPU a program has one row, which stays in registers.
+  template <class P>
+  TW_DEVICE void keep_row(P p) const {
     tile::with_rows(
         p,
         [&](const auto& x_row, const auto& residual_row, const auto& scale, const auto& to,
@@ -47,6 +57,30 @@ struct FusedAddRmsNorm {
         },
         x.row(p.index()), residual.row(p.index()), weight, out.row(p.index()),
         residual_out.row(p.index()));
+  }
+
+  template <class P>
+  TW_DEVICE void run_rows(P p) const {
+    const auto run = [&](const auto& a, const auto& b, const auto& scale, const auto& sums,
+                         const auto& to) {
+      pipeline_rows(
+          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols), x.cols,
+          [&](int64_t i) { return sums.row(i); },
+          [&](int64_t i, const auto& sum) {
+            return [sum, left = a.row(i), right = b.row(i)](auto at) {
+              tile::store_cached(sum, at, tile::load(left, at) + tile::load(right, at));
+              const auto v = tile::load(sum, at);
+              return v * v;
+            };
+          },
+          [&](int64_t i, const auto& sum, float squares) {
+            const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+            return [&p, &scale, sum, rstd, row = to.row(i)](auto at) {
+              tile::store(p, row, at, tile::load(sum, at) * rstd * tile::load(scale, at));
+            };
+          });
+    };
+    tile::with_rows(p, run, x, residual, weight, residual_out, out);
   }
 };
 

@@ -3,7 +3,7 @@
 // The dimensions of both sides are brought to a common list and reordered so that the last one is
 // contiguous in the destination. Where the source is contiguous along another one, blocks of both
 // are turned over in L1 and leave it in whole cache lines; otherwise rows are copied as they come.
-// One program per block. Values are moved as bits.
+// Values are moved as bits.
 #pragma once
 
 #include "tilewright/kernels/elementwise.h"
@@ -58,10 +58,11 @@ struct RelayoutDims {
 };
 
 /// How a relayout is cut into programs.
-template <class P, class U>
+template <class U>
 struct Relayout {
-  static constexpr int64_t kBlock = tile::kTurnedBlock<U>;
-  static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
+  static constexpr int64_t kBlock = 256 / int64_t{sizeof(U)};  // four lines of either side
+  static constexpr int64_t kPitch =
+      kBlock + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
 
   const U* from;
   U* to;
@@ -70,7 +71,7 @@ struct Relayout {
   int outer = 0;         // leading dimensions walked one index at a time
   int64_t rows = 1;      // product of the outer sizes
   ElementwiseGrid grid;  // of rows x last, if not turned
-  int64_t unit_blocks = 1, last_blocks = 1, programs = 0;
+  int64_t unit_blocks = 1, last_blocks = 1;
 
   TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out) : from(x.data), to(out.data) {
     if (out.rows == 0 || out.cols == 0) return;
@@ -93,23 +94,23 @@ struct Relayout {
     if (turned) {
       unit_blocks = (dims.sizes[last - 1] + kBlock - 1) / kBlock;
       last_blocks = (dims.sizes[last] + kBlock - 1) / kBlock;
-      programs = rows * unit_blocks * last_blocks;
     } else {
       Rows<U> shape;
       shape.rows = rows;
       shape.cols = dims.sizes[last];
-      grid = ElementwiseGrid::of<P>(shape);
-      programs = grid.programs;
+      grid = ElementwiseGrid::of(shape);
     }
   }
 
-  TW_INLINE tile::Plan plan() const {
-    if (turned) return tile::plan_of(programs, P::template kTurnedBytes<U>).over(kTurnedColumns);
-    const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0;
-    return tile::plan_of(programs).over(cols < grid.block ? cols : grid.block);
+  template <class P>
+  TW_INLINE tile::Plan plan(const Machine& machine) const {
+    if (!turned) return tile::plan_of(grid.programs);
+    return tile::plan_of(tile::row_groups<P>(blocks(), kBlock * kBlock, machine),
+                         kBlock * kPitch * int64_t{sizeof(U)});
   }
 
-  TW_INLINE void operator()(P p) const {
+  template <class P>
+  TW_INLINE void run(P p) const {
     if (turned)
       turn(p);
     else
@@ -128,11 +129,12 @@ struct Relayout {
     }
   }
 
+  template <class P>
   TW_INLINE void copy(P p) const {
     const int last = dims.rank - 1;
-    const int64_t begin = p.index() % grid.blocks_per_row * grid.block;
+    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
     const int64_t rest = dims.sizes[last] - begin;
-    const int64_t count = rest < grid.block ? rest : grid.block;
+    const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
     const int64_t first = p.index() / grid.blocks_per_row * grid.rows_per_block;
     for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
       int64_t source, target;
@@ -140,25 +142,61 @@ struct Relayout {
       const View<const U, 1> in{
           from + source + begin * dims.from[last], {count}, {dims.from[last]}};
       const View<U, 1> out{to + target + begin * dims.to[last], {count}, {dims.to[last]}};
-      tile::map_row<U>(p, out, [](auto v) { return v; }, in);
+      copy_row(p, in, out);
     }
   }
 
-  TW_INLINE void turn(P p) const {
+  template <class P>
+  TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
+    const auto run = [&](const auto& source, const auto& target) {
+      tile::for_row<U>(p, in.size(0),
+                       [&](auto at) { tile::store(p, target, at, tile::load(source, at)); });
+    };
+    tile::with_rows(p, run, in, out);
+  }
+
+  /// One block of a turned relayout: unit and last count the source's columns and rows.
+  struct Block {
+    const U* from;
+    U* to;
+    int64_t units, lasts;
+  };
+  TW_INLINE Block block_at(int64_t i) const {
     const int last = dims.rank - 1, unit = last - 1;
-    int64_t i = p.index();
     const int64_t u = i % unit_blocks * kBlock;
     i /= unit_blocks;
     const int64_t v = i % last_blocks * kBlock;
     int64_t source, target;
     offsets(i / last_blocks, source, target);
     const int64_t rest_u = dims.sizes[unit] - u, rest_v = dims.sizes[last] - v;
-    const int64_t count_u = rest_u < kBlock ? rest_u : kBlock;
-    const int64_t count_v = rest_v < kBlock ? rest_v : kBlock;
-    tile::turn_block(p, from + source + u + v * dims.from[last], dims.from[last],
-                     to + target + u * dims.to[unit] + v * dims.to[last], dims.to[unit],
-                     dims.to[last], count_u, count_v);
+    return {from + source + u + v * dims.from[last],
+            to + target + u * dims.to[unit] + v * dims.to[last], rest_u < kBlock ? rest_u : kBlock,
+            rest_v < kBlock ? rest_v : kBlock};
   }
+
+  /// The blocks of a group lie side by side in the source. While the rows of one are written, those
+  /// of the next are fetched: blocks are too narrow for the hardware to foresee them.
+  template <class P>
+  TW_INLINE void turn(P p) const {
+    const int last = dims.rank - 1, unit = last - 1;
+    const auto group = tile::row_group(p, blocks(), kBlock * kBlock);
+    U* const turned_block = p.template scratch<U>();  // [unit, last]
+    Block next = block_at(group.first);
+    for (int64_t i = group.first; i < group.last; ++i) {
+      const Block block = next;
+      if (i + 1 < group.last) next = block_at(i + 1);
+      tile::transpose_block(p, block.from, dims.from[last], turned_block, kPitch, block.units,
+                            block.lasts);
+      for (int64_t r = 0; r < block.units; ++r) {
+        const View<const U, 1> in{turned_block + r * kPitch, {block.lasts}, {1}};
+        const View<U, 1> out{block.to + r * dims.to[unit], {block.lasts}, {dims.to[last]}};
+        if (i + 1 < group.last && r < next.lasts)
+          tile::prefetch(p, View<const U, 1>{next.from + r * dims.from[last], {next.units}, {1}});
+        copy_row(p, in, out);
+      }
+    }
+  }
+  TW_INLINE int64_t blocks() const { return rows * unit_blocks * last_blocks; }
 };
 
 /// The unsigned integer as wide as T.
@@ -199,10 +237,10 @@ TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
   return out;
 }
 
-template <class P, class T>
-TW_INLINE Relayout<P, bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
+template <class T>
+TW_INLINE Relayout<bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
   using U = bits_of<T>;
-  return Relayout<P, U>(rows_as<const U>(x), rows_as<U>(out));
+  return Relayout<U>(rows_as<const U>(x), rows_as<U>(out));
 }
 
 }  // namespace tw::kernels

@@ -4,8 +4,7 @@
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
-// One program per token; cos and sin are read once for all its heads. On a GPU, where caches serve
-// them, one per head.
+// One program per token; cos and sin are read once for all its heads.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -21,22 +20,35 @@ struct Rope {
   View<const float, 2> sin;          // [positions, pairs]
   View<const int32_t, 2> positions;  // [batch, seq], rows of cos and sin; absent: 0, 1, 2, ...
   bool interleaved;
+  bool inverse;    // turn the other way: the sign of sin
   View<T, 4> out;  // [batch, seq, heads, dim], may alias x
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    const int64_t heads = P::kOnGpu ? x.size(2) : 1;
-    return tile::plan_of(x.size(0) * x.size(1) * heads).over(x.size(3) / 2);
+    if constexpr (P::kOnGpu)
+      return tile::plan_of(x.size(0) * x.size(1) * x.size(2)).over(x.size(3) / 2);
+    return tile::plan_of(x.size(0) * x.size(1));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const int64_t heads = P::kOnGpu ? 1 : x.size(2);  // of this program
+    if constexpr (P::kOnGpu)
+      turn_head(p);
+    else
+      turn_token(p);
+  }
+
+ private:
+  /// On a GPU, where caches serve cos and sin, a program has one head.
+  template <class P>
+  TW_DEVICE void turn_head(P p) const {
+    const int64_t heads = 1;  // of this program
     const int64_t token = p.index() * heads / x.size(2), first = p.index() * heads % x.size(2);
     const int64_t b = token / x.size(1), s = token % x.size(1);
     const int64_t position = positions ? positions(b, s) : s;
     const auto cos_row = cos[position], sin_row = sin[position];
     const int64_t pairs = cos_row.size(0);
+    const float sign = inverse ? -1.0f : 1.0f;
     for (int64_t h = first; h < first + heads; ++h) {
       const auto from = x[b][s][h];
       const auto to = out[b][s][h];
@@ -46,7 +58,7 @@ struct Rope {
               const auto& to_a, const auto& to_b) {
             tile::for_row(p, from_a, [&](auto at) {
               const auto a = tile::load(from_a, at), o = tile::load(from_b, at);
-              const auto c = tile::load(cosine, at), n = tile::load(sine, at);
+              const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
               tile::store(p, to_a, at, a * c - o * n);
               tile::store(p, to_b, at, o * c + a * n);
             });
@@ -58,7 +70,31 @@ struct Rope {
     }
   }
 
- private:
+  template <class P>
+  TW_DEVICE void turn_token(P p) const {
+    const int64_t b = p.index() / x.size(1), s = p.index() % x.size(1);
+    const int64_t position = positions ? positions(b, s) : s;
+    const auto cos_row = cos[position], sin_row = sin[position];
+    const int64_t pairs = cos_row.size(0);
+    const float sign = inverse ? -1.0f : 1.0f;
+    for (int64_t h = 0; h < x.size(2); ++h) {
+      const auto from = x[b][s][h];
+      const auto to = out[b][s][h];
+      const auto from_a = half(from, 0, pairs), from_b = half(from, 1, pairs);
+      const auto to_a = half(to, 0, pairs), to_b = half(to, 1, pairs);
+      tile::for_row(p, pairs, [&](auto at) {
+        const auto a = tile::load(from_a, at), c = tile::load(cos_row, at);
+        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at) * sign;
+        tile::store(p, to_a, at, a * c - o * n);
+        tile::store(p, to_b, at, o * c + a * n);
+      });
+      const auto from_rest = rest(from, 2 * pairs);
+      const auto to_rest = rest(to, 2 * pairs);
+      tile::for_row(p, from_rest.size(0),
+                    [&](auto at) { tile::store(p, to_rest, at, tile::load(from_rest, at)); });
+    }
+  }
+
   template <class U>
   TW_INLINE View<U, 1> half(const View<U, 1>& row, int which, int64_t pairs) const {
     const int64_t step = row.stride(0);

@@ -2,14 +2,13 @@
 //
 //   out[r, c] = exp(x[r, c] - max_c x[r, :]) / sum_c exp(x[r, c] - max_c x[r, :])
 //
-// The row is read from memory once, block by block: a block is in L1 when its exponentials follow
-// its maximum. They are taken against the largest value so far, stay in scratch, and are scaled to
-// the final maximum at the end (Milakov & Gimelshein, arXiv:1805.02867). One program per row;
-// arithmetic in float32, so that a bf16 row keeps its small weights.
-//
-// On a GPU the row stays in registers, and an exponential computed twice costs less than memory.
+// Three passes over a row: its maximum; its exponentials, into scratch, and their sum; their
+// quotients. The exponentials of a row are computed in the loop that writes the row before it and
+// begins to fetch the row after it, so that memory is busy while arithmetic is. Arithmetic in
+// float32, so that a bf16 row keeps its small weights.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -18,17 +17,16 @@ namespace tw::kernels {
 template <class T>
 struct Softmax {
   using C = tile::compute_t<T>;
-  static constexpr int64_t kBlock = 4096;  // 16 KiB of float32: half of the smallest L1
 
   Rows<const T> x;  // [*, cols]
   int64_t dim;      // the caller moved this dimension into the last place
   Rows<T> out;      // [*, cols], may alias x
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    const int64_t blocks = (x.cols + kBlock - 1) / kBlock;
-    const int64_t scratch = P::kOnGpu ? 0 : (x.cols + blocks) * int64_t{sizeof(C)};
-    return tile::plan_of(x.cols > 0 ? x.rows : 0, scratch).over(x.cols);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu) return tile::plan_of(x.cols > 0 ? x.rows : 0).over(x.cols);
+    const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
+    return tile::plan_of(groups, 2 * x.cols * int64_t{sizeof(C)});  // of this row and the next
   }
 
   template <tile::Program P>
@@ -36,10 +34,11 @@ struct Softmax {
     if constexpr (P::kOnGpu)
       keep_row(p);
     else
-      walk_blocks(p);
+      run_rows(p);
   }
 
  private:
+  /// On a GPU a program has one row, which stays in registers.
   template <class P>
   TW_DEVICE void keep_row(P p) const {
     tile::with_rows<C>(
@@ -57,48 +56,36 @@ struct Softmax {
   }
 
   template <class P>
-  TW_DEVICE void walk_blocks(P p) const {
-    const auto from = x.row(p.index());
-    const auto to = out.row(p.index());
-    C* const weights = p.template scratch<C>();
-    C* const highs = weights + x.cols;  // the largest value up to the end of each block
-
-    constexpr C kLow = C(-__builtin_inf());
-    C high = kLow, total = 0;
-    for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
-      const auto block = part(from, begin);
-      const C before = high;
-      high = tile::Max::combine(
-          high, tile::reduce_row<C>(p, tile::Max{}, block.size(0),
-                                    [&](auto at) { return tile::load(block, at); }));
-      if (total != 0) total *= exp_of<P>(before - high);
-      const C base = high == kLow ? C(0) : high;  // -inf - -inf is NaN, but these weigh nothing
-      const auto e = part(view(weights, x.cols), begin);
-      total += tile::reduce_row<C>(p, tile::Sum{}, block.size(0), [&](auto at) {
-        const auto weight = tile::exp_nonpositive(tile::load(block, at) - base);
-        tile::store_cached(e, at, weight);
-        return weight;
-      });
-      highs[begin / kBlock] = high;
-    }
-    const C base = high == kLow ? C(0) : high;
-    for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
-      const C scale = exp_of<P>(highs[begin / kBlock] - base) / total;
-      const auto e = part(view(weights, x.cols), begin);
-      const auto block = part(to, begin);
-      tile::for_row<C>(p, e.size(0),
-                       [&](auto at) { tile::store(p, block, at, tile::load(e, at) * scale); });
-    }
-  }
-
-  template <class P>
-  TW_INLINE static C exp_of(C value) {
-    return tile::first_lane(tile::exp_nonpositive(tile::splat<typename P::template Vec<C>>(value)));
-  }
-  template <class U>
-  TW_INLINE static View<U, 1> part(const View<U, 1>& row, int64_t begin) {
-    const int64_t rest = row.size(0) - begin;
-    return {row.data + begin * row.stride(0), {rest < kBlock ? rest : kBlock}, {row.stride(0)}};
+  TW_DEVICE void run_rows(P p) const {
+    const auto group = tile::row_group(p, x.rows, x.cols);
+    const auto weights_of = [&](int64_t i) {
+      return view(p.template scratch<C>() + i % 2 * x.cols, x.cols);
+    };
+    const auto run = [&](const auto& in, const auto& to) {
+      pipeline_rows<C>(
+          p, tile::Sum{}, group, x.cols,
+          [&](int64_t i) {
+            const auto row = in.row(i);
+            const C high = tile::reduce_row<C>(p, tile::MaxOfNumbers{}, x.cols,
+                                               [&](auto at) { return tile::load(row, at); });
+            return high == C(-__builtin_inf()) ? C(0) : high;  // -inf - -inf would be NaN
+          },
+          [&](int64_t i, C base) {
+            const auto ahead = in.row(i + 1 < group.last ? i + 1 : i);
+            return [&p, base, ahead, row = in.row(i), weights = weights_of(i)](auto at) {
+              tile::prefetch(p, ahead, at);
+              const auto weight = tile::exp_nonpositive(tile::load(row, at) - base);
+              tile::store_cached(weights, at, weight);
+              return weight;
+            };
+          },
+          [&](int64_t i, C, C total) {
+            return [&p, scale = 1 / total, target = to.row(i), weights = weights_of(i)](auto at) {
+              tile::store(p, target, at, tile::load(weights, at) * scale);
+            };
+          });
+    };
+    tile::with_rows(p, run, x, out);
   }
 };
 

@@ -8,6 +8,8 @@ namespace tw::ops {
 /// x + alpha * other with NumPy broadcasting. `out` may alias an input of its own shape.
 struct Add {
   static constexpr Schema kSchema{"add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "out.grad -> x.grad; scale(x=out.grad, factor=alpha) -> other.grad"};
   using Types = NumberCombos;
 
   template <class T>

@@ -188,6 +188,11 @@ struct Attention : AttentionFamily {
       "sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, "
       "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"};
+  static constexpr Gradient kGradient{
+      "where sinks=absent, k_scale=absent, v_scale=absent: "
+      "attention_backward(grad=out.grad, q, k, v, output=out, lse, kv_lens, scale, causal, "
+      "window_left, window_right, softcap) -> q.grad, k.grad, v.grad"};
+  using ReferenceTypes = Combos<Combo<double, double>>;
 
   template <class T, class U>
   using Kernel = kernels::Attention<T, U>;

@@ -2,70 +2,132 @@
 #pragma once
 
 #include "tilewright/ops/add.h"
+#include "tilewright/ops/amax.h"
+#include "tilewright/ops/amax_backward.h"
 #include "tilewright/ops/argmax.h"
 #include "tilewright/ops/attention.h"
+#include "tilewright/ops/attention_backward.h"
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
 #include "tilewright/ops/copy.h"
+#include "tilewright/ops/cross_entropy.h"
+#include "tilewright/ops/cross_entropy_backward.h"
+#include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
+#include "tilewright/ops/embedding_backward.h"
 #include "tilewright/ops/erf.h"
+#include "tilewright/ops/erf_backward.h"
 #include "tilewright/ops/exp.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
+#include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
+#include "tilewright/ops/gelu_and_mul.h"
+#include "tilewright/ops/gelu_and_mul_backward.h"
+#include "tilewright/ops/gelu_backward.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
+#include "tilewright/ops/gelu_tanh_and_mul_backward.h"
+#include "tilewright/ops/layer_norm.h"
+#include "tilewright/ops/layer_norm_backward.h"
 #include "tilewright/ops/linear.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
+#include "tilewright/ops/log_backward.h"
+#include "tilewright/ops/log_softmax.h"
+#include "tilewright/ops/log_softmax_backward.h"
 #include "tilewright/ops/matmul.h"
+#include "tilewright/ops/mean.h"
+#include "tilewright/ops/mean_backward.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/relu.h"
+#include "tilewright/ops/relu_backward.h"
 #include "tilewright/ops/rms_norm.h"
+#include "tilewright/ops/rms_norm_backward.h"
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
+#include "tilewright/ops/scale.h"
 #include "tilewright/ops/sigmoid.h"
+#include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
 #include "tilewright/ops/silu_and_mul.h"
+#include "tilewright/ops/silu_and_mul_backward.h"
+#include "tilewright/ops/silu_backward.h"
 #include "tilewright/ops/softmax.h"
+#include "tilewright/ops/softmax_backward.h"
 #include "tilewright/ops/sum.h"
+#include "tilewright/ops/sum_backward.h"
+#include "tilewright/ops/swiglu.h"
+#include "tilewright/ops/swiglu_backward.h"
 #include "tilewright/ops/tanh.h"
+#include "tilewright/ops/tanh_backward.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 
 namespace tw::ops {
 
-using All = Catalog<  //
-    Add,              //
-    Argmax,           //
-    Attention,        //
-    AttentionPaged,   //
-    AttentionVarlen,  //
-    Copy,             //
-    Embedding,        //
-    Erf,              //
-    Exp,              //
-    FusedAddRmsNorm,  //
-    Gelu,             //
-    GeluTanhAndMul,   //
-    Linear,           //
-    LinearPacked,     //
-    LinearQuantized,  //
-    Log,              //
-    Matmul,           //
-    Mul,              //
-    Permute,          //
-    Relu,             //
-    RmsNorm,          //
-    Rope,             //
-    Sample,           //
-    Sigmoid,          //
-    Silu,             //
-    SiluAndMul,       //
-    Softmax,          //
-    Sum,              //
-    Tanh,             //
-    Transpose,        //
+using All = Catalog<          //
+    Add,                      //
+    Amax,                     //
+    AmaxBackward,             //
+    Argmax,                   //
+    Attention,                //
+    AttentionBackward,        //
+    AttentionPaged,           //
+    AttentionVarlen,          //
+    Copy,                     //
+    CrossEntropy,             //
+    CrossEntropyBackward,     //
+    Dropout,                  //
+    Embedding,                //
+    EmbeddingBackward,        //
+    Erf,                      //
+    ErfBackward,              //
+    Exp,                      //
+    FusedAddRmsNorm,          //
+    FusedLinearCrossEntropy,  //
+    Gelu,                     //
+    GeluAndMul,               //
+    GeluAndMulBackward,       //
+    GeluBackward,             //
+    GeluTanhAndMul,           //
+    GeluTanhAndMulBackward,   //
+    LayerNorm,                //
+    LayerNormBackward,        //
+    Linear,                   //
+    LinearPacked,             //
+    LinearQuantized,          //
+    Log,                      //
+    LogBackward,              //
+    LogSoftmax,               //
+    LogSoftmaxBackward,       //
+    Matmul,                   //
+    Mean,                     //
+    MeanBackward,             //
+    Mul,                      //
+    Permute,                  //
+    Relu,                     //
+    ReluBackward,             //
+    RmsNorm,                  //
+    RmsNormBackward,          //
+    Rope,                     //
+    Sample,                   //
+    Scale,                    //
+    Sigmoid,                  //
+    SigmoidBackward,          //
+    Silu,                     //
+    SiluAndMul,               //
+    SiluAndMulBackward,       //
+    SiluBackward,             //
+    Softmax,                  //
+    SoftmaxBackward,          //
+    Sum,                      //
+    SumBackward,              //
+    Swiglu,                   //
+    SwigluBackward,           //
+    Tanh,                     //
+    TanhBackward,             //
+    Transpose,                //
     TypeAs>;
 
 }  // namespace tw::ops

@@ -14,8 +14,11 @@ namespace tw::ops {
 /// Row indices[i] of weight for every index. Throws kInvalidArgument for an index outside 0 .. V.
 struct Embedding {
   static constexpr Schema kSchema{"embedding(weight: T[V, C], indices: I[*]) -> out: T[*, C]"};
+  static constexpr Gradient kGradient{
+      "embedding_backward(grad=out.grad, indices, weight=weight.shape) -> weight.grad"};
   using Types = Combos<Combo<float, int32_t>, Combo<f16, int32_t>, Combo<bf16, int32_t>,
                        Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
+  using ReferenceTypes = Combos<Combo<double, int32_t>, Combo<double, int64_t>>;
 
   template <class T, class I>
   using Kernel = kernels::Embedding<T, I>;

@@ -7,6 +7,7 @@ namespace tw::ops {
 /// The error function, elementwise. `out` may alias `x`.
 struct Erf : UnaryOperator<Erf, kernels::Erf> {
   static constexpr Schema kSchema{"erf(x: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{"erf_backward(grad=out.grad, x) -> x.grad"};
   static double define(double x) { return std::erf(x); }
 };
 

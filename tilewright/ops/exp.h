@@ -7,6 +7,7 @@ namespace tw::ops {
 /// e^x, elementwise. `out` may alias `x`.
 struct Exp : UnaryOperator<Exp, kernels::Exp> {
   static constexpr Schema kSchema{"exp(x: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{"mul(x=out.grad, other=out) -> x.grad"};
   static double define(double x) { return std::exp(x); }
 };
 

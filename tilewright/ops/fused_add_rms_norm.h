@@ -13,7 +13,11 @@ struct FusedAddRmsNorm {
   static constexpr Schema kSchema{
       "fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> "
       "out: T[*, C], residual_out: T[*, C]"};
+  static constexpr Gradient kGradient{
+      "rms_norm_backward(grad=out.grad, x=residual_out, weight, residual_grad=residual_out.grad, "
+      "eps) -> x.grad, weight.grad; x.grad -> residual.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::FusedAddRmsNorm<T>;

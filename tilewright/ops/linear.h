@@ -11,7 +11,13 @@ struct Linear {
   static constexpr Schema kSchema{
       "linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
+  static constexpr Gradient kGradient{
+      "where activation=none: linear(x=out.grad, weight=weight.T) -> x.grad; "
+      "matmul(a=out.grad.matrix.T, b=x.matrix) -> weight.grad; sum(x=out.grad.matrix, dim=1) -> "
+      "bias.grad; out.grad -> residual.grad"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::Linear<T>;

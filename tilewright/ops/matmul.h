@@ -10,7 +10,11 @@ namespace tw::ops {
 struct Matmul {
   static constexpr Schema kSchema{
       "matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"};
+  static constexpr Gradient kGradient{
+      "matmul(a=out.grad, b=b.T, alpha) -> a.grad; matmul(a=a.T, b=out.grad, alpha) -> b.grad"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::Matmul<T>;
@@ -41,6 +45,7 @@ struct Matmul {
                                         {"no columns", "B=2 M=3 K=4 N=0"},
                                         {"empty sums", "B=2 M=3 K=0 N=35"},
                                         {"one product", "B=1 M=1 K=1 N=1 alpha=3"},
+                                        {"small", "B=2 M=3 K=4 N=5 alpha=3"},
                                         {"a row", "B=3 M=1 K=300 N=70"},
                                         {"a column", "B=2 M=45 K=130 N=1"},
                                         {"by columns", "B=1 M=90 K=33 N=5 alpha=0.5"},

@@ -8,6 +8,8 @@ namespace tw::ops {
 /// x * other with NumPy broadcasting. `out` may alias an input of its own shape.
 struct Mul {
   static constexpr Schema kSchema{"mul(x: T[...], other: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "mul(x=out.grad, other) -> x.grad; mul(x=out.grad, other=x) -> other.grad"};
   using Types = NumberCombos;
 
   template <class T>

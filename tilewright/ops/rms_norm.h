@@ -11,7 +11,10 @@ namespace tw::ops {
 struct RmsNorm {
   static constexpr Schema kSchema{
       "rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]"};
+  static constexpr Gradient kGradient{
+      "rms_norm_backward(grad=out.grad, x, weight, eps) -> x.grad, weight.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::RmsNorm<T>;
@@ -35,7 +38,7 @@ struct RmsNorm {
 
   static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
                                         {"no columns", "*=3 C=0"},
-                                        {"one element", "*=1 C=1"},
+                                        {"one element", "*=1 C=1 eps=1"},
                                         {"partial span only", "*=2 C=5"},
                                         {"single spans and a tail", "*=3 C=45"},
                                         {"unrolled spans and a tail", "*=2x3 C=1031"},

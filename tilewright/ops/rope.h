@@ -12,12 +12,16 @@ namespace tw::ops {
 
 /// Rotary position embedding from tables of cosines and sines (ops/core/rope_tables.h makes them,
 /// with linear, NTK, YaRN and Llama 3.1 scaling). Rotates the first 2 R of D dimensions and copies
-/// the others. `out` may alias `x`. Throws kInvalidArgument for a position outside the tables.
+/// the others; `inverse` turns the other way. `out` may alias `x`. Throws kInvalidArgument for a
+/// position outside the tables.
 struct Rope {
   static constexpr Schema kSchema{
       "rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, "
-      "interleaved: bool = false) -> out: T[B, S, H, D]"};
+      "interleaved: bool = false, inverse: bool = false) -> out: T[B, S, H, D]"};
+  static constexpr Gradient kGradient{
+      "rope(x=out.grad, cos, sin, positions, interleaved, inverse=!inverse) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::Rope<T>;
@@ -56,7 +60,8 @@ struct Rope {
             const int64_t ia = k.interleaved ? 2 * i : i,
                           ib = k.interleaved ? 2 * i + 1 : i + pairs;
             const double a = double(k.x(b, s, h, ia)), o = double(k.x(b, s, h, ib));
-            const double c = double(k.cos(position, i)), n = double(k.sin(position, i));
+            const double c = double(k.cos(position, i)),
+                         n = (k.inverse ? -1 : 1) * double(k.sin(position, i));
             k.out(b, s, h, ia) = T(a * c - o * n);
             k.out(b, s, h, ib) = T(o * c + a * n);
           }
@@ -88,6 +93,7 @@ struct Rope {
                                         {"neox", "B=2 S=5 H=3 D=64 P=7 R=32"},
                                         {"partial", "B=1 S=4 H=2 D=80 P=4 R=16"},
                                         {"odd rest", "B=1 S=3 H=2 D=33 P=3 R=13"},
+                                        {"inverse", "B=1 S=6 H=2 D=48 P=6 R=24 inverse=1"},
                                         {"interleaved", "B=1 S=6 H=2 D=48 P=6 R=24 interleaved=1"},
                                         {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
   static constexpr Case kWorkloads[] = {

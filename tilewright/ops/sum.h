@@ -11,6 +11,7 @@ namespace tw::ops {
 /// The sum along one dimension, accumulated in float32.
 struct Sum {
   static constexpr Schema kSchema{"sum(x: T[*, C], dim: i64 = -1) -> out: T[*]"};
+  static constexpr Gradient kGradient{"sum_backward(grad=out.grad, x=x.shape, dim) -> x.grad"};
   using Types = FloatCombos;
 
   template <class T>

@@ -7,6 +7,7 @@ namespace tw::ops {
 /// The hyperbolic tangent, elementwise. `out` may alias `x`.
 struct Tanh : UnaryOperator<Tanh, kernels::Tanh> {
   static constexpr Schema kSchema{"tanh(x: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{"tanh_backward(grad=out.grad, output=out) -> x.grad"};
   static double define(double x) { return std::tanh(x); }
 };
 

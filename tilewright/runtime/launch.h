@@ -14,8 +14,9 @@ namespace tw::runtime {
 template <class Op>
 const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
   const ops::KernelEntry* best = nullptr;
-#define TW_CONSIDER(built) \
-  if (Isa::built <= isa) best = ops::kernel_entries<Op, Isa::built>();
+#define TW_CONSIDER(built)                         \
+  if constexpr (ops::is_built_for<Op>(Isa::built)) \
+    if (Isa::built <= isa) best = ops::kernel_entries<Op, Isa::built>();
   TW_FOR_EACH_BUILT_ISA(TW_CONSIDER)
 #undef TW_CONSIDER
   return best;

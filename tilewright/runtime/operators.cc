@@ -1,6 +1,7 @@
 #include "tilewright/runtime/operators.h"
 
 #include "tilewright/ops/catalog.h"
+#include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/launch.h"
 
 namespace tw::runtime {
@@ -8,8 +9,18 @@ namespace {
 
 template <class Op>
 void run(const ops::Call& call, Context& context) {
-  ops::with_kernel<Op>(
-      call, [&]<int kIndex>(const auto& kernel) { launch<Op>(context, kernel, call.device()); });
+  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) {
+    [[maybe_unused]] const auto start = [&]<class Part>(const auto& part) {
+      launch<Part>(context, part, call.device());
+    };
+    if constexpr (kIndex == ops::kReferenceOnly) {
+      require_build<Op>(call.device());
+      Op::reference(kernel);
+    } else if constexpr (requires { Op::compose(kernel, start); })
+      Op::compose(kernel, start);
+    else
+      launch<Op>(context, kernel, call.device());
+  });
 }
 
 template <class Op>
@@ -32,7 +43,14 @@ ops::Cost cost(const ops::Call& call) {
 template <class Op>
 std::vector<std::vector<int64_t>> infer(ops::Call& call) {
   require_build<Op>(call.device());  // or infer() might look into memory of the GPU
-  const ops::Bindings bindings = call.bind_inputs();
+  ops::Bindings bindings;
+  if constexpr (requires { Op::rearrange(call); }) {  // the schema fits what it leaves behind
+    ops::Call moved = call;
+    Op::rearrange(moved);
+    bindings = moved.bind_inputs();
+  } else {
+    bindings = call.bind_inputs();
+  }
   if constexpr (requires { Op::infer(call, bindings); }) {
     return Op::infer(call, bindings);
   } else {
@@ -53,6 +71,24 @@ std::optional<Tensor> materialize(std::string_view arg, const ops::Bindings& bin
   return std::nullopt;
 }
 
+constexpr const ops::Schema* find_schema(std::string_view name) {
+  const ops::Schema* found = nullptr;
+  ops::for_each(ops::All{}, [&]<class Op>() {
+    if (Op::kSchema.name() == name) found = &Op::kSchema;
+  });
+  return found;
+}
+
+template <class C>
+std::vector<std::vector<DType>> dtypes_of(C) {
+  std::vector<std::vector<DType>> out;
+  ops::for_each_combo(C{}, [&]<int, class One>() {
+    using D = ops::detail::combo_dtypes<One>;
+    out.emplace_back(D::value, D::value + D::size);
+  });
+  return out;
+}
+
 template <class Op>
 OperatorInfo describe() {
   static_assert(ops::Operator<Op>,
@@ -62,10 +98,14 @@ OperatorInfo describe() {
   out.schema = &Op::kSchema;
   out.edge_cases = Op::kEdgeCases;
   out.workloads = Op::kWorkloads;
-  ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
-    using D = ops::detail::combo_dtypes<C>;
-    out.combos.emplace_back(D::value, D::value + D::size);
-  });
+  out.combos = dtypes_of(typename Op::Types{});
+  out.reference_combos = dtypes_of(ops::reference_types_t<Op>{});
+  for (const Isa isa : built_isas())
+    if (ops::is_built_for<Op>(isa)) out.isas.push_back(isa);
+  if constexpr (requires { Op::kGradient; }) {
+    static_assert(ops::check_gradient(Op::kGradient, Op::kSchema, find_schema));
+    out.gradient = &Op::kGradient;
+  }
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.on_cuda = cuda_build_of<Op>().image != nullptr;
   out.run = run<Op>;

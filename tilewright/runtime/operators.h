@@ -10,6 +10,7 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/gradient.h"
 #include "tilewright/ops/core/operator.h"
 #include "tilewright/runtime/context.h"
 
@@ -21,6 +22,12 @@ struct OperatorInfo {
   std::span<const ops::Case> workloads;
   /// The dtypes of each combination, in the order of the schema's type variables.
   std::vector<std::vector<DType>> combos;
+  /// The instruction sets that it has builds for, weakest first; others run the best one below.
+  std::vector<Isa> isas;
+  /// Combinations without a kernel, which `run` answers by the float64 definition.
+  std::vector<std::vector<DType>> reference_combos;
+  /// How the gradient is computed; null: the operator has none.
+  const ops::Gradient* gradient = nullptr;
   /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
   double tolerance_scale = 1;
   bool on_cuda = false;  // this library has kernels for GPUs

@@ -26,6 +26,11 @@ TW_INLINE constexpr PhiloxBits philox(uint64_t key, uint64_t counter_low, uint64
   return c;
 }
 
+/// Random 32-bit words numbered 0, 1, 2, ...: word e is one of the four of counter
+/// 16 (e / 64) + e % 16, so that sixteen counters give 64 words in order, side by side.
+TW_INLINE constexpr uint32_t philox_word(uint64_t key, uint64_t e) {
+  return philox(key, e / 64 * 16 + e % 16, 0).word[e / 16 % 4];
+}
 /// Uniform in [0, 1), a multiple of 2^-53, from the first 64 bits.
 TW_INLINE constexpr double uniform(const PhiloxBits& bits) {
   const uint64_t wide = uint64_t{bits.word[0]} << 32 | bits.word[1];

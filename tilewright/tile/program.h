@@ -41,6 +41,11 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
 template <class U>
 inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};
 
+/// The rows [first, last) that one program walks.
+struct RowGroup {
+  int64_t first, last;
+};
+
 /// The state behind a CPU program. One per thread; the launcher moves index and phase.
 struct ProgramState {
   int64_t index = 0;

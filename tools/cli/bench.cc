@@ -16,6 +16,7 @@
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/operators.h"
 #include "tools/cli/bench_cuda.h"
+#include "tools/cli/bench_limit.h"
 #include "tools/cli/commands.h"
 
 namespace tw::cli {
@@ -34,45 +35,46 @@ struct Options {
 
 constexpr double kRotatedBytes = 16 << 20;  // calls that touch less are measured in the caches
 constexpr double kMaxBytes = 2e9;
-constexpr double kCheckedFlops = 4e9;  // the float64 definition of more takes too long to wait for
+constexpr double kBatchSeconds = 0.02;  // of runs between two measurements of the limit
+constexpr double kCheckedFlops = 4e9;   // the float64 definition of more takes too long to wait for
 
 struct Timing {
   double median = 0, p10 = 0, p90 = 0;  // seconds
+  double fraction = 0;                  // of the limit
   int runs = 0;
 };
 
-template <class F>
-Timing measure(double seconds, F&& f) {
-  std::vector<double> times;
-  const auto begin = Clock::now();
-  do {
-    const auto start = Clock::now();
-    f();
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-  } while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds ||
-           times.size() < 5);
-  std::sort(times.begin(), times.end());
-  const auto at = [&](double q) { return times[size_t(q * double(times.size() - 1))]; };
-  return {at(0.5), at(0.1), at(0.9), int(times.size())};
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  return values[size_t(q * double(values.size() - 1))];
 }
 
-/// What the machine can do at best for one call: arithmetic, or memory where the operands come from
-/// it. Calls that mostly read are held against the bandwidth of reading, others of copying.
-struct Limit {
-  double seconds = 0;
-  const char* of = "";
-};
-Limit limit_of(const ops::Cost& cost, double written, bool from_memory, DType dtype,
-               const Machine& m) {
-  double rate = m.f32_fma_gflops;
-  if (cost.arithmetic == DType::kI8) rate = m.int8_dot_gops;
-  if (dtype == DType::kBf16) rate = std::max(rate, m.bf16_dot_gflops);
-  const Limit arithmetic{cost.flops / (rate * 1e9 * m.threads), "arithmetic"};
-  if (!from_memory) return arithmetic;
-  const bool reads = written < 0.1 * cost.bytes;
-  const Limit memory{cost.bytes / ((reads ? m.dram_read_all_gbs : m.dram_copy_gbs) * 1e9),
-                     reads ? "DRAM read" : "DRAM copy"};
-  return arithmetic.seconds > memory.seconds ? arithmetic : memory;
+/// Runs the calls in turn. Between batches of runs the limit is measured: `fraction` is the median
+/// of what a batch reached of the limit right before and right after it.
+template <class Run>
+Timing measure(double seconds, const Limit& limit, LimitMeter& meter, Run&& run) {
+  std::vector<double> times, fractions;
+  double spent = 0, limit_before = meter.seconds_now(limit);
+  while (spent < seconds || times.size() < 5) {
+    std::vector<double> batch;
+    double batch_seconds = 0;
+    while (batch_seconds < kBatchSeconds) {
+      const auto start = Clock::now();
+      run();
+      batch.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      batch_seconds += batch.back();
+    }
+    const double limit_after = meter.seconds_now(limit);
+    fractions.push_back((limit_before + limit_after) / 2 / quantile(batch, 0.5));
+    limit_before = limit_after;
+    spent += batch_seconds;
+    times.insert(times.end(), batch.begin(), batch.end());
+  }
+  return {.median = quantile(times, 0.5),
+          .p10 = quantile(times, 0.1),
+          .p90 = quantile(times, 0.9),
+          .fraction = quantile(fractions, 0.5),
+          .runs = int(times.size())};
 }
 
 std::string dtypes_of(const std::vector<DType>& combo) {
@@ -109,7 +111,8 @@ void check(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
 }
 
 json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
-               const ops::Case& workload, runtime::ThreadPool& pool, double seconds) {
+               const ops::Case& workload, runtime::ThreadPool& pool, LimitMeter& meter,
+               double seconds) {
   const auto spec = testing::CaseSpec::parse(*op.schema, workload.text);
   runtime::Context context(pool);
   std::deque<testing::OpCall> calls = make_calls(op, combo, spec, context.machine());
@@ -121,9 +124,10 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
   for (const TensorRef& output : calls[0].outputs())
     written += double(output.count() * element_size(output.dtype));
   size_t next = 0;
-  const Timing t = measure(seconds, [&] { op.run(calls[next++ % calls.size()].call(), context); });
   const bool from_memory = double(calls.size()) * cost.bytes > double(context.machine().l3_bytes);
-  const Limit limit = limit_of(cost, written, from_memory, combo[0], context.machine());
+  const Limit limit = meter.limit_of(cost, written, from_memory, combo[0]);
+  const Timing t =
+      measure(seconds, limit, meter, [&] { op.run(calls[next++ % calls.size()].call(), context); });
   json row{{"op", op.name()},
            {"workload", workload.label},
            {"case", workload.text},
@@ -138,9 +142,9 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
            {"gflops", cost.flops / t.median * 1e-9},
            {"gbs", cost.bytes / t.median * 1e-9},
            {"checked", checked}};
-  if (limit.seconds > 0) {
+  if (limit.amount > 0) {
     row["limit"] = limit.of;
-    row["fraction_of_limit"] = limit.seconds / t.median;
+    row["fraction_of_limit"] = t.fraction;
   }
   return row;
 }
@@ -233,10 +237,12 @@ void run(const Options& options) {
   for (size_t i = 0; i < counts.size(); ++i) {
     if (i > 0 && counts[i] == counts[0]) continue;
     runtime::ThreadPool pool(counts[i]);
-    limits.push_back(limits_of(runtime::Context(pool).machine()));
+    const Machine machine = runtime::Context(pool).machine();
+    LimitMeter meter(pool, machine);
+    limits.push_back(limits_of(machine));
     for_each_workload(options, [&](const runtime::OperatorInfo& op, const auto& combo,
                                    const ops::Case& workload) {
-      rows.push_back(bench_one(op, combo, workload, pool, options.seconds));
+      rows.push_back(bench_one(op, combo, workload, pool, meter, options.seconds));
       if (!options.as_json) print_row(rows.back());
     });
   }

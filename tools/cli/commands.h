@@ -9,6 +9,7 @@ namespace tw::cli {
 
 // Weak, so that a build with only some of the files still links; main() adds those that exist.
 [[gnu::weak]] void add_bench(CLI::App& app);
+[[gnu::weak]] void add_compare(CLI::App& app);
 [[gnu::weak]] void add_completion(CLI::App& app);
 [[gnu::weak]] void add_env(CLI::App& app);
 [[gnu::weak]] void add_generate(CLI::App& app);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tilewright/c/catalog_json.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/operators.h"
 #include "tools/cli/commands.h"
@@ -16,43 +17,34 @@ namespace {
 
 using nlohmann::json;
 
-json cases(std::span<const ops::Case> list) {
-  json out = json::array();
-  for (const ops::Case& c : list) out.push_back({{"label", c.label}, {"case", c.text}});
-  return out;
+/// The catalog's JSON, with what an operator runs on here.
+json catalog() {
+  json all = json::parse(c::catalog_json());
+  for (size_t i = 0; i < all.size(); ++i) {
+    json targets = {"reference"};
+    for (const Isa isa : runtime::operators()[i].isas)
+      targets.push_back(std::string("cpu/") + name(isa));
+    all[i]["targets"] = std::move(targets);
+  }
+  return all;
 }
 
-json combos(const runtime::OperatorInfo& op) {
-  json out = json::array();
-  for (const auto& combo : op.combos) {
-    json dtypes = json::object();
-    for (int i = 0; i < op.schema->type_count(); ++i)
-      dtypes[std::string(op.schema->type(i))] = name(combo[size_t(i)]);
-    out.push_back(dtypes);
+std::string dtypes_text(const std::vector<std::vector<DType>>& list) {
+  std::string out;
+  for (const auto& combo : list) {
+    std::string one;
+    for (const DType dtype : combo) one += (one.empty() ? "" : "/") + std::string(name(dtype));
+    if (!one.empty()) out += (out.empty() ? "" : " ") + one;
   }
   return out;
-}
-
-json to_json(const runtime::OperatorInfo& op) {
-  json targets = {"reference"};
-  for (const Isa isa : runtime::built_isas()) targets.push_back(std::string("cpu/") + name(isa));
-  return {{"name", op.name()},
-          {"schema", op.schema->text()},
-          {"dtypes", combos(op)},
-          {"targets", targets},
-          {"edge_cases", cases(op.edge_cases)},
-          {"workloads", cases(op.workloads)}};
 }
 
 void print_human(const runtime::OperatorInfo& op) {
-  std::string dtypes;
-  for (const auto& combo : op.combos) {
-    std::string one;
-    for (const DType dtype : combo) one += (one.empty() ? "" : "/") + std::string(name(dtype));
-    if (!one.empty()) dtypes += (dtypes.empty() ? "" : " ") + one;
-  }
+  const std::string dtypes = dtypes_text(op.combos), defined = dtypes_text(op.reference_combos);
   std::printf("%s\n    dtypes: %s\n", std::string(op.schema->text()).c_str(),
               dtypes.empty() ? "as stated" : dtypes.c_str());
+  if (!defined.empty()) std::printf("    by its definition: %s\n", defined.c_str());
+  if (op.gradient) std::printf("    gradient: %s\n", std::string(op.gradient->text).c_str());
 }
 
 }  // namespace
@@ -68,15 +60,17 @@ void add_ops(CLI::App& app) {
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright ops rms_norm --json");
   command->callback([options] {
-    json all = json::array();
-    for (const runtime::OperatorInfo& op : runtime::operators()) {
-      if (!options->op.empty() && op.name() != runtime::find_operator(options->op).name()) continue;
-      if (options->as_json)
-        all.push_back(to_json(op));
-      else
-        print_human(op);
+    const std::string only =
+        options->op.empty() ? "" : std::string(runtime::find_operator(options->op).name());
+    if (options->as_json) {
+      json chosen = json::array();
+      for (json& op : catalog())
+        if (only.empty() || op["name"] == only) chosen.push_back(std::move(op));
+      std::cout << chosen.dump(2) << "\n";
+      return;
     }
-    if (options->as_json) std::cout << all.dump(2) << "\n";
+    for (const runtime::OperatorInfo& op : runtime::operators())
+      if (only.empty() || op.name() == only) print_human(op);
   });
 }
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import torch
-
 import tilewright.torch  # noqa: F401 - makes torch.ops.tilewright
+import torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 OPS = torch.ops.tilewright

@@ -200,7 +200,8 @@ const bool kRegistered = [] {
     ::testing::RegisterTest("BadCalls", std::string(op.name()).c_str(), nullptr, nullptr, __FILE__,
                             __LINE__, [&op]() -> BadCalls* { return new BadCalls(&op); });
     std::vector<std::optional<Isa>> targets;
-    for (const Isa isa : runtime::available_isas()) targets.emplace_back(isa);
+    for (const Isa isa : op.isas)
+      if (runtime::runs(isa, runtime::cpu_info().features)) targets.emplace_back(isa);
     if (op.on_cuda) targets.emplace_back();
     for (const std::optional<Isa> isa : targets) {
       for (const auto& combo : op.combos) {

@@ -188,7 +188,7 @@ struct Decoder::Pass {
     const View<float, 4> both = qkv.heads(0, c.heads + c.kv_heads, c.head_dim);
     const bool interleaved = c.rope_interleaved && c.rope_dim != c.head_dim;
     runtime::launch<ops::Rope>(
-        context, kernels::Rope<float>{as_const(both), cos, sin, {}, interleaved, both});
+        context, kernels::Rope<float>{as_const(both), cos, sin, {}, interleaved, false, both});
   }
 
   void attend(int64_t layer, bool windowed) {

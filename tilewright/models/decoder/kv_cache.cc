@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "tilewright/core/checked.h"
 #include "tilewright/ops/copy.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/runtime/launch.h"
@@ -69,10 +70,10 @@ void KvCache::reserve(int64_t tokens, DType dtype) {
     dtype_ = dtype;
     pages_ = 0;
   }
-  const int64_t needed = (tokens + kPage - 1) / kPage;
+  const int64_t needed = ceil_div(tokens, kPage);
   if (needed <= pages_) return;
   const int64_t grown = std::max({needed, kSmallest, 2 * pages_});
-  const int64_t held = (length_ + kPage - 1) / kPage;
+  const int64_t held = ceil_div(length_, kPage);
   const auto regrow = [&](Tensor& tensor) {
     Tensor larger = Tensor::empty({grown, heads_, kPage, dim_}, dtype_);
     if (held > 0)

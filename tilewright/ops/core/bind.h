@@ -134,6 +134,9 @@ std::string combo_name() {
   return out;
 }
 
+/// The index that with_kernel passes for a combination that only the reference takes.
+inline constexpr int kReferenceOnly = -1;
+
 /// Validates `call` and calls f.template operator()<index>(kernel) for the Combo of its dtypes.
 /// Throws kInvalidArgument for a call outside the schema, kUnsupported when the operator is not
 /// built for these dtypes or refuses these values. An operator that names dimensions by number
@@ -145,7 +148,7 @@ void with_kernel(Call call, F&& f) {
   call.bind();
   broadcast_and_merge(call);
   bool found = false;
-  for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+  const auto consider = [&]<int kIndex, class C>() {
     if (found || !detail::matches<C>(call)) return;
     found = true;
     using Kernel = kernel_for_t<Op, C>;
@@ -153,12 +156,17 @@ void with_kernel(Call call, F&& f) {
         detail::make_kernel<Kernel>(call, std::make_integer_sequence<int, Op::kSchema.size()>{});
     detail::check_support<Op>(kernel, call.device());
     f.template operator()<kIndex>(kernel);
-  });
+  };
+  for_each_combo(typename Op::Types{}, consider);
+  for_each_combo(reference_types_t<Op>{},
+                 [&]<int, class C>() { consider.template operator()<kReferenceOnly, C>(); });
   if (!found) {
     std::string built;
-    for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+    const auto list = [&]<int, class C>() {
       built += (built.empty() ? "" : ", ") + combo_name<C>();
-    });
+    };
+    for_each_combo(typename Op::Types{}, list);
+    for_each_combo(reference_types_t<Op>{}, list);
     std::string given;
     for (int i = 0; i < call.schema().size(); ++i)
       if (call.schema()[i].is_type_variable() && call[i].present)

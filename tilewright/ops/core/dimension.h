@@ -32,16 +32,15 @@ inline void move_last(TensorRef& tensor, int dim) {
     std::rotate(values->begin() + dim, values->begin() + dim + 1, values->begin() + tensor.rank);
 }
 
-/// rearrange() of operators whose first argument is x and that have `dim: i64 = -1`: moves it last
-/// in x, and in an output of the same rank.
-inline void rearrange_dim(Call& call) {
-  TensorRef& x = call[0].tensor;
-  if (!call[0].present || x.rank == 0) return;
-  const int dim = dimension_of(call, "dim", -1, x);
-  for (int i = 1; i < call.schema().size(); ++i)
-    if (call.schema()[i].output && call[i].present && call[i].tensor.rank == x.rank)
+/// rearrange() of operators that have `dim: i64 = -1`: moves it last in the tensor of argument
+/// `leader`, and in every other tensor of the same rank.
+inline void rearrange_dim(Call& call, int leader = 0) {
+  const TensorRef& x = call[leader].tensor;
+  if (!call[leader].present || x.rank == 0) return;
+  const int dim = dimension_of(call, "dim", -1, x), rank = x.rank;
+  for (int i = 0; i < call.schema().size(); ++i)
+    if (call.schema()[i].kind == ArgKind::kTensor && call[i].present && call[i].tensor.rank == rank)
       move_last(call[i].tensor, dim);
-  move_last(x, dim);
 }
 
 /// x's shape without its dimension `dim`: infer() of reductions.

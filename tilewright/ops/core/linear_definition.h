@@ -60,6 +60,7 @@ inline constexpr Case kLinearEdgeCases[] = {
     {"no features", "*=3 K=8 N=0"},
     {"empty sums", "*=2 K=0 N=40 +bias"},
     {"one product", "*=1 K=1 N=1"},
+    {"small", "*=2x3 K=4 N=5 +bias +residual"},
     {"one row, panels and a tail", "*=1 K=129 N=101 +bias activation=gelu"},
     {"one row, many tasks", "*=1 K=600 N=1100 +residual"},
     {"two rows, odd k", "*=2 K=67 N=33 activation=relu"},

@@ -10,6 +10,8 @@
 
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
+#include "tilewright/core/machine.h"
+#include "tilewright/ops/core/gradient.h"
 #include "tilewright/ops/core/schema.h"
 
 namespace tw::ops {
@@ -55,6 +57,20 @@ constexpr void for_each_combo(Combos<Cs...>, F&& f) {
   }(std::make_integer_sequence<int, static_cast<int>(sizeof...(Cs))>{});
 }
 
+/// Combinations that Op::reference answers for want of a kernel: `ReferenceTypes`, if declared.
+/// Float64, for which a definition in float64 is all that anyone asks for.
+template <class Op>
+struct reference_types {
+  using type = Combos<>;
+};
+template <class Op>
+  requires requires { typename Op::ReferenceTypes; }
+struct reference_types<Op> {
+  using type = typename Op::ReferenceTypes;
+};
+template <class Op>
+using reference_types_t = typename reference_types<Op>::type;
+
 namespace detail {
 template <class Cs>
 struct first_combo;
@@ -70,9 +86,20 @@ concept Operator = requires(
   { Op::kSchema } -> std::convertible_to<const Schema&>;
   Op::reference(kernel);
   { Op::cost(kernel) } -> std::same_as<Cost>;
-  std::begin(Op::kEdgeCases);
-  std::begin(Op::kWorkloads);
+  { Op::kEdgeCases[0] } -> std::convertible_to<const Case&>;
+  { Op::kWorkloads[0] } -> std::convertible_to<const Case&>;
 };
+
+/// Whether `isa` has instructions that the operator's kernels use and those before it lack. Vectors
+/// of another width change every kernel; an operator whose kernels use more lists it in kIsas.
+template <class Op>
+constexpr bool changes_with(Isa isa) {
+  if (isa == Isa::avx2 || isa == Isa::avx512) return true;
+  if constexpr (requires { Op::kIsas; })
+    for (const Isa used : Op::kIsas)
+      if (used == isa) return true;
+  return false;
+}
 
 /// The operators of a library, in the order they are listed.
 template <class... Ops>

@@ -21,6 +21,13 @@ TW_INLINE f32x8 sqrt(f32x8 a) {
 TW_INLINE vec<double, 4> sqrt(vec<double, 4> a) {
   return (vec<double, 4>)_mm256_sqrt_pd((__m256d)a);
 }
+// max and min below, which g++ 12 would spell as a comparison and a blend.
+TW_INLINE f32x8 max(f32x8 a, f32x8 b) {
+  return (f32x8)_mm256_max_ps((__m256)a, (__m256)b);
+}
+TW_INLINE f32x8 min(f32x8 a, f32x8 b) {
+  return (f32x8)_mm256_min_ps((__m256)a, (__m256)b);
+}
 /// To the nearest integer, ties to even.
 TW_INLINE f32x8 round(f32x8 a) {
   return (f32x8)_mm256_round_ps((__m256)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -42,6 +49,12 @@ TW_INLINE f32x16 sqrt(f32x16 a) {
 }
 TW_INLINE vec<double, 8> sqrt(vec<double, 8> a) {
   return (vec<double, 8>)_mm512_sqrt_pd((__m512d)a);
+}
+TW_INLINE f32x16 max(f32x16 a, f32x16 b) {
+  return (f32x16)_mm512_max_ps((__m512)a, (__m512)b);
+}
+TW_INLINE f32x16 min(f32x16 a, f32x16 b) {
+  return (f32x16)_mm512_min_ps((__m512)a, (__m512)b);
 }
 TW_INLINE f32x16 round(f32x16 a) {
   return (f32x16)_mm512_roundscale_ps((__m512)a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -81,12 +94,12 @@ TW_INLINE double sqrt(double a) {
   return __builtin_sqrt(a);
 }
 
-/// The larger lane; where a is NaN, b.
+/// The larger lane; where a or b is NaN or both are zero, b.
 template <class V>
 TW_INLINE V max(V a, V b) {
   return a > b ? a : b;
 }
-/// The smaller lane; where a is NaN, b.
+/// The smaller lane; where a or b is NaN or both are zero, b.
 template <class V>
 TW_INLINE V min(V a, V b) {
   return a < b ? a : b;

@@ -142,7 +142,7 @@ TW_INLINE void store_partial(T* p, V v, int n) {
 }
 
 /// Non-temporal store: the line goes to memory without being read first and without evicting the
-/// working set. p must be aligned to the bytes written (is_streamable).
+/// working set. p must be aligned to the bytes written.
 template <class T, class V>
 TW_INLINE void stream(T* p, V v) {
   alignas(64) T buffer[kLanesOf<V>];
@@ -162,10 +162,6 @@ TW_INLINE void stream(T* p, V v) {
     store(p, v);
   }
 }
-template <class V, class T>
-TW_INLINE bool is_streamable(const T* p) {
-  return (uint64_t(p) & (sizeof(T) * kLanesOf<V> - 1)) == 0;
-}
 
 template <class V, class T>
 TW_INLINE V gather(const T* p, int64_t stride, int n = kLanesOf<V>) {
@@ -181,8 +177,15 @@ TW_INLINE void scatter(T* p, int64_t stride, V v, int n = kLanesOf<V>) {
   for (int i = 0; i < n; ++i) p[i * stride] = buffer[i];
 }
 
+inline constexpr int64_t kLineBytes = 64;
+
+/// Begins to fetch a line, into the nearest cache.
 TW_INLINE void prefetch(const void* p) {
   __builtin_prefetch(p, 0, 3);
+}
+/// For what is wanted only when the nearest cache has been through something else: into the second.
+TW_INLINE void prefetch_late(const void* p) {
+  __builtin_prefetch(p, 0, 2);
 }
 
 }  // namespace tw::tile

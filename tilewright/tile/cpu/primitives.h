@@ -2,8 +2,8 @@
 // and what lies past the end is never touched.
 #pragma once
 
-#include "tilewright/core/view.h"
 #include "tilewright/tile/cpu/program.h"
+#include "tilewright/tile/cpu/rows.h"
 #include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
@@ -38,47 +38,70 @@ TW_INLINE void for_row(P p, const View<T, 1>& row, F&& f) {
   for_row<C>(p, row.size(0), f);
 }
 
-/// f of the rows: a target may hand out types for which loads and stores are quicker.
-template <class C = float, class P, class F, class... T>
-TW_INLINE void with_rows(P, F&& f, const View<T, 1>&... rows) {
-  f(rows...);
-}
-
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
+template <class P, class C, bool kFull, class T>
+TW_INLINE auto load(const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
+  using V = typename P::template Vec<C>;
+  if constexpr (kFull)
+    return load<V>(row.data + at.offset);
+  else
+    return load_partial<V>(row.data + at.offset, at.count);
+}
 template <class P, class C, bool kFull, class T>
 TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   using V = typename P::template Vec<C>;
-  if (row.stride(0) == 1) [[likely]] {
-    if constexpr (kFull)
-      return load<V>(row.data + at.offset);
-    else
-      return load_partial<V>(row.data + at.offset, at.count);
-  }
+  if (row.stride(0) == 1) [[likely]]
+    return load(AdjacentRow<T>{row.data, row.size(0)}, at);
   if (row.stride(0) == 0) return splat<V>(compute_t<T>(row.data[0]));
   return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
 
 /// Writes the span's lanes to a row that is read again soon.
 template <class P, class C, bool kFull, class T, class V>
+TW_INLINE void store_cached(const AdjacentRow<T>& row, const Span<P, C, kFull>& at, V v) {
+  if constexpr (kFull)
+    tile::store(row.data + at.offset, v);
+  else
+    store_partial(row.data + at.offset, v, at.count);
+}
+template <class P, class C, bool kFull, class T, class V>
 TW_INLINE void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
-  if (row.stride(0) == 1) [[likely]] {
-    if constexpr (kFull)
-      tile::store(row.data + at.offset, v);
-    else
-      store_partial(row.data + at.offset, v, at.count);
-  } else {
+  if (row.stride(0) == 1) [[likely]]
+    store_cached(AdjacentRow<T>{row.data, row.size(0)}, at, v);
+  else
     scatter(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
-  }
 }
 
 /// Writes the span's lanes to a row, around the caches when the program streams.
 template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
+TW_INLINE void store(P, const AdjacentRow<T>& row, const Span<P, C, kFull>& at, V v) {
   if constexpr (kFull) {
-    T* to = row.data + at.offset;
-    if (p.streaming() && row.stride(0) == 1 && is_streamable<V>(to)) return stream(to, v);
+    if (row.around) return stream(row.data + at.offset, v);
   }
   store_cached(row, at, v);
+}
+template <class P, class C, bool kFull, class T, class V>
+TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
+  if (row.stride(0) == 1) [[likely]]
+    store(p, detail::adjacent(p, row), at, v);
+  else
+    store_cached(row, at, v);
+}
+
+/// Begins to fetch the span's elements of a row that is read later, if memory is where they are.
+template <class P, class C, bool kFull, class T>
+TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
+  if (p.streaming() && at.offset * int64_t{sizeof(T)} % kLineBytes == 0)
+    prefetch_late(row.data + at.offset);
+}
+template <class P, class C, bool kFull, class T>
+TW_INLINE void prefetch(P, const View<T, 1>&, const Span<P, C, kFull>&) {}
+/// The same for a short row as a whole.
+template <class P, class T>
+TW_INLINE void prefetch(P p, const View<T, 1>& row) {
+  if (!p.streaming() || row.stride(0) != 1) return;
+  for (int64_t c = 0; c < row.size(0); c += kLineBytes / int64_t{sizeof(T)})
+    prefetch_late(row.data + c);
 }
 
 /// What the program's threads wrote before, all of them see after. A CPU program is one thread.
@@ -116,33 +139,45 @@ TW_INLINE V masked(const Span<P, C, kFull>& at, V v, C fill) {
   }
 }
 
-/// The column numbers of a span's lanes, as integers as wide as C.
+/// The column numbers of a span's lanes, as numbers I as wide as C.
 template <class I, class P, class C, bool kFull>
 TW_INLINE auto columns(const Span<P, C, kFull>& at) {
   return iota<typename P::template Vec<I>>(I(at.offset));
 }
 
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
-/// alone. An empty row gives the identity.
+/// alone. Blocks of the row are reduced by themselves and then combined, so that the error of a sum
+/// grows with the block and hardly with the row. An empty row gives the identity.
 template <class C = float, class R, class P, class F>
 TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int kN = P::template kLanes<C>;
+  constexpr int64_t kBlock = 4096;
+  static_assert(kBlock % (4 * kN) == 0);
   const C identity = R::template identity<C>();
-  V acc[4];
-  for (V& a : acc) a = splat<V>(identity);
+  V total = splat<V>(identity), acc[4];
+  for (V& a : acc) a = total;
+  const auto combine_all = [&] {
+    return R::combine(R::combine(acc[0], acc[1]), R::combine(acc[2], acc[3]));
+  };
   int64_t c = 0;
-  for (; c + 4 * kN <= n; c += 4 * kN) {
-    TW_UNROLL
-    for (int u = 0; u < 4; ++u) acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+  while (c + 4 * kN <= n) {
+    if (c > 0) {
+      total = R::combine(total, combine_all());
+      for (V& a : acc) a = splat<V>(identity);
+    }
+    const int64_t end = n - c < kBlock ? n - 4 * kN : c + kBlock - 4 * kN;
+    for (; c <= end; c += 4 * kN) {
+      TW_UNROLL
+      for (int u = 0; u < 4; ++u) acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+    }
   }
   for (; c + kN <= n; c += kN) acc[0] = R::combine(acc[0], f(Span<P, C, true>{c, kN}));
   if (c < n) {
     const Span<P, C, false> tail{c, int(n - c)};
     acc[1] = R::combine(acc[1], masked(tail, V(f(tail)), identity));
   }
-  const V all = R::combine(R::combine(acc[0], acc[1]), R::combine(acc[2], acc[3]));
-  return fold_lanes(all, [](C a, C b) { return R::combine(a, b); });
+  return fold_lanes(R::combine(total, combine_all()), [](C a, C b) { return R::combine(a, b); });
 }
 
 template <class C = float, class R, class P, class T, class F>

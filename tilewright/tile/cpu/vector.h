@@ -56,8 +56,9 @@ TW_INLINE V splat(S x) {
 /// Lane i holds start + i.
 template <class V>
 TW_INLINE V iota(typename vector_traits<V>::scalar start) {
+  using S = typename vector_traits<V>::scalar;
   V out;
-  for (int i = 0; i < kLanesOf<V>; ++i) out[i] = start + i;
+  for (int i = 0; i < kLanesOf<V>; ++i) out[i] = start + S(i);
   return out;
 }
 

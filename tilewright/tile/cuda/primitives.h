@@ -153,6 +153,21 @@ __device__ __forceinline__ KeptRow<P, C, T> new_row(P, const AlignedRow<T>& row)
   return out;
 }
 
+/// A program has one row: the blocks of a multiprocessor overlap each other.
+template <class P>
+TW_INLINE int64_t row_groups(int64_t rows, int64_t, const Machine&) {
+  return rows;
+}
+template <class P>
+TW_INLINE RowGroup row_group(P p, int64_t, int64_t) {
+  return {p.index(), p.index() + 1};
+}
+/// Nothing: other blocks run meanwhile.
+template <class P, class Row, class At>
+__device__ __forceinline__ void prefetch(P, const Row&, const At&) {}
+template <class P, class T>
+__device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
+
 /// What the program's threads wrote before, all of them see after.
 template <class P>
 __device__ __forceinline__ void sync(P p) {

@@ -39,3 +39,22 @@ extern "C" TW_C_API int32_t twt_make_case(const char* op_name, int32_t combo, co
     return 1;
   }
 }
+
+/// Writes the floating-point operations and the bytes of a case to `cost`. Returns 0; 1 after
+/// printing why the case cannot be built.
+extern "C" TW_C_API int32_t twt_case_cost(const char* op_name, int32_t combo, const char* text,
+                                          double* cost) {
+  try {
+    const tw::runtime::OperatorInfo& op = tw::runtime::find_operator(op_name);
+    const auto spec = tw::testing::CaseSpec::parse(*op.schema, text);
+    tw::testing::OpCall made(op, op.combos[static_cast<size_t>(combo)], spec, 1,
+                             tw::testing::Layout::kAligned);
+    const tw::ops::Cost found = op.cost(made.call());
+    cost[0] = found.flops;
+    cost[1] = found.bytes;
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ _GIVE = ctypes.CFUNCTYPE(
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One edge case for one combination of dtypes."""
+    """One edge case, or one workload, for one combination of dtypes."""
 
     op: _schema.Operator
     combo: int
@@ -38,6 +39,7 @@ class Case:
     text: str
 
     def __str__(self) -> str:
+        """A name for tests and reports."""
         return "-".join([self.op.name, *self.dtypes, self.label])
 
     @property
@@ -80,9 +82,22 @@ class Case:
         assert status == 0, f"{self} cannot be built"
         return out
 
+    def cost(self) -> tuple[float, float]:
+        """Floating-point operations, and bytes read and written."""
+        return _cost(self.op.name, self.combo, self.text)
+
     def tolerance(self, dtype: torch.dtype) -> float:
         """What the comparison with the definition allows."""
         return TOLERANCES.get(dtype, 0.0) * self.op.tolerance_scale
+
+
+@functools.cache
+def _cost(op: str, combo: int, text: str) -> tuple[float, float]:
+    library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))
+    out = (ctypes.c_double * 2)()
+    status = library.twt_case_cost(op.encode(), combo, text.encode(), out)
+    assert status == 0, f"{op} {text} cannot be built"
+    return out[0], out[1]
 
 
 def _scalar(arg: _schema.Argument, number: float) -> Any:
@@ -99,8 +114,19 @@ def _copy(view: _library.TensorView, dtype: torch.dtype) -> torch.Tensor:
     return out
 
 
+def every_workload() -> list[Case]:
+    """The shapes real models run, of the whole catalog."""
+    return [
+        Case(op, combo, label, text)
+        for op in _schema.operators().values()
+        if not op.has_free_dtype
+        for combo in range(len(op.dtypes))
+        for label, text in op.workloads
+    ]
+
+
 def every_case() -> list[Case]:
-    """The whole catalog."""
+    """The edge cases of the whole catalog."""
     return [
         Case(op, combo, label, text)
         for op in _schema.operators().values()

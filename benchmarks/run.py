@@ -1,0 +1,270 @@
+#!/usr/bin/env python3
+"""Measures the operators beside PyTorch, on the workloads that the catalog holds.
+
+Every output is compared with the operator's definition first; one that does not match is not timed.
+tilewright and its peers run in one process, round by round, on the same random operands, of which
+there are more than the last cache holds where a model's would come from memory.
+
+Example:
+    python benchmarks/run.py --suite smoke
+    python benchmarks/run.py --op rms_norm --dtype bf16 --out rms_norm.json
+    build/release/tilewright compare before.json after.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOL = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilewright"))
+os.environ.setdefault("TILEWRIGHT_LIBRARY_DIR", str(TOOL.parent.resolve()))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
+
+import composites  # noqa: E402
+import harness  # noqa: E402
+import torch  # noqa: E402
+import yaml  # noqa: E402
+from cases import Case, assert_close, every_workload, results  # noqa: E402
+
+import tilewright  # noqa: E402
+from tilewright import _torch  # noqa: E402
+
+PEERS = ("torch", "inductor")
+MODES = {"quick": 0.1, "timing": 1.0, "deep": 5.0}  # of the suite's seconds
+ROTATED_BYTES = 16 << 20  # calls that touch less are measured in the caches
+MOST_BYTES = 1 << 30
+CHECKED_FLOPS = 4e9  # the float64 definition of more takes too long to wait for
+PEER_TOLERANCE = 8  # times ours: composites round between their steps
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--suite", default="smoke", help="of benchmarks/suites.yaml")
+    parser.add_argument("--family", action="append", help="only this family of operators")
+    parser.add_argument("--op", action="append", help="only this operator")
+    parser.add_argument("--dtype", action="append", help="f32, f16, ... instead of the suite's")
+    parser.add_argument("--backend", default="cpu", help="one of tilewright's (default: cpu)")
+    parser.add_argument("--peers", default="torch,inductor", help="torch, inductor, or none")
+    parser.add_argument("--mode", choices=MODES, default="timing")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--out", type=Path, help="write JSON to this file")
+    return parser.parse_args()
+
+
+def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:
+    """The workloads of a suite."""
+    wanted = set(args.op or ())
+    for family in args.family or ():
+        if family not in families:
+            raise SystemExit(f"run.py: no family {family!r}; there are {', '.join(families)}")
+        wanted |= set(families[family])
+    dtypes = args.dtype or suite["dtypes"]
+    cases = [case for case in every_workload() if case.dtypes and case.dtypes[0] in dtypes]
+    if unknown := wanted - {case.op.name for case in every_workload()}:
+        raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
+    if wanted:
+        cases = [case for case in cases if case.op.name in wanted]
+    if "gflop" in suite:
+        cases = [case for case in cases if case.cost()[0] <= 1e9 * suite["gflop"]]
+    if suite.get("first"):
+        firsts = {(case.op.name, case.dtypes[0]): case for case in reversed(cases)}
+        cases = [case for case in cases if case in firsts.values()]
+    return cases
+
+
+def operands(case: Case, cache: int) -> list[list[Any]]:
+    """Arguments for the call, of several seeds if it reads much."""
+    _, size = case.cost()
+    if size < ROTATED_BYTES:
+        return [case.arguments()]
+    count = 1 + int(min(max(3 * cache, 2 * size), MOST_BYTES) / size)
+    return [case.arguments(seed) for seed in range(1, count + 1)]
+
+
+def implementation(case: Case, backend: str) -> Callable[..., Any]:
+    """Tilewright's."""
+    function = getattr(tilewright.ops, case.op.name)
+    if backend == "cpu":
+        return getattr(torch.ops.tilewright, case.op.name).default
+    return lambda *given: function(*given, backend=backend)
+
+
+def check(case: Case, got: Any, want: Any, slack: float = 1) -> str:
+    """What does not match, if anything."""
+    try:
+        for g, w in zip(results(got), results(want), strict=True):
+            assert_close(g, w, slack * case.tolerance(w.dtype))
+    except AssertionError as error:
+        return str(error) or "another shape or dtype"
+    return ""
+
+
+def peers(case: Case, names: Iterable[str], given: list[Any]) -> tuple[dict[str, Any], str]:
+    """The peers that compute the same, and why there are none."""
+    composite = composites.COMPOSITES.get(case.op.name)
+    if composite is None:
+        return {}, "no composite"
+    out: dict[str, Any] = {}
+    try:
+        composite(*given)
+    except NotImplementedError as error:
+        return {}, f"no composite for {error}"
+    for name in names:
+        torch._dynamo.reset()
+        out[name] = composite if name == "torch" else torch.compile(composite, dynamic=False)
+    return out, ""
+
+
+def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float | None:
+    """Seconds that the machine needs at least, by its measured rates."""
+    rates = env.get("rates")
+    if rates is None:
+        return None
+    flops, size = case.cost()
+    rate = rates["int8_dot_gops" if "u8" in case.dtypes else "f32_fma_gflops"]
+    if case.dtypes[0] == "bf16":
+        rate = max(rate, rates["bf16_dot_gflops"])
+    seconds = flops / (rate * 1e9 * threads) if rate else 0.0
+    if size * copies > env["cpu"]["l3_bytes"]:
+        written = sum(r.nbytes for r in results(implementation(case, "cpu")(*case.arguments())))
+        reads = written < 0.1 * size
+        bandwidth = rates["dram_read_all_gbs" if reads else "dram_copy_gbs"]
+        seconds = max(seconds, size / (bandwidth * 1e9))
+    return seconds or None
+
+
+def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[str, Any]:
+    """One row."""
+    row: dict[str, Any] = {
+        "op": case.op.name,
+        "workload": case.label,
+        "case": case.text,
+        "dtype": "/".join(case.dtypes),
+        "pass": "forward",
+        "threads": args.threads,
+        "backend": args.backend,
+    }
+    ours = implementation(case, args.backend)
+    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20))
+    others, row["peers_left_out"] = peers(case, args.peer_names, given[0])
+    got = ours(*given[0])
+    flops, size = case.cost()
+    if flops <= CHECKED_FLOPS:
+        reference = getattr(tilewright.ops, case.op.name)(*given[0], backend="reference")
+        row["checked"] = "definition"
+    else:
+        reference = others["torch"](*given[0]) if "torch" in others else None
+        row["checked"] = "torch" if reference is not None else "not"
+    slack = PEER_TOLERANCE if row["checked"] == "torch" else 1
+    if reference is not None and (mismatch := check(case, got, reference, slack)):
+        return {**row, "status": "mismatch", "mismatch": mismatch}
+    row["mismatched_peers"] = {}
+    for name in list(others):
+        if mismatch := check(case, others[name](*given[0]), got, PEER_TOLERANCE):
+            row["mismatched_peers"][name] = mismatch
+            del others[name]
+    del got, reference
+    times = harness.interleaved({"tilewright": ours, **others}, given, seconds)
+    row |= {"status": "ok", "copies": len(given), **harness.summary(times["tilewright"])}
+    p50 = row["us"] * 1e-6
+    row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
+    if least := limit(case, env, args.threads, len(given)):
+        row["fraction_of_limit"] = least / p50
+    row["peers"] = {
+        name: {
+            **{k: v for k, v in harness.summary(times[name]).items() if k != "us_samples"},
+            **harness.ratio(times[name], times["tilewright"]),
+        }
+        for name in others
+    }
+    return row
+
+
+def machine() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Processor, versions and commit; and all that the tool knows, if it is built."""
+
+    def output(*command: str) -> str:
+        try:
+            return subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return ""
+
+    env = json.loads(output(str(TOOL), "env", "--json") or "{}")
+    about = {
+        "cpu": env.get("cpu", {}).get("brand") or platform.processor(),
+        "isa": env.get("isa", {}).get("chosen"),
+        "tilewright": tilewright.__version__,
+        "torch": torch.__version__,
+        "torch_isa": torch.backends.cpu.get_cpu_capability(),
+        "python": platform.python_version(),
+        "commit": output("git", "rev-parse", "HEAD"),
+        "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
+        "rates": env.get("rates"),
+    }
+    return about, env
+
+
+def show(row: dict[str, Any]) -> None:
+    """A row as a line."""
+    name = f"{row['op']} {row['workload']} {row['dtype']}"
+    if row["status"] != "ok":
+        print(f"{name:52} MISMATCH, not timed: {row['mismatch']}")
+        return
+    share = row.get("fraction_of_limit")
+    parts = [
+        f"{name:52} {row['us']:10.1f} us [{row['us_p10']:.1f}, {row['us_p90']:.1f}]",
+        f"{row['gflops']:8.1f} GF/s {row['gbs']:6.1f} GB/s",
+        "   -" if share is None else f"{100 * share:3.0f}%",
+    ]
+    parts += [f"{peer} {r['ratio']:.2f}x" for peer, r in row["peers"].items()]
+    parts += [f"{peer} MISMATCH" for peer in row["mismatched_peers"]]
+    print("  ".join(parts), flush=True)
+
+
+def main() -> int:
+    """Runs a suite; 1 if an output did not match."""
+    args = arguments()
+    config = yaml.safe_load((ROOT / "benchmarks" / "suites.yaml").read_text())
+    if args.suite not in config["suites"]:
+        raise SystemExit(
+            f"run.py: no suite {args.suite!r}; there are {', '.join(config['suites'])}"
+        )
+    args.peer_names = [] if args.peers == "none" else args.peers.split(",")
+    if unknown := set(args.peer_names) - set(PEERS):
+        raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    _torch.load()
+    torch.set_num_threads(args.threads)
+    about, env = machine()
+    suite = config["suites"][args.suite]
+    seconds = suite["seconds"] * MODES[args.mode]
+    rows = []
+    with torch.inference_mode():
+        for case in select(suite, config["families"], args):
+            rows.append(measure(case, args, seconds, env))
+            show(rows[-1])
+    if not rows:
+        raise SystemExit("run.py: no workload is left")
+    for peer in args.peer_names:
+        ratios = [r["peers"][peer]["ratio"] for r in rows if peer in r.get("peers", {})]
+        if ratios:
+            mean = torch.tensor(ratios).log().mean().exp().item()
+            print(f"geometric mean against {peer}: {mean:.2f}x over {len(ratios)} workloads")
+    if args.out:
+        text = {"schema": 1, "suite": args.suite, "mode": args.mode, **about, "results": rows}
+        args.out.write_text(json.dumps(text, indent=1) + "\n")
+    return int(any(row["status"] != "ok" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

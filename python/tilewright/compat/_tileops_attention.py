@@ -1,0 +1,242 @@
+"""TileOPs' attention: q [B, S, H, D], causal masks aligned at the last key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright import ops
+from tilewright.compat._coverage import uses
+
+
+def _tensor(x: Any) -> torch.Tensor:
+    out: torch.Tensor = x
+    return out
+
+
+def _pages(pages: torch.Tensor, page_size: int) -> torch.Tensor:
+    return pages.view(-1, page_size, *pages.shape[1:])
+
+
+@uses("attention")
+def multi_head_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_causal: bool = True
+) -> torch.Tensor:
+    """Attention with as many key heads as query heads."""
+    return _tensor(ops.attention(q, k, v, causal=is_causal))
+
+
+@uses("attention")
+def multi_head_attention_decode_with_kv_cache(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> torch.Tensor:
+    """Queries [B, S, H, D] that see all keys."""
+    return _tensor(ops.attention(q, k, v))
+
+
+@uses("attention_paged")
+def multi_head_attention_decode_paged_with_kv_cache(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    real_seqlen_kv: torch.Tensor,
+    block_table: torch.Tensor,
+    *,
+    page_size: int,
+    is_causal: bool = False,
+) -> torch.Tensor:
+    """Queries [B, S, H, D] over keys in pages [tokens, H, D]."""
+    out = ops.attention_paged(
+        q.flatten(0, 1),
+        _pages(k, page_size),
+        _pages(v, page_size),
+        block_table,
+        real_seqlen_kv,
+        causal=is_causal,
+    )
+    return _tensor(out).view(q.shape)
+
+
+@uses("attention")
+def grouped_query_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    is_causal: bool = True,
+    sm_scale: float | None,
+    softcap: float | None,
+) -> torch.Tensor:
+    """Attention whose heads of queries share those of keys."""
+    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
+    return _tensor(ops.attention(q, k, v, causal=is_causal, **options))
+
+
+@uses("attention")
+def grouped_query_attention_decode_with_kv_cache(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    sm_scale: float | None,
+    softcap: float | None,
+) -> torch.Tensor:
+    """One query [B, H, D] that sees all keys."""
+    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
+    return _tensor(ops.attention(q[:, None], k, v, **options))[:, 0]
+
+
+@uses("attention_paged")
+def grouped_query_attention_decode_paged_with_kv_cache(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    real_seqlen_kv: torch.Tensor,
+    block_table: torch.Tensor,
+    *,
+    page_size: int,
+    sm_scale: float | None = None,
+    softcap: float | None = None,
+) -> torch.Tensor:
+    """One query [B, H, D] over keys in pages [tokens, Hkv, D]."""
+    return _tensor(
+        ops.attention_paged(
+            q,
+            _pages(k, page_size),
+            _pages(v, page_size),
+            block_table,
+            real_seqlen_kv,
+            scale=sm_scale or 0.0,
+            softcap=softcap or 0.0,
+        )
+    )
+
+
+@uses("attention_varlen")
+def grouped_query_attention_prefill_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_kv: torch.Tensor,
+    *,
+    max_seqlen_q: int,
+    max_seqlen_kv: int,
+    is_causal: bool,
+    sm_scale: float | None,
+    softcap: float | None,
+) -> torch.Tensor:
+    """Requests one after the other: q [tokens, H, D]."""
+    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
+    out = ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, causal=is_causal, **options)
+    return _tensor(out)
+
+
+def _new_rows(
+    cu_seqlens_q: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    block_table: torch.Tensor,
+    page_size: int,
+) -> torch.Tensor:
+    """Where in the pages the new tokens go, in their order."""
+    lengths = cu_seqlens_q.diff().long()
+    request = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
+    step = torch.arange(len(request), device=lengths.device) - cu_seqlens_q.long()[request]
+    position = cache_seqlens.long()[request] + step
+    return block_table[request, position // page_size].long() * page_size + position % page_size
+
+
+@uses("attention_paged")
+def grouped_query_attention_prefill_paged_with_kv_cache(
+    q: torch.Tensor,
+    k_new: torch.Tensor,
+    v_new: torch.Tensor,
+    k_pages: torch.Tensor,
+    v_pages: torch.Tensor,
+    k_scale: torch.Tensor | None,
+    v_scale: torch.Tensor | None,
+    cu_seqlens_q: torch.Tensor,
+    cache_seqlens: torch.Tensor,
+    block_table: torch.Tensor,
+    *,
+    max_pages_per_req: int,
+    page_size: int,
+    max_seqlen_q: int,
+    cache_dtype: torch.dtype | None = None,
+    is_causal: bool = True,
+    sm_scale: float | None = None,
+    softcap: float | None = None,
+    fuse_rope: bool = False,
+    rope_base: float = 10000.0,
+    max_position: int | None = None,
+    rotary_dim: int | None = None,
+) -> torch.Tensor:
+    """Writes the new keys and values into the pages, then attends to all of them."""
+    name = "grouped_query_attention_prefill_paged_with_kv_cache"
+    if fuse_rope:
+        raise NotImplementedError(f"{name}: the catalog has no attention that rotates its queries")
+    if k_pages.dtype != q.dtype:
+        raise NotImplementedError(f"{name}: the catalog has no attention over 8-bit float pages")
+    rows = _new_rows(cu_seqlens_q, cache_seqlens, block_table, page_size)
+    k_pages[rows] = k_new
+    v_pages[rows] = v_new
+    return _tensor(
+        ops.attention_paged(
+            q,
+            _pages(k_pages, page_size),
+            _pages(v_pages, page_size),
+            block_table,
+            cache_seqlens + cu_seqlens_q.diff(),
+            cu_seqlens_q,
+            scale=sm_scale or 0.0,
+            causal=is_causal,
+            softcap=softcap or 0.0,
+        )
+    )
+
+
+def _window(is_causal: bool, left: int, right: int) -> dict[str, Any]:
+    return {"causal": is_causal, "window_left": left, "window_right": -1 if is_causal else right}
+
+
+@uses("attention")
+def grouped_query_attention_sliding_window(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    is_causal: bool = True,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+) -> torch.Tensor:
+    """Attention to keys at most this far to the left and right."""
+    mask = _window(is_causal, window_size_left, window_size_right)
+    return _tensor(ops.attention(q, k, v, **mask))
+
+
+@uses("attention_varlen")
+def grouped_query_attention_sliding_window_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    *,
+    is_causal: bool = True,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    max_seqlen_q: int,
+) -> torch.Tensor:
+    """As grouped_query_attention_sliding_window, of requests one after the other."""
+    mask = _window(is_causal, window_size_left, window_size_right)
+    return _tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **mask))
+
+
+@uses("attention")
+def multi_head_latent_attention_decode_with_kv_cache(
+    q: torch.Tensor, q_pe: torch.Tensor, k: torch.Tensor, k_pe: torch.Tensor, *, pe_dim: int
+) -> torch.Tensor:
+    """One query [B, H, D] over latent keys [B, N, Hkv, D] that are the values, too."""
+    queries = torch.cat([q, q_pe], -1)[:, None]
+    return _tensor(ops.attention(queries, torch.cat([k, k_pe], -1), k))[:, 0]

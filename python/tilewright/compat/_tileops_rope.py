@@ -1,0 +1,132 @@
+"""TileOPs' rotary embeddings: tables made from their parameters, applied by `rope`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from tilewright import ops
+from tilewright.compat._coverage import uses
+
+
+def _frequencies(
+    head_dim: int, base: float, device: torch.device, rescale: torch.Tensor | float = 1.0
+) -> torch.Tensor:
+    half = head_dim // 2
+    index = torch.arange(half, dtype=torch.float32, device=device)
+    return 1.0 / (rescale * base ** (index / half))
+
+
+def _apply(
+    x: torch.Tensor,
+    frequencies: torch.Tensor,
+    *,
+    layout: str,
+    length: int | None = None,
+    positions: torch.Tensor | None = None,
+    factor: float = 1.0,
+    interleaved: bool = False,
+) -> torch.Tensor:
+    """Rotates [S, D] or [B, S, H, D]; the tables have x's precision."""
+    if layout not in ("1d", "2d") or x.dim() != (2 if layout == "1d" else 4):
+        raise ValueError(f"rope: layout {layout!r} does not fit x {tuple(x.shape)}")
+    wide = x[None, :, None] if layout == "1d" else x
+    steps = torch.arange(length or wide.shape[1], dtype=torch.float32, device=x.device)
+    angles = torch.outer(steps, frequencies)
+    cos, sin = ((t * factor).to(x.dtype).float() for t in (angles.cos(), angles.sin()))
+    out: torch.Tensor = ops.rope(wide, cos, sin, positions, interleaved)
+    return out.reshape(x.shape)
+
+
+@uses("rope")
+def rope_neox(x: torch.Tensor, *, layout: str = "1d", base: float = 10000.0) -> torch.Tensor:
+    """Pairs are halves of a head."""
+    return _apply(x, _frequencies(x.shape[-1], base, x.device), layout=layout)
+
+
+@uses("rope")
+def rope_non_neox(x: torch.Tensor, *, layout: str = "1d", base: float = 10000.0) -> torch.Tensor:
+    """Pairs are neighbours."""
+    frequencies = _frequencies(x.shape[-1], base, x.device)
+    return _apply(x, frequencies, layout=layout, interleaved=True)
+
+
+@uses("rope")
+def rope_llama31(
+    x: torch.Tensor,
+    *,
+    layout: str = "1d",
+    base: float = 10000.0,
+    scale_factor: float = 8.0,
+    low_freq_factor: float = 1.0,
+    high_freq_factor: float = 4.0,
+    original_max_position: int = 8192,
+) -> torch.Tensor:
+    """Low frequencies are divided by scale_factor, with a ramp up to the high ones."""
+    plain = _frequencies(x.shape[-1], base, x.device)
+    turns = original_max_position * plain / (2 * math.pi)
+    ramp = (turns - low_freq_factor) / (high_freq_factor - low_freq_factor)
+    ramp = ramp.clamp(0, 1)
+    return _apply(x, (1 - ramp) * plain / scale_factor + ramp * plain, layout=layout)
+
+
+@uses("rope")
+def rope_yarn(
+    x: torch.Tensor,
+    *,
+    layout: str = "1d",
+    base: float = 10000.0,
+    scale: float = 16.0,
+    original_max_position: int = 4096,
+    beta_fast: float = 32.0,
+    beta_slow: float = 1.0,
+    attn_factor: float = 1.0,
+) -> torch.Tensor:
+    """Frequencies between two dimensions go from divided by `scale` to plain."""
+    half = x.shape[-1] // 2
+
+    def dimension(turns: float) -> int:
+        return int(half * math.log(original_max_position / (turns * 2 * math.pi)) / math.log(base))
+
+    low, high = max(dimension(beta_fast), 0), min(dimension(beta_slow), half - 1)
+    plain = _frequencies(x.shape[-1], base, x.device)
+    ramp = torch.zeros_like(plain)
+    if high > low:
+        index = torch.arange(half, dtype=torch.float32, device=x.device)
+        ramp = ((index - low) / (high - low)).clamp(0, 1)
+    frequencies = (1 - ramp) * plain / scale + ramp * plain
+    return _apply(x, frequencies, layout=layout, factor=attn_factor)
+
+
+@uses("rope")
+def rope_long_rope(
+    x: torch.Tensor,
+    *,
+    layout: str = "1d",
+    base: float = 10000.0,
+    rescale_factors: torch.Tensor | None = None,
+    max_position_embeddings: int = 4096,
+    original_max_position_embeddings: int = 4096,
+) -> torch.Tensor:
+    """Each frequency is divided by a factor of its own."""
+    rescale: torch.Tensor | float = 1.0
+    if rescale_factors is not None:
+        rescale = rescale_factors.to(x.device, torch.float32)
+    return _apply(x, _frequencies(x.shape[-1], base, x.device, rescale), layout=layout)
+
+
+@uses("rope")
+def rope_neox_position_ids(
+    x: torch.Tensor,
+    position_ids: torch.Tensor,
+    *,
+    max_position: int,
+    base: float = 10000.0,
+    rotary_dim: int | None = None,
+) -> torch.Tensor:
+    """X [tokens, heads, head_dim], each token at its position."""
+    frequencies = _frequencies(rotary_dim or x.shape[-1], base, x.device)
+    positions = position_ids.to(torch.int32)[None]
+    wide = _apply(x[None], frequencies, layout="2d", length=max_position, positions=positions)
+    return wide[0]

@@ -1,0 +1,145 @@
+"""forge-cute-py's operators: copy_transpose, reduce, reduce_sum, softmax_online."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tilewright import _schema, ops
+from tilewright.compat._coverage import by_name, refuse, uses
+
+Forward = Callable[[torch.Tensor, int], torch.Tensor]
+Backward = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
+
+# What `reduce` accepts as `op`.
+_REDUCTIONS = ("sum", "amax", "amin", "prod")
+_ALIASES = {"max": "amax", "min": "amin"}
+
+MISSING: dict[str, str] = by_name({})
+
+
+def __getattr__(name: str) -> Callable[..., object]:
+    return refuse(__name__, MISSING, name)
+
+
+@uses("transpose")
+def copy_transpose(x: torch.Tensor, tile_size: int = 16) -> torch.Tensor:
+    """The transpose of a matrix, in memory; any tile size gives the same."""
+    if x.dim() != 2:
+        raise ValueError(f"copy_transpose: x must be a matrix, not {tuple(x.shape)}")
+    if tile_size not in (16, 32):
+        raise ValueError(f"copy_transpose: tile_size must be 16 or 32, not {tile_size}")
+    out: torch.Tensor = ops.transpose(x)
+    return out
+
+
+@uses("sum")
+def reduce(x: torch.Tensor, dim: int = -1, op: str = "sum") -> torch.Tensor:
+    """The reduction of one dimension.
+
+    Raises:
+        NotImplementedError: the catalog has no such reduction.
+        ValueError: no reduction has this name.
+    """
+    op = _ALIASES.get(op, op)
+    if op not in _REDUCTIONS:
+        raise ValueError(f"reduce: op must be sum, amax, max, amin, min or prod, not {op!r}")
+    if op not in _schema.operators():
+        raise NotImplementedError(f"{__name__}.reduce: the catalog has no {op}")
+    out: torch.Tensor = getattr(ops, op)(x, dim)
+    return out
+
+
+@uses("sum")
+def reduce_sum(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The sums along one dimension."""
+    return reduce(x, dim, "sum")
+
+
+class _Registered(torch.autograd.Function):
+    """A softmax of the user's with a gradient of the user's."""
+
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor, dim: int, name: str) -> torch.Tensor:
+        """Runs the backend's forward."""
+        y = _backends[name][0](x, dim)
+        ctx.save_for_backward(y)  # type: ignore[attr-defined]
+        ctx.call = (dim, name)  # type: ignore[attr-defined]
+        return y
+
+    @staticmethod
+    def backward(ctx: object, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """Runs the backend's backward."""
+        dim, name = ctx.call  # type: ignore[attr-defined]
+        backward = _backends[name][1]
+        if backward is None:
+            raise NotImplementedError(f"softmax_online: backend {name!r} has no backward")
+        return backward(dy, ctx.saved_tensors[0], dim), None, None  # type: ignore[attr-defined]
+
+
+def _ref(x: torch.Tensor, dim: int) -> torch.Tensor:
+    out: torch.Tensor = ops.softmax(x, dim, backend="reference")
+    return out
+
+
+# "kernel" is tilewright's operator, "ref" its definition in float64.
+_backends: dict[str, tuple[Forward, Backward | None]] = {
+    "kernel": (lambda x, dim: ops.softmax(x, dim), None),
+    "ref": (_ref, None),
+}
+_BUILT_IN = tuple(_backends)
+_current = "kernel"
+
+
+@uses("softmax")
+def softmax_online(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The softmax of a matrix's rows, by the current backend."""
+    if x.dim() != 2 or dim not in (-1, 1):
+        raise ValueError(
+            f"softmax_online: x must be a matrix and dim its last dimension, not "
+            f"{tuple(x.shape)} and {dim}"
+        )
+    if _current in _BUILT_IN:
+        return _backends[_current][0](x, -1)
+    out: torch.Tensor = _Registered.apply(x, -1, _current)  # type: ignore[no-untyped-call]
+    return out
+
+
+def register_softmax_online_backend(
+    name: str,
+    forward_impl: Forward,
+    backward_impl: Backward | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Adds a backend: forward_impl(x, dim), and backward_impl(dy, y, dim) for its gradient.
+
+    Raises:
+        ValueError: there is one of this name.
+    """
+    if name in _BUILT_IN or (name in _backends and not overwrite):
+        raise ValueError(f"softmax_online has a backend {name!r} already")
+    _backends[name] = (forward_impl, backward_impl)
+
+
+def set_softmax_online_backend(name: str) -> None:
+    """Chooses the backend of later calls.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    global _current
+    if name not in _backends:
+        raise ValueError(f"softmax_online: no backend {name!r}; there are {', '.join(_backends)}")
+    _current = name
+
+
+def get_softmax_online_backend() -> str:
+    """The current backend."""
+    return _current
+
+
+def list_softmax_online_backends() -> list[str]:
+    """All backends."""
+    return list(_backends)

@@ -1,0 +1,109 @@
+"""TileGym's operators, with its arguments, layouts and results.
+
+Arguments that tune TileGym's kernels (`use_tma`, `static_persistent`, `mode`, `kernel_configs`)
+are accepted and change nothing; `backend` names one of tilewright's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.compat._coverage import by_name, refuse
+from tilewright.compat.tilegym._attention import (
+    attention_sink,
+    attention_sink_decode,
+    fmha,
+    fmha_decode,
+    fmha_forward_with_lse,
+    gemma_attention,
+    gemma_attention_decode,
+    mla,
+    mla_decoding,
+    mla_decoding_split_kv,
+    swa_attention,
+    tile_fmha_functional,
+    tile_fmha_with_backward,
+)
+from tilewright.compat.tilegym._interfaces import (
+    attention_sink_interface,
+    fmha_interface,
+    get_attention_sink_interface,
+    get_fmha_gemma3_interface,
+    get_fmha_interface,
+    mla_decoding_interface,
+    mla_interface,
+)
+from tilewright.compat.tilegym._layers import (
+    apply_rope_base,
+    bmm,
+    geglu,
+    gelu,
+    get_apply_rope_func,
+    get_rms_norm_module,
+    get_swiglu,
+    group_gemm,
+    matmul,
+    relu,
+    rms_norm,
+    silu_and_mul,
+    softmax,
+)
+
+MISSING = by_name(
+    {
+        "gated delta rule": "chunk_gated_delta_rule recurrent_gated_delta_rule",
+        "dropout": "dropout",
+        "linear cross-entropy": "fused_linear_cross_entropy",
+        "grouped matrix multiplication by expert": "fused_moe invoke_fused_moe_kernel "
+        "moe_align_block_size",
+        "layer normalization": "layer_norm_legacy persistent_layer_norm",
+        "gated layer with a gradient": "PartiallyFusedGEGLUMLP PartiallyFusedSwiGLUMLP "
+        "get_fused_swiglu_module get_swiglu_module",
+        "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
+        "4-bit floats": "nvfp4_quantize",
+        "attention over a list of keys": "sparse_mla",
+        "merging of partial attention": "splitk_reduce",
+    }
+)
+
+__all__ = [
+    "MISSING",
+    "apply_rope_base",
+    "attention_sink",
+    "attention_sink_decode",
+    "attention_sink_interface",
+    "bmm",
+    "fmha",
+    "fmha_decode",
+    "fmha_forward_with_lse",
+    "fmha_interface",
+    "geglu",
+    "gelu",
+    "gemma_attention",
+    "gemma_attention_decode",
+    "get_apply_rope_func",
+    "get_attention_sink_interface",
+    "get_fmha_gemma3_interface",
+    "get_fmha_interface",
+    "get_rms_norm_module",
+    "get_swiglu",
+    "group_gemm",
+    "matmul",
+    "mla",
+    "mla_decoding",
+    "mla_decoding_interface",
+    "mla_decoding_split_kv",
+    "mla_interface",
+    "relu",
+    "rms_norm",
+    "silu_and_mul",
+    "softmax",
+    "swa_attention",
+    "tile_fmha_functional",
+    "tile_fmha_with_backward",
+]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return refuse(__name__, MISSING, name)

@@ -1,0 +1,300 @@
+"""TileGym's attention operators: q [B, H, S, D], causal masks aligned at the first key."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from tilewright import _layouts, ops
+from tilewright.compat._coverage import uses
+
+
+def _options(
+    q_len: int, kv_len: int, *, causal: bool, left: int = -1, start: int = 0, name: str
+) -> tuple[int, dict[str, Any]]:
+    """How many keys there are to see, and the mask, where query i stands at key start + i."""
+    if not causal:
+        if left >= 0 and q_len != kv_len:
+            raise NotImplementedError(f"{name}: a window needs as many keys as queries")
+        return kv_len, {"window_left": left, "window_right": left}
+    end = start + q_len  # the operator puts the last query at the last key
+    if end > kv_len:
+        if left >= 0:
+            raise NotImplementedError(f"{name}: queries beyond the last key have no window")
+        return kv_len, {"window_right": end - kv_len}
+    return end, {"causal": True, "window_left": left}
+
+
+def _attend(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    scale: float | None,
+    causal: bool,
+    name: str,
+    left: int = -1,
+    softcap: float | None = None,
+    tuning: dict[str, Any],
+) -> torch.Tensor:
+    end, mask = _options(q.shape[2], k.shape[2], causal=causal, left=left, name=name)
+    return _layouts.attention(
+        q,
+        k[:, :, :end],
+        v[:, :, :end],
+        scale=scale or 0.0,
+        softcap=softcap or 0.0,
+        backend=tuning.get("backend"),
+        **mask,
+    ).contiguous()
+
+
+@uses("attention")
+def fmha(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention of a prompt, grouped heads included."""
+    return _attend(q, k, v, scale=scaling, causal=is_causal, name="fmha", tuning=tuning)
+
+
+@uses("attention")
+def tile_fmha_functional(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As fmha."""
+    return fmha(q, k, v, scaling, is_causal, **tuning)
+
+
+@uses("attention")
+def tile_fmha_with_backward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As fmha."""
+    return fmha(q, k, v, scaling, is_causal, **tuning)
+
+
+@uses("attention")
+def fmha_forward_with_lse(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As fmha, and the logarithms of the sums [B, H, S]."""
+    end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
+    options = {"scale": scaling or 0.0, **mask}
+    out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
+    return out.contiguous(), lse
+
+
+@uses("attention")
+def fmha_decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    sm_scale: float | None,
+    kv_len_per_split: int | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention of one query [B, H, 1, D] to all keys."""
+    return _attend(q, k, v, scale=sm_scale, causal=False, name="fmha_decode", tuning=tuning)
+
+
+@uses("attention")
+def gemma_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    window_size: int = 0,
+    soft_cap: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As fmha, with a window of keys at most window_size away and capped scores."""
+    return _attend(
+        q,
+        k,
+        v,
+        scale=scaling,
+        causal=is_causal,
+        left=window_size if window_size > 0 else -1,
+        softcap=soft_cap,
+        name="gemma_attention",
+        tuning=tuning,
+    )
+
+
+@uses("attention")
+def gemma_attention_decode(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    window_size: int = 0,
+    soft_cap: float | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As gemma_attention, of one query that stands at the last key."""
+    return _layouts.attention(
+        q,
+        k,
+        v,
+        scale=scaling or 0.0,
+        window_left=window_size if window_size > 0 else -1,
+        softcap=soft_cap or 0.0,
+        backend=tuning.get("backend"),
+    ).contiguous()
+
+
+@uses("attention")
+def swa_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    window_size: int,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention to the window_size keys that end at the query's; without causality also later."""
+    if not is_causal and window_size > 0:
+        options = {"window_left": window_size - 1, "scale": scaling or 0.0}
+        if q.shape[2] != k.shape[2]:
+            raise NotImplementedError("swa_attention: a window needs as many keys as queries")
+        return _layouts.attention(q, k, v, backend=tuning.get("backend"), **options).contiguous()
+    left = window_size - 1 if window_size > 0 else -1
+    return _attend(
+        q, k, v, scale=scaling, causal=is_causal, left=left, name="swa_attention", tuning=tuning
+    )
+
+
+def _latent(
+    q: torch.Tensor, qpe: torch.Tensor, k: torch.Tensor, kpe: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys with their rotated dimensions, which all heads of keys share."""
+    shared = kpe.expand(*k.shape[:-1], kpe.shape[-1])
+    return torch.cat([q, qpe], -1), torch.cat([k, shared], -1)
+
+
+@uses("attention")
+def mla(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    qpe: torch.Tensor,
+    kpe: torch.Tensor,
+    is_causal: bool,
+    scaling: float | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention whose queries and keys have further, rotated dimensions: kpe [B, 1, S, Dpe]."""
+    q, k = _latent(q, qpe, k, kpe)
+    return _attend(q, k, v, scale=scaling, causal=is_causal, name="mla", tuning=tuning)
+
+
+@uses("attention")
+def mla_decoding(
+    q: torch.Tensor,
+    qpe: torch.Tensor,
+    kv: torch.Tensor,
+    kpe: torch.Tensor,
+    sm_scale: float | None = None,
+    transpose: bool = True,
+    **tuning: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One query [B, H, D] over latent keys that are the values, too; and its lse in base 2."""
+    queries, keys = _latent(q[:, :, None], qpe[:, :, None], kv[:, None], kpe[:, None])
+    out, lse = _layouts.attention_with_lse(queries, keys, kv[:, None], scale=sm_scale or 0.0)
+    return out[:, :, 0].contiguous(), lse[:, :, 0] * math.log2(math.e)
+
+
+@uses("attention")
+def mla_decoding_split_kv(
+    q: torch.Tensor,
+    qpe: torch.Tensor,
+    kv: torch.Tensor,
+    kpe: torch.Tensor,
+    sm_scale: float | None = None,
+    kv_len_per_split: int | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As mla_decoding, without lse."""
+    return mla_decoding(q, qpe, kv, kpe, sm_scale, **tuning)[0]
+
+
+def _sink(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    sinks: torch.Tensor,
+    sm_scale: float,
+    sliding_window: int | None,
+    start_q: int | torch.Tensor,
+    name: str,
+) -> torch.Tensor:
+    start = int(start_q)
+    left = sliding_window - 1 if sliding_window else -1
+    end, mask = _options(
+        query.shape[1], key.shape[1], causal=True, left=left, start=start, name=name
+    )
+    out: torch.Tensor = ops.attention(
+        query.flatten(2, 3),
+        key[:, :end],
+        value[:, :end],
+        sinks=sinks.float(),
+        scale=sm_scale,
+        **mask,
+    )
+    return out.flatten(2)
+
+
+@uses("attention")
+def attention_sink(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    sinks: torch.Tensor,
+    sm_scale: float = 0.125,
+    sliding_window: int | None = None,
+    start_q: int | torch.Tensor = 0,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Query [B, S, H, G, D] over keys [B, L, H, D], a sink per query head; [B, S, H * G * D]."""
+    return _sink(query, key, value, sinks, sm_scale, sliding_window, start_q, "attention_sink")
+
+
+@uses("attention")
+def attention_sink_decode(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    sinks: torch.Tensor,
+    sm_scale: float = 0.125,
+    sliding_window: int | None = None,
+    start_q: int | torch.Tensor = 0,
+    kv_len_per_split: int | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As attention_sink."""
+    name = "attention_sink_decode"
+    return _sink(query, key, value, sinks, sm_scale, sliding_window, start_q, name)

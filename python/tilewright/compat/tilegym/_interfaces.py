@@ -1,0 +1,144 @@
+"""What wraps TileGym's attention operators: its interfaces, and attention functions for models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tilewright.compat._coverage import uses
+from tilewright.compat.tilegym._attention import (
+    attention_sink,
+    fmha,
+    gemma_attention,
+    gemma_attention_decode,
+    mla,
+    mla_decoding_split_kv,
+)
+
+Interface = Callable[..., tuple[torch.Tensor, None]]
+
+
+@uses("attention")
+def attention_sink_interface(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    sinks: torch.Tensor,
+    sm_scale: float = 0.125,
+    sliding_window: int | None = None,
+    start_q: int | torch.Tensor = 0,
+    backend: str | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As attention_sink."""
+    return attention_sink(query, key, value, sinks, sm_scale, sliding_window, start_q)
+
+
+@uses("attention")
+def get_attention_sink_interface(**_tuning: Any) -> Callable[..., torch.Tensor]:
+    """attention_sink_interface."""
+    return attention_sink_interface
+
+
+@uses("attention")
+def fmha_interface(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = True,
+    scaling: float | None = None,
+    backend: str | None = None,
+    has_backward: bool = False,
+    kernel_configs: dict[str, Any] | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """As fmha."""
+    return fmha(q, k, v, scaling, is_causal, backend=backend)
+
+
+@uses("attention")
+def mla_interface(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    qpe: torch.Tensor,
+    kpe: torch.Tensor,
+    is_causal: bool,
+    scaling: float | None = None,
+    kernel_configs: dict[str, Any] | None = None,
+    backend: str | None = None,
+) -> torch.Tensor:
+    """As mla."""
+    return mla(q, k, v, qpe, kpe, is_causal, scaling, backend=backend)
+
+
+@uses("attention")
+def mla_decoding_interface(
+    q: torch.Tensor,
+    qpe: torch.Tensor,
+    kv: torch.Tensor,
+    kpe: torch.Tensor,
+    sm_scale: float | None,
+    transpose: bool | None,
+    backend: str | None = None,
+) -> torch.Tensor:
+    """As mla_decoding_split_kv."""
+    return mla_decoding_split_kv(q, qpe, kv, kpe, sm_scale, backend=backend)
+
+
+@uses("attention")
+def get_fmha_interface(
+    backend: str | None = None, kernel_configs: dict[str, Any] | None = None
+) -> Interface:
+    """An attention function for transformers, without masks: one query sees all keys."""
+
+    def interface(
+        module: torch.nn.Module,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        is_causal: bool | None = None,
+        has_backward: bool | None = None,
+        **_more: Any,
+    ) -> tuple[torch.Tensor, None]:
+        causal = q.shape[2] > 1 and is_causal is not False
+        out = fmha(q, k, v, scaling, causal, backend=backend)
+        return out.transpose(1, 2).contiguous(), None
+
+    return interface
+
+
+@uses("attention")
+def get_fmha_gemma3_interface(
+    backend: str | None = None, kernel_configs: dict[str, Any] | None = None
+) -> Interface:
+    """An attention function for transformers' Gemma 3: windows and capped scores, no masks."""
+
+    def interface(
+        module: torch.nn.Module,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        sliding_window: int | None = None,
+        softcap: float | None = None,
+        **_more: Any,
+    ) -> tuple[torch.Tensor, None]:
+        if softcap is None:
+            softcap = getattr(module, "attn_logit_softcapping", None)
+        window = sliding_window or 0
+        if q.shape[2] == 1:
+            out = gemma_attention_decode(q, k, v, scaling, window, softcap, backend=backend)
+        else:
+            causal = bool(getattr(module, "is_causal", True))
+            out = gemma_attention(q, k, v, scaling, window, softcap, causal, backend=backend)
+        return out.transpose(1, 2).contiguous(), None
+
+    return interface

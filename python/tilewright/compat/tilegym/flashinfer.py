@@ -1,0 +1,22 @@
+"""The flashinfer suite of TileGym."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.compat._coverage import by_name, refuse
+
+MISSING = by_name(
+    {
+        "mapping of this module's arguments yet": "decode_attention_kv_paged decode_mla_kv_paged "
+        "prefill_attention_kv_paged prefill_attention_kv_ragged",
+        "matrix multiplication that adds to its output": "gemm_alpha_beta",
+        "matrix multiplication of ragged batches": "masked_bmm ragged_block_scaled_bmm ragged_bmm",
+        "quantization by groups": "per_token_group_quant_8bit rope_quantize_fp8",
+    }
+)
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return refuse(__name__, MISSING, name)

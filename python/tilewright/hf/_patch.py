@@ -1,0 +1,202 @@
+"""Puts tilewright into a model, or into all models of a family, and takes it out again."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from tilewright.hf._replacements import ACTIVATIONS, FAMILIES, Family, activation_of
+
+_MISSING = object()
+
+
+class Patch:
+    """What was replaced, and what was not and why; `undo`, or the end of its block, reverts it."""
+
+    def __init__(self) -> None:
+        """Nothing is replaced yet."""
+        self.replaced: dict[str, list[str]] = {}
+        self.skipped: dict[str, str] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def __str__(self) -> str:
+        """A line per kind, and one per thing that stayed."""
+        lines = [f"{kind}: {len(names)} replaced" for kind, names in self.replaced.items()]
+        lines += [f"{name}: not replaced: {reason}" for name, reason in self.skipped.items()]
+        return "\n".join(lines)
+
+    def __enter__(self) -> Patch:
+        """The patch, which is in effect already."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Reverts it."""
+        self.undo()
+
+    def undo(self) -> None:
+        """Reverts it; a second time does nothing."""
+        while self._undo:
+            self._undo.pop()()
+
+    def put(self, kind: str, name: str, owner: Any, attribute: str, value: Any) -> None:
+        """Sets an attribute until the patch is undone."""
+        before = vars(owner).get(attribute, _MISSING)
+
+        def restore() -> None:
+            if before is _MISSING:
+                delattr(owner, attribute)
+            else:
+                setattr(owner, attribute, before)
+
+        setattr(owner, attribute, value)
+        self._undo.append(restore)
+        self.replaced.setdefault(kind, []).append(name)
+
+    def on_undo(self, kind: str, name: str, revert: Callable[[], None]) -> None:
+        """Notes something that was replaced already."""
+        self._undo.append(revert)
+        self.replaced.setdefault(kind, []).append(name)
+
+
+def _with_rope(forward: Callable[..., Any], family: Family) -> Callable[..., Any] | None:
+    """The attention layer's forward, calling another rotation; None if it calls none by name."""
+    name = family.rope.__name__
+    plain = getattr(forward, "__func__", forward)
+    if not isinstance(plain, types.FunctionType) or name not in plain.__code__.co_names:
+        return None
+    scope = {**plain.__globals__, name: family.rope}
+    out = types.FunctionType(
+        plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__
+    )
+    out.__kwdefaults__ = plain.__kwdefaults__
+    return out
+
+
+_KINDS = {"RMSNorm": "rms_norm", "MLP": "swiglu", "Attention": "rope"}
+
+
+def _candidates(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, str]]:
+    """Modules that may be replaced, and as what."""
+    for name, module in model.named_modules():
+        for suffix, kind in _KINDS.items():
+            if type(module).__name__.endswith(suffix):
+                yield name, module, kind
+
+
+def _replacement(module: torch.nn.Module, kind: str) -> tuple[Callable[..., Any] | None, str]:
+    """The forward for a module, or the reason why there is none."""
+    cls = type(module)
+    family = next((f for f in FAMILIES.values() if f.module_name == cls.__module__), None)
+    if family is None or not cls.__name__.startswith(family.prefix):
+        return None, f"{cls.__module__}.{cls.__name__} is of no known family"
+    if "forward" in vars(module):
+        return None, "its forward is replaced already"
+    if kind == "rope":
+        return _with_rope(cls.forward, family), f"it calls no {family.rope.__name__}"
+    if kind == "swiglu" and activation_of(module) not in ACTIVATIONS:
+        return None, f"there is no operator for {activation_of(module)!r}"
+    return (family.swiglu if kind == "swiglu" else family.rms_norm), ""
+
+
+def _patch_attention(patch: Patch, model: Any) -> None:
+    before = getattr(model.config, "_attn_implementation", None)
+    if not hasattr(model, "set_attn_implementation") or before is None:
+        patch.skipped["attn"] = "the model has no attention interface"
+        return
+    model.set_attn_implementation("tilewright")
+    if model.config._attn_implementation != "tilewright":
+        patch.skipped["attn"] = f"{type(model).__name__} keeps {before!r}"
+        return
+    patch.on_undo("attn", before, lambda: model.set_attn_implementation(before))
+
+
+def patch(
+    model: torch.nn.Module,
+    *,
+    rope: bool = True,
+    rms_norm: bool = True,
+    swiglu: bool = True,
+    attn: bool = True,
+) -> Patch:
+    """Replaces parts of one model's computation; parameters and modules stay as they are.
+
+    Args:
+        model: a model of transformers; parts of unknown families are left alone.
+        rope: whether to replace the rotation of queries and keys.
+        rms_norm: whether to replace normalization.
+        swiglu: whether to replace the gate of feed-forward layers.
+        attn: whether to replace attention.
+
+    Returns:
+        What was replaced and what was not; undoes it.
+    """
+    wanted = {"rope": rope, "rms_norm": rms_norm, "swiglu": swiglu}
+    out = Patch()
+    for name, module, kind in _candidates(model):
+        if not wanted[kind]:
+            continue
+        forward, reason = _replacement(module, kind)
+        if forward is None:
+            out.skipped[f"{name} ({kind})"] = reason
+        else:
+            out.put(kind, name, module, "forward", types.MethodType(forward, module))
+    if attn:
+        _patch_attention(out, model)
+    for kind, is_wanted in {**wanted, "attn": attn}.items():
+        if not is_wanted:
+            out.skipped[kind] = "not asked for"
+    return out
+
+
+def _prefer_tilewright(original: Callable[..., str]) -> Callable[..., str]:
+    def get_correct_attn_implementation(
+        self: Any, requested_attention: str | None, is_init_check: bool = False
+    ) -> str:
+        """The attention function of a new model: "tilewright" unless another is asked for."""
+        return original(self, requested_attention or "tilewright", is_init_check)
+
+    return get_correct_attn_implementation
+
+
+def patch_family(
+    name: str,
+    *,
+    rope: bool = True,
+    rms_norm: bool = True,
+    swiglu: bool = True,
+    attn: bool = True,
+) -> Patch:
+    """As `patch`, for the code of a family: all its models, also those made later.
+
+    `attn` makes "tilewright" the default of models that are made later.
+
+    Raises:
+        ValueError: there is no such family.
+    """
+    if name not in FAMILIES:
+        raise ValueError(f"no family {name!r}; there are {', '.join(FAMILIES)}")
+    family, out = FAMILIES[name], Patch()
+    module = family.module()
+    for kind, suffix, is_wanted in (
+        ("rms_norm", "RMSNorm", rms_norm),
+        ("swiglu", "MLP", swiglu),
+    ):
+        if is_wanted:
+            cls = getattr(module, family.prefix + suffix)
+            out.put(kind, cls.__name__, cls, "forward", getattr(family, kind))
+    if rope:
+        function = family.rope.__name__
+        out.put("rope", function, module, function, family.rope)
+    if attn:
+        base = getattr(module, family.prefix + "PreTrainedModel")
+        chosen = _prefer_tilewright(base.get_correct_attn_implementation)
+        out.put("attn", base.__name__, base, "get_correct_attn_implementation", chosen)
+    for kind, is_wanted in {
+        "rope": rope, "rms_norm": rms_norm, "swiglu": swiglu, "attn": attn
+    }.items():  # fmt: skip
+        if not is_wanted:
+            out.skipped[kind] = "not asked for"
+    return out

@@ -1,0 +1,30 @@
+"""torch.nn modules that run tilewright's operators.
+
+Each has the arguments and the state_dict keys of the module that it replaces, so that weights load
+and classes can be swapped.
+
+Example:
+    >>> import torch
+    >>> from tilewright import nn
+    >>> norm = nn.RMSNorm(8, eps=1e-5).requires_grad_(False)
+    >>> norm(torch.ones(2, 8)).shape
+    torch.Size([2, 8])
+"""
+
+from __future__ import annotations
+
+from tilewright.nn._attention import FlashAttention, MultiheadAttention, RotaryEmbedding
+from tilewright.nn._layers import GatedMLP, Linear, RMSNorm, SwiGLU
+
+Attention = FlashAttention
+
+__all__ = [
+    "Attention",
+    "FlashAttention",
+    "GatedMLP",
+    "Linear",
+    "MultiheadAttention",
+    "RMSNorm",
+    "RotaryEmbedding",
+    "SwiGLU",
+]

@@ -1,0 +1,39 @@
+"""What the compatibility modules provide, and how they refuse the rest."""
+
+from __future__ import annotations
+
+import pytest
+from tilewright.compat import coverage, tilegym, tileops
+
+from tilewright import _schema
+
+COVERAGE = coverage()
+
+
+def test_every_upstream_name_is_provided_or_missing() -> None:
+    counts = {name: len(c.provided) + len(c.missing) for name, c in COVERAGE.items()}
+    assert counts == {
+        "forge": 4,
+        "tilegym": 52,
+        "tilegym.liger": 24,
+        "tilegym.unsloth": 15,
+        "tilegym.flashinfer": 10,
+        "tileops": 183,
+    }
+    for c in COVERAGE.values():
+        assert not c.provided.keys() & c.missing.keys()
+
+
+def test_the_operators_that_serve_are_in_the_catalog() -> None:
+    used = {op for c in COVERAGE.values() for ops in c.provided.values() for op in ops}
+    assert used <= _schema.operators().keys()
+    assert "softmax: softmax" in str(COVERAGE["tilegym"])
+
+
+def test_missing_operators_say_what_is_missing() -> None:
+    with pytest.raises(NotImplementedError, match=r"tileops\.conv2d: the catalog has no convolut"):
+        tileops.conv2d(1, 2)
+    with pytest.raises(NotImplementedError, match=r"tilegym\.dropout: the catalog has no dropout"):
+        tilegym.dropout(1, 2)
+    with pytest.raises(AttributeError, match="no_such_operator"):
+        _ = tilegym.no_such_operator

@@ -1,0 +1,53 @@
+"""forge-cute-py's operators against PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracles import close
+from tilewright.compat import forge
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_operators(dtype) -> None:
+    x = torch.randn(37, 52).to(dtype)
+    assert torch.equal(forge.copy_transpose(x, 32), x.T.contiguous())
+    close(forge.reduce(x, 0), x.double().sum(0).to(dtype))
+    close(forge.reduce_sum(x), x.double().sum(-1).to(dtype))
+    close(forge.softmax_online(x, 1), x.double().softmax(-1).to(dtype))
+
+
+def test_refusals() -> None:
+    x = torch.ones(2, 3)
+    with pytest.raises(ValueError, match="tile_size must be 16 or 32, not 7"):
+        forge.copy_transpose(x, 7)
+    with pytest.raises(ValueError, match="op must be sum"):
+        forge.reduce(x, op="median")
+    with pytest.raises(NotImplementedError, match="the catalog has no prod"):
+        forge.reduce(x, op="prod")
+    with pytest.raises(ValueError, match="dim its last"):
+        forge.softmax_online(x, 0)
+
+
+def test_softmax_backends() -> None:
+    assert forge.list_softmax_online_backends()[:2] == ["kernel", "ref"]
+    x = torch.randn(3, 5, requires_grad=True)
+    forge.register_softmax_online_backend(
+        "mine", lambda x, dim: 2 * x.softmax(dim), lambda dy, y, dim: 7 * dy
+    )
+    try:
+        with pytest.raises(ValueError, match="already"):
+            forge.register_softmax_online_backend("mine", torch.softmax)
+        forge.set_softmax_online_backend("ref")
+        close(forge.softmax_online(x.detach()), x.softmax(-1))
+        forge.set_softmax_online_backend("mine")
+        assert forge.get_softmax_online_backend() == "mine"
+        y = forge.softmax_online(x)
+        close(y, 2 * x.softmax(-1))
+        y.sum().backward()
+        assert torch.equal(x.grad, torch.full_like(x, 7))
+        with pytest.raises(ValueError, match="no backend 'other'"):
+            forge.set_softmax_online_backend("other")
+    finally:
+        forge.set_softmax_online_backend("kernel")
+        del forge._backends["mine"]

@@ -1,0 +1,229 @@
+"""TileGym's operators against PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from oracles import attention, close, rotate
+from tilewright.compat import tilegym
+from tilewright.compat.tilegym import liger, unsloth
+
+A, B = torch.randn(2, 3, 40), torch.randn(2, 3, 40)
+Q, K, V = torch.randn(2, 4, 11, 16), torch.randn(2, 2, 11, 16), torch.randn(2, 2, 11, 16)
+
+
+def tables(batch: int, length: int, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """As transformers makes them: each half of a head has the same angles."""
+    angles = torch.rand(batch, length, pairs) * 6
+    return (torch.cat([f, f], -1) for f in (angles.cos(), angles.sin()))
+
+
+def causal(i, j):
+    return j <= i
+
+
+SIMPLE = {
+    "softmax": (lambda: tilegym.softmax(A, use_chunked=True), lambda: A.softmax(-1)),
+    "relu": (lambda: tilegym.relu(A), lambda: A.relu()),
+    "gelu": (lambda: tilegym.gelu(A, approximate="tanh"), lambda: F.gelu(A, approximate="tanh")),
+    "geglu": (lambda: tilegym.geglu(A, 2), lambda: A[..., :20] * F.gelu(A[..., 20:])),
+    "silu_and_mul": (lambda: tilegym.silu_and_mul(A), lambda: F.silu(A[..., :20]) * A[..., 20:]),
+    "get_swiglu": (lambda: tilegym.get_swiglu()(A, B), lambda: F.silu(A) * B),
+    "rms_norm": (
+        lambda: tilegym.rms_norm(A, (40,), B[0, 0], 1e-5, B[0, 1], mode="static_persistent"),
+        lambda: F.rms_norm(A, (40,), B[0, 0], 1e-5) + B[0, 1],
+    ),
+    "get_rms_norm_module": (
+        lambda: tilegym.get_rms_norm_module("gemma3")(40).requires_grad_(False)(A),
+        lambda: F.rms_norm(A, (40,), None, 1e-6),
+    ),
+    "matmul": (lambda: tilegym.matmul(A[0], B[1], trans_b=True), lambda: A[0] @ B[1].T),
+    "bmm": (lambda: tilegym.bmm(A, B, transpose_a=True), lambda: A.mT @ B),
+    "group_gemm": (
+        lambda: tilegym.group_gemm([A[0], B[1]], [B[0], A[1]], transpose_b=True)[1],
+        lambda: B[1] @ A[1].T,
+    ),
+    "liger.softmax": (lambda: liger.softmax(A), lambda: A.softmax(-1)),
+    "liger.rms_norm": (
+        lambda: liger.rms_norm(A, B[0, 0], 1e-5, offset=1.0),
+        lambda: F.rms_norm(A, (40,), B[0, 0] + 1, 1e-5),
+    ),
+    "liger.rms_norm plain": (
+        lambda: liger.rms_norm(A, None, 1e-5),
+        lambda: F.rms_norm(A, (40,), None, 1e-5),
+    ),
+    "liger.fused_add_rms_norm": (
+        lambda: liger.fused_add_rms_norm(A, B, B[0, 0])[0],
+        lambda: F.rms_norm(A + B, (40,), B[0, 0], 1e-6),
+    ),
+    "liger.geglu": (lambda: liger.geglu(A, B), lambda: F.gelu(A, approximate="tanh") * B),
+    "liger.swiglu": (lambda: liger.swiglu(A, B, 2.0, 3.0), lambda: F.silu(2 * A) * B * 3),
+    "liger.relu_squared": (lambda: liger.relu_squared(A), lambda: A.relu() ** 2),
+    "liger.dyt": (
+        lambda: liger.dyt(A, torch.tensor([0.5]), B[0, 0], B[0, 1]),
+        lambda: torch.tanh(0.5 * A) * B[0, 0] + B[0, 1],
+    ),
+    "unsloth.geglu_exact_forward": (
+        lambda: unsloth.geglu_exact_forward(A, B),
+        lambda: F.gelu(A) * B,
+    ),
+    "unsloth.geglu_approx_forward": (
+        lambda: unsloth.geglu_approx_forward(A, B),
+        lambda: F.gelu(A, approximate="tanh") * B,
+    ),
+    "unsloth.swiglu_fg": (lambda: unsloth.swiglu_fg(A, B), lambda: F.silu(A) * B),
+    "unsloth.rms_layernorm": (
+        lambda: unsloth.rms_layernorm(A, B[0, 0], gemma=True),
+        lambda: F.rms_norm(A, (40,), B[0, 0] + 1, 1e-6),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_operators(name) -> None:
+    ours, theirs = SIMPLE[name]
+    close(ours(), theirs())
+
+
+def test_output_arguments_and_names() -> None:
+    out = torch.empty(2, 3, 20)
+    assert tilegym.silu_and_mul(A, out=out) is out
+    close(out, F.silu(A[..., :20]) * A[..., 20:])
+    close(liger.fused_add_rms_norm(A, B, B[0, 0])[1], A + B)
+    norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
+    assert list(norm.state_dict()) == ["weight"]
+    with pytest.raises(ValueError, match="llama, gemma3"):
+        tilegym.get_rms_norm_module("bert")
+    with pytest.raises(ValueError, match="there is no backend 'cutile'"):
+        tilegym.softmax(A, backend="cutile")
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_rotary_embeddings(batch) -> None:
+    cos, sin = tables(batch, 11, 8)
+    half = [t[:, None, :, :8] for t in (cos, sin)]
+    for function in (tilegym.apply_rope_base, tilegym.get_apply_rope_func("qwen2"), liger.rope):
+        q, k = function(Q, K, cos, sin)
+        close(q, rotate(Q, *half))
+        close(k, rotate(K, *half))
+    q, k = tilegym.apply_rope_base(Q, K, cos[..., :8], sin[..., :8], partial_rotary_factor=0.5)
+    close(q, rotate(Q, *(t[..., :4] for t in half)))
+    q, _ = tilegym.get_apply_rope_func("deepseek")(Q, K, cos, sin)
+    turned = rotate(Q, *half, interleaved=True)
+    close(q, torch.cat([turned[..., ::2], turned[..., 1::2]], -1))
+
+
+def test_rotary_embeddings_of_the_suites() -> None:
+    cos, sin = (t[0, :, :8].contiguous() for t in tables(1, 11, 8))
+    q, k = Q.transpose(1, 2).contiguous(), K.transpose(1, 2).contiguous()
+    want = rotate(q, cos[:, None], sin[:, None], interleaved=True)
+    for freqs in (torch.complex(cos, sin), torch.stack([cos, sin], -1), torch.cat([cos, sin], -1)):
+        mine = q.clone()
+        rotated, _ = liger.llama4_rope(mine, k.clone(), freqs)
+        assert rotated is mine
+        close(rotated, want)
+    close(unsloth.rope_embedding(q, cos, sin), rotate(q, cos[:, None], sin[:, None]))
+    rows = torch.randint(0, 11, (2, 11))
+    _, turned = unsloth.rope_embedding_qk(Q, K, cos, sin, rows)
+    close(turned, rotate(K, cos[rows][:, None], sin[rows][:, None]))
+    close(unsloth.rope_embedding_qk(Q, K, cos, sin)[0], rotate(Q, cos, sin))
+
+
+def test_attention() -> None:
+    want = attention(Q, K, V, sees=causal)
+    for function in (tilegym.fmha, tilegym.tile_fmha_functional, tilegym.tile_fmha_with_backward):
+        close(function(Q, K, V), want)
+    close(tilegym.fmha_interface(Q, K, V, has_backward=True), want)
+    close(tilegym.fmha(Q, K, V, 0.3, False), attention(Q, K, V, scale=0.3))
+    out, lse = tilegym.fmha_forward_with_lse(Q, K, V)
+    close(out, want)
+    close(lse, attention(Q, K, V, sees=causal, lse=True)[1])
+    out, _ = tilegym.get_fmha_interface()(torch.nn.Module(), Q, K, V, None)
+    close(out, want.transpose(1, 2))
+
+
+def test_causal_attention_starts_at_the_first_key() -> None:
+    close(tilegym.fmha(Q[:, :, :5], K, V), attention(Q[:, :, :5], K, V, sees=causal))
+    close(
+        tilegym.fmha(Q, K[:, :, :5], V[:, :, :5]),
+        attention(Q, K[:, :, :5], V[:, :, :5], sees=causal),
+    )
+    one = Q[:, :, :1]
+    close(tilegym.fmha_decode(one, K, V, None), attention(one, K, V))
+
+
+def test_windows() -> None:
+    def gemma(i, j):
+        return (j <= i) & (i - j <= 3)
+
+    options = {"window_size": 3, "soft_cap": 2.0}
+    want = attention(Q, K, V, sees=gemma, softcap=2.0)
+    close(tilegym.gemma_attention(Q, K, V, **options), want)
+    both = attention(Q, K, V, sees=lambda i, j: (i - j).abs() <= 3)
+    close(tilegym.gemma_attention(Q, K, V, window_size=3, is_causal=False), both)
+    last = Q[:, :, -1:]
+    close(
+        tilegym.gemma_attention_decode(last, K, V, **options)[:, :, 0],
+        attention(last, K, V, sees=lambda i, j: 10 - j <= 3, softcap=2.0)[:, :, 0],
+    )
+    interface = tilegym.get_fmha_gemma3_interface()
+    module = torch.nn.Module()
+    module.attn_logit_softcapping = 2.0
+    close(interface(module, Q, K, V, None, sliding_window=3)[0], want.transpose(1, 2))
+    swa = attention(Q, K, V, sees=lambda i, j: (j <= i) & (j > i - 3))
+    close(tilegym.swa_attention(Q, K, V, 3), swa)
+    close(
+        tilegym.swa_attention(Q, K, V, 3, is_causal=False),
+        attention(Q, K, V, sees=lambda i, j: j > i - 3),
+    )
+    with pytest.raises(NotImplementedError, match="as many keys as queries"):
+        tilegym.gemma_attention(Q, K[:, :, :5], V[:, :, :5], window_size=3, is_causal=False)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("window", [None, 4])
+def test_sinks(start, window) -> None:
+    q = torch.randn(2, 6, 2, 2, 16)
+    k, v = torch.randn(2, 16, 2, 16), torch.randn(2, 16, 2, 16)
+    sinks = torch.randn(4).bfloat16()
+
+    def sees(i, j):
+        near = j > i + start - window if window else j > -1
+        return (j <= i + start) & near
+
+    want = attention(
+        q.flatten(2, 3).transpose(1, 2),
+        k.transpose(1, 2),
+        v.transpose(1, 2),
+        sees=sees,
+        scale=0.125,
+        sinks=sinks,
+    )
+    want = want.transpose(1, 2).flatten(2)
+    for function in (
+        tilegym.attention_sink,
+        tilegym.attention_sink_decode,
+        tilegym.get_attention_sink_interface(),
+    ):
+        got = function(q, k, v, sinks, 0.125, window, torch.tensor([start]))
+        close(got, want)
+
+
+def test_latent_attention() -> None:
+    qpe, kpe = torch.randn(2, 4, 11, 8), torch.randn(2, 1, 11, 8)
+    k, v = torch.randn(2, 4, 11, 16), torch.randn(2, 4, 11, 16)
+    q_all, k_all = torch.cat([Q, qpe], -1), torch.cat([k, kpe.expand(-1, 4, -1, -1)], -1)
+    want = attention(q_all, k_all, v, sees=causal)
+    close(tilegym.mla(Q, k, v, qpe, kpe, True), want)
+    close(tilegym.mla_interface(Q, k, v, qpe, kpe, True), want)
+    one, pe = Q[:, :, 0].contiguous(), qpe[:, :, 0].contiguous()
+    kv, shared = k[:, 0].contiguous(), kpe[:, 0].contiguous()
+    want, lse = attention(
+        q_all[:, :, :1], torch.cat([kv, shared], -1)[:, None], kv[:, None], lse=True
+    )
+    out, lse2 = tilegym.mla_decoding(one, pe, kv, shared)
+    close(out, want[:, :, 0])
+    close(lse2, lse[:, :, 0] / torch.tensor(2.0).log())
+    close(tilegym.mla_decoding_split_kv(one, pe, kv, shared, kv_len_per_split=4), want[:, :, 0])
+    close(tilegym.mla_decoding_interface(one, pe, kv, shared, None, None), want[:, :, 0])

@@ -1,0 +1,117 @@
+"""The benchmark runner runs, refuses what does not match, and its results can be compared."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import run_json, run_tool
+
+RUN = Path(__file__).resolve().parents[2] / "benchmarks" / "run.py"
+QUICK = ["--mode", "quick", "--peers", "torch"]
+
+
+def run(*arguments: object, before: str = "") -> subprocess.CompletedProcess[str]:
+    """run.py in a process of its own, after some code."""
+    code = f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run\n{before}\n"
+    code += f"sys.argv = {['run.py', *map(str, arguments)]!r}; sys.exit(run.main())"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_an_operator_beside_torch(tmp_path) -> None:
+    out = tmp_path / "out.json"
+    result = run("--op", "rms_norm", *QUICK, "--out", out)
+    assert result.returncode == 0, result.stderr
+    assert "geometric mean against torch" in result.stdout
+    written = json.loads(out.read_text())
+    assert {"cpu", "torch", "commit", "rates"} <= written.keys()
+    (row,) = written["results"]
+    assert (row["op"], row["dtype"], row["status"]) == ("rms_norm", "f32", "ok")
+    assert row["checked"] == "definition"
+    assert row["us_p10"] <= row["us"] <= row["us_p90"]
+    assert len(row["us_samples"]) >= 7
+    peer = row["peers"]["torch"]
+    assert peer["low"] <= peer["ratio"] <= peer["high"]
+    assert run_json("compare", out, out)["rows"][0]["verdict"] == "same"
+
+
+def test_what_does_not_match_is_not_timed() -> None:
+    wrong = "import tilewright; tilewright.register_impl('rms_norm', 'torch', lambda x, w, e: x)"
+    result = run("--op", "rms_norm", "--backend", "torch", *QUICK, before=wrong)
+    assert result.returncode == 1
+    assert "MISMATCH, not timed: largest difference" in result.stdout
+    peer = "import composites; composites.COMPOSITES['rms_norm'] = lambda x, w, e: x"
+    result = run("--op", "rms_norm", *QUICK, before=peer)
+    assert result.returncode == 0, result.stderr
+    assert "torch MISMATCH" in result.stdout
+
+
+def test_refusals() -> None:
+    wanted = {
+        ("--suite", "huge"): "no suite 'huge'; there are smoke, short, long",
+        ("--op", "frobnicate"): "no workload of frobnicate",
+        ("--family", "layers"): "no family 'layers'; there are elementwise",
+        ("--peers", "jax"): "no peer jax; there are torch, inductor",
+    }
+    code = (
+        f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run\n"
+        f"for arguments in {list(wanted)!r}:\n"
+        "    sys.argv = ['run.py', *arguments]\n"
+        "    try: run.main()\n"
+        "    except SystemExit as error: print(error)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    for line, complaint in zip(result.stdout.splitlines(), wanted.values(), strict=True):
+        assert complaint in line
+
+
+def measured(path: Path, scales: dict[str, float], seed: int) -> Path:
+    """Results whose times are 100 us times a scale, with 5 % of noise."""
+    random.seed(seed)
+    rows = [
+        {"op": op, "workload": "w", "dtype": "f32", "threads": 1,
+         "us_samples": [100 * scale * random.gauss(1, 0.05) for _ in range(60)]}
+        for op, scale in scales.items()
+    ]  # fmt: skip
+    path.write_text(json.dumps({"results": rows}))
+    return path
+
+
+def test_compare_flags_only_what_is_significant(tmp_path) -> None:
+    before = measured(tmp_path / "a.json", {"add": 1, "exp": 1, "mul": 1, "old": 1}, 1)
+    after = measured(tmp_path / "b.json", {"add": 1, "exp": 0.5, "mul": 1.2, "new": 1}, 2)
+    found = run_json("compare", before, after)
+    rows = {row["name"].split()[0]: row for row in found["rows"]}
+    assert {op: row["verdict"] for op, row in rows.items()} == {
+        "add": "same", "exp": "faster", "mul": "slower"
+    }  # fmt: skip
+    assert rows["exp"]["low"] < 0.5 * 1.03
+    assert rows["exp"]["high"] > 0.5 / 1.03
+    assert rows["add"]["low"] < 1 < rows["add"]["high"]
+    assert found["overall"]["ratio"] == pytest.approx((0.5 * 1.2) ** (1 / 3), rel=0.05)
+    assert [len(found["only"][side]) for side in ("before", "after")] == [1, 1]
+    text = run_tool("compare", before, after).stdout
+    assert "add" not in text
+    assert "slower" in text
+    assert "same   1 of 3 rows" in text
+    assert run_json("compare", before, after, "--min-effect", 3)["rows"][1]["verdict"] == "same"
+
+
+def test_compare_refuses_other_files(tmp_path) -> None:
+    good = measured(tmp_path / "a.json", {"add": 1}, 1)
+    other = measured(tmp_path / "b.json", {"mul": 1}, 1)
+    (bad := tmp_path / "bad.json").write_text("[1]")
+    for arguments, complaint in [
+        ((good, bad), 'holds no "results"'),
+        ((good, tmp_path / "none.json"), "cannot be read"),
+        ((good, other), "share no row"),
+    ]:
+        result = run_tool("compare", *arguments)
+        assert result.returncode != 0
+        assert complaint in result.stderr

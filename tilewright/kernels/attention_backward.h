@@ -1,0 +1,49 @@
+// Gradients of attention. The scores are computed again from q and k, block by block, and their
+// weights from lse (FlashAttention, arXiv:2205.14135, section 3.1):
+//
+//   w[i, j]  = exp(s[i, j] - lse[i])          s: scaled, and capped
+//   d[i, j]  = w[i, j] (grad[i] · v[j] - grad[i] · output[i])   [* (1 - tanh^2) where capped]
+//   q_grad   = scale d k,   k_grad = scale dᵀ q,   v_grad = wᵀ grad
+#pragma once
+
+#if !defined(__CUDACC__)
+#include "tilewright/kernels/attention_backward_cpu.h"
+#endif
+
+namespace tw::kernels {
+
+template <class T>
+struct AttentionBackward {
+  View<const T, 4> grad;           // [B, S, Hq, Dv]
+  View<const T, 4> q;              // [B, S, Hq, D]
+  View<const T, 4> k;              // [B, L, H, D]
+  View<const T, 4> v;              // [B, L, H, Dv]
+  View<const T, 4> output;         // [B, S, Hq, Dv]
+  View<const float, 3> lse;        // [B, Hq, S]
+  View<const int32_t, 1> kv_lens;  // [B], keys of k and v that are there; or no data: L
+  float scale;                     // 0: 1 / sqrt(D)
+  bool causal;
+  int64_t window_left, window_right;  // < 0: unlimited
+  float softcap;                      // 0: none
+  View<T, 4> q_grad;                  // as q
+  View<T, 4> k_grad;                  // as k; 0 for keys that are not there
+  View<T, 4> v_grad;                  // as v; 0 for values that are not there
+
+  TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
+  TW_INLINE AttentionOptions options() const {
+    return {{}, scale, causal, window_left, window_right, softcap};
+  }
+  TW_INLINE int64_t kv_len(int64_t b) const { return kv_lens ? kv_lens(b) : k.size(1); }
+  TW_INLINE AttentionMask mask(int64_t b) const { return options().mask(q.size(1), kv_len(b)); }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return attention_backward::plan<P>(*this);
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_backward::run<T>(p, *this);
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,74 @@
+// Products of blocks that fit in the cache, inside one task: the pieces of gemm_cpu.h for kernels
+// that multiply several such blocks in a row. Everything is packed to float32.
+//
+//   c[m, n] (+)= sum over k of a[m, k] * b[n, k]
+//
+// c lies in panels: [n / 32][m][32].
+#pragma once
+
+#include "tilewright/tile/cpu/mma.h"
+#include "tilewright/tile/cpu/pack.h"
+
+namespace tw::kernels::block_gemm {
+
+inline constexpr int64_t kWidth = tile::kPanelWidth;
+
+TW_INLINE constexpr int64_t panels(int64_t n) {
+  return (n + kWidth - 1) / kWidth;
+}
+
+/// Rows of `depth` values each, anywhere in memory.
+template <class T>
+struct Block {
+  const T* data;
+  int64_t rows, depth, row_stride, depth_stride;
+};
+
+/// As the left operand: rows * depth floats.
+template <class P, class T>
+__attribute__((noinline)) void pack_left(P p, const Block<T>& a, float* to) {
+  constexpr int64_t kRows = tile::kMaxTileRows<P>;
+  for (int64_t r = 0; r < a.rows; r += kRows) {
+    const int64_t count = a.rows - r < kRows ? a.rows - r : kRows;
+    const tile::PackRows<P, T> rows(count, a.depth_stride, 0,
+                                    [&](int i) { return a.data + (r + i) * a.row_stride; });
+    float* const end = to + a.depth * count;
+    tile::pack_tight<tile::WidenedUnits<T>>(p, rows, 0, a.depth, to, end);
+    to = end;
+  }
+}
+
+/// As the right operand: panels(rows) * 32 * depth floats.
+template <class P, class T>
+__attribute__((noinline)) void pack_right(P p, const Block<T>& b, float* to) {
+  constexpr int kLanes = P::template kLanes<float>;
+  for (int64_t column = 0; column < b.rows; column += kWidth, to += kWidth * b.depth)
+    for (int64_t lane = 0; lane < kWidth; lane += kLanes) {
+      const int64_t from = column + lane;
+      if (from >= b.rows) {
+        for (int64_t u = 0; u < b.depth; ++u)
+          tile::store(to + u * kWidth + lane, typename P::f32{});
+        continue;
+      }
+      const tile::PackRows<P, T> rows(b.rows - from, b.depth_stride, 0,
+                                      [&](int i) { return b.data + (from + i) * b.row_stride; });
+      tile::pack_wide<tile::WidenedUnits<T>>(p, rows, 0, b.depth, to + lane, kWidth);
+    }
+}
+
+/// Multiplies packed operands; the columns of c from n on are left as they are.
+template <class P>
+__attribute__((noinline)) void multiply(P p, const float* a, int64_t m, const float* b, int64_t n,
+                                        int64_t depth, float* c, bool accumulate) {
+  constexpr int64_t kRows = tile::kMaxTileRows<P>;
+  for (int64_t j = 0; j < n; j += kWidth)
+    for (int64_t r = 0; r < m; r += kRows) {
+      const int count = static_cast<int>(m - r < kRows ? m - r : kRows);
+      float* const tile = c + j * m + r * kWidth;
+      tile::mma<tile::PlainPanel<float>>(p, count, a + r * depth, b + j * depth, depth, tile,
+                                         n - j < kWidth ? n - j : kWidth, accumulate,
+                                         reinterpret_cast<const char*>(tile));
+    }
+}
+
+}  // namespace tw::kernels::block_gemm

@@ -1,0 +1,150 @@
+// Cross-entropy of logits with labels, and its gradient. With lse = log(sum_c exp(x[c])), for a row
+// of V logits with label t:
+//
+//   loss   = (1 - s) (lse - x[t]) + s (lse - mean_c x[c]) + z lse^2       s: smoothing, z: z_loss
+//   x_grad = grad (exp(x - lse) (1 + 2 z lse) - s / V - (1 - s) [c = t])
+//
+// A row whose label is ignore_index counts for nothing. Smoothing: Szegedy et al.,
+// arXiv:1512.00567, section 7; z_loss: Chowdhery et al., arXiv:2204.02311, section 5.
+#pragma once
+
+#include "tilewright/kernels/row_logsumexp.h"
+
+namespace tw::kernels {
+
+/// The order of the schema choice `mean|sum|none`.
+enum class LossReduction : int { kMean, kSum, kNone };
+
+/// What one row of logits contributes.
+struct CrossEntropyRow {
+  float loss = 0, lse = 0;
+
+  template <class P, class T>
+  TW_INLINE static CrossEntropyRow of(P p, const View<const T, 1>& row, int64_t label,
+                                      float smoothing, float z_loss) {
+    const LogSumExp<float> found = row_logsumexp<float>(p, row);
+    // Differences from the largest logit: where that is large, the logarithm would lose digits.
+    const float at_label = static_cast<float>(row(label)) - found.high;
+    CrossEntropyRow out;
+    out.lse = found.high + found.log_sum;
+    out.loss = (1 - smoothing) * (found.log_sum - at_label) + z_loss * out.lse * out.lse;
+    if (smoothing != 0) {
+      const float total = tile::reduce_row(
+          p, tile::Sum{}, row.size(0), [&](auto at) { return tile::load(row, at) - found.high; });
+      out.loss += smoothing * (found.log_sum - total / static_cast<float>(row.size(0)));
+    }
+    return out;
+  }
+
+  /// The gradient of such a row; `scale` is that of its loss. to may be row.
+  template <class P, class T>
+  TW_INLINE static void gradient(P p, const View<const T, 1>& row, int64_t label, float lse,
+                                 float scale, float smoothing, float z_loss, const View<T, 1>& to) {
+    const float cols = static_cast<float>(row.size(0));
+    const float slope = scale * (1 + 2 * z_loss * lse), even = scale * smoothing / cols;
+    const float at_label = static_cast<float>(row(label));
+    tile::for_row(p, row.size(0), [&](auto at) {
+      tile::store(p, to, at, tile::exp_nonpositive(tile::load(row, at) - lse) * slope - even);
+    });
+    const float weight = scalar_exp<float, P>(at_label - lse);
+    to(label) = T(weight * slope - even - scale * (1 - smoothing));
+  }
+};
+
+template <class T, class I>
+struct CrossEntropy {
+  View<const T, 2> x;       // [rows, vocabulary]
+  View<const I, 1> target;  // [rows]
+  int64_t ignore_index;
+  int reduction;  // a LossReduction
+  float label_smoothing;
+  float z_loss;
+  Rows<T> loss;        // [rows], or one element
+  View<float, 1> lse;  // [rows], or no data; 0 where the label is ignored
+
+  TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
+
+  /// A program per row, and one that adds up.
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    tile::Plan plan;
+    plan.grid[0] = x.size(0);
+    if (!is_reduced()) return plan;
+    plan.phases = 2;
+    plan.grid[1] = 1;
+    plan.workspace_bytes = x.size(0) * int64_t{sizeof(float)};
+    return plan;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    float* const losses = p.template workspace<float>();
+    if (p.phase() == 1) return add_up(losses);
+    const int64_t r = p.index(), label = int64_t(target(r));
+    CrossEntropyRow row;
+    if (label != ignore_index) row = CrossEntropyRow::of(p, x[r], label, label_smoothing, z_loss);
+    if (lse) lse(r) = row.lse;
+    if (is_reduced())
+      losses[r] = row.loss;
+    else
+      loss(r, 0) = T(row.loss);
+  }
+
+ private:
+  TW_INLINE void add_up(const float* losses) const {
+    double total = 0;
+    int64_t counted = 0;
+    for (int64_t r = 0; r < x.size(0); ++r) {
+      total += double(losses[r]);
+      counted += int64_t(target(r)) != ignore_index;
+    }
+    if (reduction == int(LossReduction::kMean)) total /= double(counted);
+    loss(0, 0) = T(total);
+  }
+};
+
+template <class T, class I>
+struct CrossEntropyBackward {
+  Rows<const T> grad;        // [rows], or one element
+  View<const T, 2> x;        // [rows, vocabulary]
+  View<const I, 1> target;   // [rows]
+  View<const float, 1> lse;  // [rows]
+  int64_t ignore_index;
+  int reduction;  // a LossReduction
+  float label_smoothing;
+  float z_loss;
+  View<T, 2> x_grad;  // [rows, vocabulary], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    tile::Plan plan;
+    plan.phases = 2;
+    plan.grid[0] = 1;
+    plan.grid[1] = x.size(0);
+    plan.workspace_bytes = sizeof(double);
+    return plan;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    double* const counted = p.template workspace<double>();
+    if (p.phase() == 0) {
+      *counted = 0;
+      for (int64_t r = 0; r < x.size(0); ++r) *counted += int64_t(target(r)) != ignore_index;
+      return;
+    }
+    const int64_t r = p.index(), label = int64_t(target(r));
+    const auto to = x_grad[r];
+    if (label == ignore_index) {
+      using V = typename P::template Vec<float>;
+      tile::for_row(p, to.size(0), [&](auto at) { tile::store(p, to, at, V{}); });
+      return;
+    }
+    const bool is_reduced = reduction != int(LossReduction::kNone);
+    float scale = static_cast<float>(grad(is_reduced ? 0 : r, 0));
+    if (reduction == int(LossReduction::kMean)) scale = static_cast<float>(scale / *counted);
+    CrossEntropyRow::gradient(p, x[r], label, lse(r), scale, label_smoothing, z_loss, to);
+  }
+};
+
+}  // namespace tw::kernels

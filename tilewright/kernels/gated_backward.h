@@ -1,0 +1,64 @@
+// Gradients of out = f(gate) * up:
+//
+//   gate_grad = grad * up * f'(gate)
+//   up_grad   = grad * f(gate)
+#pragma once
+
+#include "tilewright/kernels/elementwise.h"
+#include "tilewright/kernels/slope.h"
+
+namespace tw::kernels {
+
+/// The work of one program. S: a functor of slope.h.
+template <class S, class P, class T>
+TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T>& gate,
+                              const Rows<const T>& up, const Rows<T>& gate_grad,
+                              const Rows<T>& up_grad) {
+  using C = tile::compute_t<T>;
+  const ElementwiseGrid grid = ElementwiseGrid::of(grad);
+  const int64_t first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
+  const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
+  const int64_t rest = grad.cols - begin;
+  const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
+  for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < grad.rows; ++r) {
+    const auto from = columns_of(grad, r, begin, count);
+    const auto g = columns_of(gate, r, begin, count), u = columns_of(up, r, begin, count);
+    const auto to_g = columns_of(gate_grad, r, begin, count);
+    const auto to_u = columns_of(up_grad, r, begin, count);
+    tile::for_row<C>(p, count, [&](auto at) {
+      const auto d = tile::load(from, at);
+      const auto f = S{}(tile::load(g, at));
+      const auto slope = d * tile::load(u, at) * f.slope;
+      tile::store(p, to_u, at, d * f.value);
+      tile::store(p, to_g, at, slope);
+    });
+  }
+}
+
+/// gate and up are the halves of each row of x.
+template <class T, class S>
+struct GatedBackward {
+  Rows<const T> grad;  // [*, H]
+  Rows<const T> x;     // [*, 2 H]
+  Rows<T> x_grad;      // [*, 2 H], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(ElementwiseGrid::of(grad).programs);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    gated_backward<S>(p, grad, half(x, 0), half(x, 1), half(x_grad, 0), half(x_grad, 1));
+  }
+
+ private:
+  template <class U>
+  TW_INLINE Rows<U> half(Rows<U> rows, int which) const {
+    rows.cols = grad.cols;
+    rows.data += which * grad.cols * rows.col_stride;
+    return rows;
+  }
+};
+
+}  // namespace tw::kernels

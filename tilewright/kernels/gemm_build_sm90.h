@@ -1,0 +1,70 @@
+// What the host and the device agree on about matrix multiplication on Hopper: how a kernel is
+// compiled and what it is given. Neutral.
+#pragma once
+
+#include "tilewright/core/types.h"
+#include "tilewright/tile/cuda/tensor_map.h"
+
+namespace tw::kernels {
+
+/// What is fixed when the kernel is compiled.
+struct GemmBuild {
+  int tile_m, tile_n;
+  int stages;                   // of the ring
+  int staging;                  // bytes per consumer in which out is staged
+  bool ping_pong = false;       // or cooperative
+  int multicast = 1;            // blocks of a cluster, one above the other, that share b
+  int split = 1;                // blocks of a cluster that share the k of one tile
+  bool transposed_a = false;    // m runs along the rows of a in memory
+  bool transposed_b = false;    // n runs along those of b
+  bool transposed_out = false;  // m runs along those of out; needed by split
+
+  TW_INLINE constexpr int cluster() const { return multicast * split; }
+  TW_INLINE constexpr int consumers() const { return tile_m > 64 || ping_pong ? 2 : 1; }
+  TW_INLINE constexpr int threads() const { return 128 * (1 + consumers()); }
+  /// Rows of transposed out that a block stores at once: blocks of eight, shared by the split.
+  TW_INLINE constexpr int share() const { return tile_n / 8 > split ? tile_n / 8 / split * 8 : 8; }
+};
+
+struct GemmPlace {
+  int row, column, batch;  // counted in tiles
+};
+
+/// Columns of tiles within bands of `band` rows: the blocks running at one time then cover a region
+/// about as high as wide, and both operands' parts of it stay in L2.
+struct GemmOrder {
+  int rows, columns;  // of tiles
+  int band;
+  int tiles;  // of all batches
+
+  TW_INLINE GemmPlace place(int tile) const {
+    const int per_batch = rows * columns, batch = tile / per_batch;
+    const int in_batch = tile - batch * per_batch;
+    const int first = in_batch / (band * columns) * band;
+    const int high = rows - first < band ? rows - first : band;
+    const int in_band = in_batch - first * columns;
+    return {first + in_band % high, in_band / high, batch};
+  }
+};
+
+/// Out where TMA cannot address it: rows that start at no multiple of 16 bytes, or columns apart.
+template <class Out>
+struct GemmScatter {
+  Out* data = nullptr;  // null: out goes through its tensor map
+  int64_t rows = 0, columns = 0;
+  int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
+};
+
+template <class Out, class Epilogue>
+struct GemmArguments {
+  tile::cuda::TensorMap a;    // [batch, m, k]; k innermost, m if transposed
+  tile::cuda::TensorMap b;    // [batch, n, k]; k innermost, n if transposed
+  tile::cuda::TensorMap out;  // [batch, m, n]; n innermost, m if transposed
+  GemmOrder order;
+  int k_blocks;          // of 128 bytes
+  int a_batch, b_batch;  // 1, or 0 if one matrix serves every batch
+  GemmScatter<Out> scatter;
+  Epilogue epilogue;
+};
+
+}  // namespace tw::kernels

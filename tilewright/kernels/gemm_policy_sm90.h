@@ -1,0 +1,117 @@
+// Which build of the Hopper matrix multiplication to run. Neutral host code: sizes in, choice out.
+//
+// Predicted time = waves of tiles x (k x measured clocks + what is not overlapped), or the time to
+// read the operands if that is longer. Constants are measurements on an H100 SXM
+// (docs/notes/gemm_sm90.md).
+#pragma once
+
+#include "tilewright/kernels/gemm_build_sm90.h"
+
+namespace tw::kernels {
+
+/// A build without its layouts, and what it costs.
+struct GemmShapeSm90 {
+  GemmBuild build;
+  double step_clocks;  // of a tile and 128 bytes of k, with its share of stalls
+  double tile_us;      // of a tile, not overlapped with multiplication
+};
+
+inline constexpr GemmShapeSm90 kGemmShapes[] = {
+    {{.tile_m = 128, .tile_n = 256, .stages = 4, .staging = 16384}, 1080, 1.0},
+    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .ping_pong = true}, 810, 0},
+    // Few rows of out: the other operand's rows take wgmma's 64, those of out its columns.
+    {{.tile_m = 64,
+      .tile_n = 16,
+      .stages = 20,
+      .staging = 2048,
+      .split = 2,
+      .transposed_out = true},
+     300,
+     2.0},
+    {{.tile_m = 128, .tile_n = 16, .stages = 12, .staging = 2048, .transposed_out = true},
+     420,
+     0.5},
+    {{.tile_m = 64,
+      .tile_n = 64,
+      .stages = 12,
+      .staging = 8192,
+      .split = 2,
+      .transposed_out = true},
+     380,
+     2.0},
+    {{.tile_m = 64,
+      .tile_n = 128,
+      .stages = 8,
+      .staging = 16384,
+      .split = 2,
+      .transposed_out = true},
+     400,
+     2.5},
+    {{.tile_m = 64, .tile_n = 128, .stages = 8, .staging = 16384, .transposed_out = true},
+     400,
+     1.0},
+    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384, .transposed_out = true},
+     610,
+     1.0},
+};
+inline constexpr int kGemmShapeCount = int(sizeof(kGemmShapes) / sizeof(kGemmShapes[0]));
+
+struct GemmSize {
+  int64_t batch, m, n, k;
+  int element_bytes;
+};
+
+struct GemmChoice {
+  int shape;      // in kGemmShapes
+  int64_t tiles;  // < 2^31 is the caller's business
+  double us;      // predicted
+};
+
+namespace gemm_policy {
+inline constexpr int64_t kKBytes = 128;  // of a stage
+inline constexpr double kMhz = 1600, kLaunchUs = 2.5, kBytesPerUs = 2.9e6;
+inline constexpr int kBand = 8;  // rows of tiles, measured best or equal for all large sizes
+
+TW_INLINE constexpr int64_t blocks(int64_t n, int64_t step) {
+  return (n + step - 1) / step;
+}
+}  // namespace gemm_policy
+
+/// The order in which a build walks out. With transposed_out its rows of tiles lie along n.
+TW_INLINE constexpr GemmOrder gemm_order(const GemmBuild& build, const GemmSize& size) {
+  using namespace gemm_policy;
+  const int64_t along_m = build.transposed_out ? size.n : size.m;
+  const int64_t along_n = build.transposed_out ? size.m : size.n;
+  const int64_t rows = blocks(along_m, int64_t(build.tile_m) * build.multicast);
+  const int64_t columns = blocks(along_n, build.tile_n);
+  return {int(rows), int(columns), kBand, int(rows * columns * size.batch)};
+}
+
+/// Predicted time of one build, in microseconds.
+TW_INLINE constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
+                                        int multiprocessors) {
+  using namespace gemm_policy;
+  const GemmBuild& build = shape.build;
+  const GemmOrder order = gemm_order(build, size);
+  const int64_t at_once = multiprocessors / build.cluster();
+  const int64_t waves = blocks(order.tiles, at_once > 0 ? at_once : 1);
+  const int64_t steps = blocks(blocks(size.k * size.element_bytes, kKBytes), build.split);
+  const double working = double(waves) * (double(steps) * shape.step_clocks / kMhz + shape.tile_us);
+  const double bytes = double(size.batch) * size.element_bytes *
+                       (double(size.m) * double(size.k) + double(size.n) * double(size.k) +
+                        double(size.m) * double(size.n));
+  const double reading = bytes / kBytesPerUs + shape.tile_us;
+  return kLaunchUs + (working > reading ? working : reading);
+}
+
+/// The build with the shortest predicted time, for sizes > 0; the first of equals.
+TW_INLINE constexpr GemmChoice choose_gemm_sm90(const GemmSize& size, int multiprocessors) {
+  GemmChoice best{0, 0, 0};
+  for (int i = 0; i < kGemmShapeCount; ++i) {
+    const double us = gemm_time_us(kGemmShapes[i], size, multiprocessors);
+    if (i == 0 || us < best.us) best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};
+  }
+  return best;
+}
+
+}  // namespace tw::kernels

@@ -1,0 +1,297 @@
+// Matrix multiplication on Hopper: out[i] = epilogue(a[i] b[i]), float32 sums.
+//
+// A block is one producer warpgroup, one of whose threads keeps a ring of shared-memory stages full
+// by TMA, and two consumer warpgroups that multiply from it. Blocks are persistent and walk the
+// tiles in an order that keeps what runs at the same time inside L2. The consumers either halve
+// every tile (cooperative) or take turns, one storing while the other multiplies (ping-pong).
+//
+// Operands lie in shared memory as TMA leaves them, in rows of 128 bytes: along k, or along m or n,
+// which the instruction reads transposed. Sizes are arbitrary: what a box has outside its tensor
+// reads as zero and is not written. The sums of an element are added in the same order whatever the
+// grid, so repeats give the same bits.
+#pragma once
+
+#include "tilewright/kernels/gemm_build_sm90.h"
+#include "tilewright/kernels/gemm_store_sm90.h"
+#include "tilewright/tile/cuda/cluster.h"
+#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/tile/cuda/grid_dependency.h"
+#include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/tma.h"
+#include "tilewright/tile/cuda/wgmma.h"
+
+namespace tw::kernels {
+
+template <class T, class Out, GemmBuild kBuild, class Epilogue>
+struct GemmSm90 {
+  static constexpr int kTileM = kBuild.tile_m, kTileN = kBuild.tile_n, kTileK = 128 / sizeof(T);
+  static constexpr int kConsumers = kBuild.consumers(), kWarpgroup = 128;
+  static constexpr int kThreads = kBuild.threads();
+  static constexpr int kStages = kBuild.stages, kCluster = kBuild.cluster();
+  // Named barriers: one of each consumer, one for each one's turn, one of both.
+  static constexpr int kOwn = 1, kTurn = kOwn + kConsumers, kBoth = kTurn + kConsumers;
+  static constexpr int kStepBytes = 32;  // of k in one instruction
+  static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
+  static constexpr int kSpanBytes = kTileK * 128;  // 128 bytes of m or n, all k of the tile
+  static constexpr int kRows = kBuild.ping_pong ? kTileM : kTileM / kConsumers;  // of a consumer
+  static constexpr int kRowBlocks = kRows / 64;
+  static_assert(kRows % 64 == 0 && kTileN % 8 == 0, "wgmma has 64 rows and 8 i columns");
+  static_assert(kBuild.split == 1 || (kBuild.transposed_out && kRowBlocks == 1), "see put_split");
+
+  using Arguments = GemmArguments<Out, Epilogue>;
+  const Arguments& given;
+
+  struct alignas(1024) Shared {
+    char a[kStages][kABytes];
+    char b[kStages][kBBytes];
+    TileStore<Out, kBuild.staging> store[kConsumers];
+    tile::cuda::Mbarrier full[kStages], empty[kStages];
+  };
+
+  /// Where in the ring a warpgroup is.
+  struct Position {
+    int stage = 0;
+    uint32_t phase = 0;
+
+    TW_PTX void next() {
+      if (++stage == kStages) {
+        stage = 0;
+        phase ^= 1;
+      }
+    }
+    TW_PTX void skip(int count) {
+      const int to = stage + count;
+      phase ^= uint32_t(to / kStages) & 1;
+      stage = to % kStages;
+    }
+  };
+
+  using Sums = float[kRowBlocks][kTileN / 2];
+
+  TW_PTX void operator()(char* memory) const {
+    using namespace tile::cuda;
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    const int warpgroup = uniform(int(threadIdx.x) / kWarpgroup);
+    if (threadIdx.x == 0) {
+      prefetch(given.a);
+      prefetch(given.b);
+      prefetch(given.out);
+      for (int i = 0; i < kStages; ++i) {
+        shared.full[i].init(1);
+        shared.empty[i].init((kBuild.ping_pong ? 1 : kConsumers) * kBuild.multicast);
+      }
+      fence_barrier_init();
+    }
+    if constexpr (kBuild.multicast > 1)
+      cluster_sync();  // the others arrive at these barriers
+    else
+      __syncthreads();
+    wait_for_grids_before();
+    launch_grids_after();
+    if (warpgroup == 0) {
+      give_registers<40>();
+      if (threadIdx.x < 32 && elect_one()) produce(shared);
+      if constexpr (kBuild.split > 1) cluster_sync();  // the one in put_split
+    } else {
+      take_registers<232>();
+      consume(shared, warpgroup - 1);
+    }
+    if constexpr (kCluster > 1) cluster_sync();  // nobody leaves while others reach into it
+  }
+
+  TW_PTX static int rank() { return kCluster > 1 ? tile::cuda::cluster_rank() : 0; }
+  /// This block's part of k, in blocks.
+  TW_PTX int first_k() const {
+    return kBuild.split > 1 ? rank() * given.k_blocks / kBuild.split : 0;
+  }
+  TW_PTX int last_k() const {
+    return kBuild.split > 1 ? (rank() + 1) * given.k_blocks / kBuild.split : given.k_blocks;
+  }
+  TW_PTX static int first_row(const GemmPlace& place) {
+    return (place.row * kBuild.multicast + (kBuild.multicast > 1 ? rank() : 0)) * kTileM;
+  }
+
+  TW_PTX void produce(Shared& shared) const {
+    using namespace tile::cuda;
+    const int share = kBuild.multicast > 1 ? rank() : 0, first = first_k(), last = last_k();
+    Position at;
+    for (int t = int(blockIdx.x) / kCluster; t < given.order.tiles;
+         t += int(gridDim.x) / kCluster) {
+      const GemmPlace place = given.order.place(t);
+      const int row = first_row(place), column = place.column * kTileN;
+      for (int i = first; i < last; ++i) {
+        Mbarrier& full = shared.full[at.stage];
+        shared.empty[at.stage].wait(at.phase ^ 1);
+        full.arrive_expect(kABytes + kBBytes);
+        load<kBuild.transposed_a, kTileM, 1>(shared.a[at.stage], given.a, full, row, i * kTileK,
+                                             place.batch * given.a_batch, 0);
+        load<kBuild.transposed_b, kTileN, kBuild.multicast>(shared.b[at.stage], given.b, full,
+                                                            column, i * kTileK,
+                                                            place.batch * given.b_batch, share);
+        at.next();
+      }
+    }
+  }
+
+  /// kExtent rows of an operand, or this block's share of them, which all blocks receive.
+  template <bool kTransposed, int kExtent, int kShares>
+  TW_PTX static void load(char* smem, const tile::cuda::TensorMap& from, tile::cuda::Mbarrier& full,
+                          int first, int k, int batch, int share) {
+    constexpr int kBox = kTransposed ? 128 / int(sizeof(T)) : kExtent / kShares;
+    constexpr int kBoxes = kExtent / kShares / kBox;
+    TW_UNROLL
+    for (int i = 0; i < kBoxes; ++i) {
+      const int box = share * kBoxes + i, row = first + box * kBox;
+      char* to = smem + box * (kTransposed ? kSpanBytes : kBox * 128);
+      const int c0 = kTransposed ? row : k, c1 = kTransposed ? k : row;
+      if constexpr (kShares > 1)
+        load_box_multicast(to, from, full, c0, c1, batch, uint16_t((1 << kShares) - 1));
+      else
+        load_box(to, from, full, c0, c1, batch);
+    }
+  }
+
+  TW_PTX void consume(Shared& shared, int consumer) const {
+    using namespace tile::cuda;
+    const int from = kBuild.ping_pong ? 0 : consumer * kRows, first = first_k(), last = last_k();
+    const int stride = int(gridDim.x) / kCluster;
+    int t = int(blockIdx.x) / kCluster;
+    Position at;
+    if (kBuild.ping_pong && consumer == 1) {
+      pass_turn(consumer);
+      t += stride;
+      at.skip(last - first);
+    }
+    for (; t < given.order.tiles; t += kBuild.ping_pong ? 2 * stride : stride) {
+      const GemmPlace place = given.order.place(t);
+      Sums sums;
+      multiply(shared, at, from, consumer, last - first, sums);
+      if (kBuild.ping_pong) at.skip(last - first);
+      put(shared, place, from, consumer, sums);
+    }
+    if (threadIdx.x % kWarpgroup == 0) wait_stores_read<0>();
+  }
+
+  /// The sums of this consumer's rows over `count` stages.
+  TW_PTX static void multiply(Shared& shared, Position& at, int from, int consumer, int count,
+                              Sums& sums) {
+    using namespace tile::cuda;
+    int previous = 0;
+    if (kBuild.ping_pong) sync_named(kTurn + consumer, kConsumers * kWarpgroup);
+    if (count == 0) clear(sums);
+    for (int i = 0; i < count; ++i) {
+      shared.full[at.stage].wait(at.phase);
+      pin_all(sums);
+      wgmma_fence();
+      multiply_stage(shared.a[at.stage] + from * 128, shared.b[at.stage], sums, i > 0);
+      wgmma_commit();
+      pin_all(sums);
+      if (i > 0) {  // the group before this one is done: its stage may be filled again
+        wgmma_wait<1>();
+        release(shared.empty[previous]);
+      }
+      previous = at.stage;
+      at.next();
+    }
+    if (kBuild.ping_pong) pass_turn(consumer);
+    wgmma_wait<0>();
+    pin_all(sums);
+    if (count > 0) release(shared.empty[previous]);
+  }
+
+  /// Adds one stage to the sums, or starts them.
+  TW_PTX static void multiply_stage(const char* rows, const char* columns, Sums& sums, int keep) {
+    using namespace tile::cuda;
+    using Instruction = Wgmma<T, kTileN, kBuild.transposed_a, kBuild.transposed_b>;
+    // A step of k is 32 bytes of a row, or 16 rows.
+    constexpr int kStepA = kBuild.transposed_a ? 16 * 128 : kStepBytes;
+    constexpr int kStepB = kBuild.transposed_b ? 16 * 128 : kStepBytes;
+    const uint64_t b = operand(columns, kSpanBytes);
+    TW_UNROLL
+    for (int step = 0; step < 128 / kStepBytes; ++step) TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r)
+      Instruction::mma(sums[r], advance(operand(rows + r * 64 * 128, kSpanBytes), step * kStepA),
+                       advance(b, step * kStepB), step > 0 ? 1 : keep);
+  }
+  TW_PTX static void pin_all(Sums& sums) {
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) tile::cuda::pin(sums[r]);
+  }
+  TW_PTX static void clear(Sums& sums) {
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) TW_UNROLL
+    for (int i = 0; i < kTileN / 2; ++i) sums[r][i] = 0;
+  }
+
+  /// In ping-pong, the other consumer may start on its tile. Without turns it could wait for a
+  /// phase of the ring two ahead, whose parity is that of the one behind.
+  TW_PTX static void pass_turn(int consumer) {
+    tile::cuda::arrive_named(kTurn + 1 - consumer, kConsumers * kWarpgroup);
+  }
+
+  /// This warpgroup has read a stage; with multicast, all blocks must have.
+  TW_PTX static void release(tile::cuda::Mbarrier& empty) {
+    const int thread = int(threadIdx.x) % kWarpgroup;
+    if constexpr (kBuild.multicast > 1) {
+      if (thread < kBuild.multicast) empty.arrive_at(thread);
+    } else {
+      if (thread == 0) empty.arrive();
+    }
+  }
+
+  TW_PTX void put(Shared& shared, const GemmPlace& place, int from, int consumer,
+                  Sums& sums) const {
+    const int row = first_row(place), column = place.column * kTileN, barrier = kOwn + consumer;
+    if constexpr (kBuild.split > 1) {
+      put_split(shared, {column, row + from, place.batch}, consumer, sums[0]);
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < kRowBlocks; ++i) {
+        const int here = row + from + 64 * i;
+        auto& store = shared.store[consumer];
+        if constexpr (kBuild.transposed_out)
+          store.template put_transposed<kTileN>(given, sums[i], {column, here, place.batch},
+                                                barrier);
+        else
+          store.template put<kTileN>(given, sums[i], {here, column, place.batch}, barrier);
+      }
+    }
+  }
+
+  /// The blocks of the cluster leave their sums in the memory of the ring; each adds up and stores
+  /// its share of the columns, in the order of the blocks.
+  TW_PTX void put_split(Shared& shared, GemmCorner corner, int consumer,
+                        const float (&sums)[kTileN / 2]) const {
+    using namespace tile::cuda;
+    constexpr int kBlocks = kTileN / 8, kShare = kBuild.share() / 8;
+    static_assert(
+        kConsumers * kBlocks * kWarpgroup * 16 <= int(sizeof(Shared::a) + sizeof(Shared::b)),
+        "fits");
+    float4* partial = reinterpret_cast<float4*>(shared.a) + consumer * kBlocks * kWarpgroup +
+                      threadIdx.x % kWarpgroup;
+    sync_named(kBoth, kConsumers * kWarpgroup);  // nobody multiplies from the ring any more
+    TW_UNROLL
+    for (int i = 0; i < kBlocks; ++i)
+      partial[i * kWarpgroup] = {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]};
+    cluster_sync();
+    const int first = rank() * kShare;
+    if (first >= kBlocks) return;
+    float total[kShare * 4];
+    TW_UNROLL
+    for (int i = 0; i < kShare; ++i) {
+      TW_UNROLL
+      for (int r = 0; r < kBuild.split; ++r) {
+        float part[4];
+        load_cluster(part, partial + (first + i) * kWarpgroup, r);
+        TW_UNROLL
+        for (int j = 0; j < 4; ++j)
+          total[4 * i + j] = r == 0 ? part[j] : total[4 * i + j] + part[j];
+      }
+    }
+    corner.row += first * 8;
+    shared.store[consumer].template put_transposed<kShare * 8>(given, total, corner,
+                                                               kOwn + consumer);
+  }
+};
+
+}  // namespace tw::kernels

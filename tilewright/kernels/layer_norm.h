@@ -1,0 +1,59 @@
+// Layer normalization over the last axis. Ba et al., arXiv:1607.06450, eq. 4.
+//
+//   out[r, c] = (x[r, c] - mean_c x[r, :]) * rsqrt(var_c x[r, :] + eps) * weight[c] + bias[c]
+//
+// The mean first and then the squares of the differences, both from cache: the mean of squares less
+// the square of the mean would lose all digits where the mean is large. One program per row.
+#pragma once
+
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+/// Mean and 1 / sqrt(variance + eps) of a row.
+struct RowMoments {
+  float mean, rstd;
+
+  template <class P, class T>
+  TW_INLINE static RowMoments of(P p, const View<T, 1>& row, float eps) {
+    const float n = static_cast<float>(row.size(0));
+    const float mean = tile::reduce_row(p, tile::Sum{}, row.size(0),
+                                        [&](auto at) { return tile::load(row, at); }) /
+                       n;
+    const float squares = tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto at) {
+      const auto d = tile::load(row, at) - mean;
+      return d * d;
+    });
+    return {mean, tile::rsqrt(squares / n + eps)};
+  }
+};
+
+template <class T>
+struct LayerNorm {
+  Rows<const T> x;          // [*, cols]
+  View<const T, 1> weight;  // [cols], or no data: 1
+  View<const T, 1> bias;    // [cols], or no data: 0
+  float eps;
+  Rows<T> out;  // [*, cols], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(x.rows);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    const auto from = x.row(p.index());
+    const auto to = out.row(p.index());
+    const RowMoments moments = RowMoments::of(p, from, eps);
+    const bool scaled = bool(weight), shifted = bool(bias);
+    tile::for_row(p, x.cols, [&](auto at) {
+      auto v = (tile::load(from, at) - moments.mean) * moments.rstd;
+      if (scaled) v = v * tile::load(weight, at);
+      if (shifted) v = v + tile::load(bias, at);
+      tile::store(p, to, at, v);
+    });
+  }
+};
+
+}  // namespace tw::kernels

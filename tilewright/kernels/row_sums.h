@@ -1,0 +1,68 @@
+// Sums over rows, as gradients of weights are: the same bits for any number of threads. Rows are
+// cut into blocks by their number alone; each block adds its rows to a float32 row of its own in
+// the workspace, and the blocks are added up in order.
+#pragma once
+
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+struct RowSums {
+  static constexpr int64_t kMaxBlocks = 128, kMinRows = 8, kColumns = 512;
+  int64_t rows, cols;
+  int count;  // of different sums, each with `cols` columns
+
+  TW_INLINE int64_t rows_per_block() const {
+    const int64_t even = (rows + kMaxBlocks - 1) / kMaxBlocks;
+    return even < kMinRows ? kMinRows : even;
+  }
+  TW_INLINE int64_t blocks() const { return (rows + rows_per_block() - 1) / rows_per_block(); }
+  TW_INLINE int64_t first_row(int64_t block) const { return block * rows_per_block(); }
+  TW_INLINE int64_t end_row(int64_t block) const {
+    const int64_t end = first_row(block + 1);
+    return end < rows ? end : rows;
+  }
+
+  /// Two phases: blocks() programs that call partial() and add, then programs that call fold().
+  TW_INLINE tile::Plan plan() const {
+    tile::Plan plan;
+    plan.grid[0] = blocks();
+    if (count == 0) return plan;
+    plan.phases = 2;
+    plan.grid[1] = (cols + kColumns - 1) / kColumns;
+    plan.workspace_bytes = blocks() * count * cols * int64_t{sizeof(float)};
+    return plan;
+  }
+
+  /// The block's own row of sum `which`.
+  template <class P>
+  TW_INLINE View<float, 1> partial(P p, int64_t block, int which) const {
+    return {p.template workspace<float>() + (block * count + which) * cols, {cols}, {1}};
+  }
+  template <class P>
+  TW_INLINE void clear(P p, int64_t block) const {
+    const View<float, 1> all{partial(p, block, 0).data, {count * cols}, {1}};
+    using V = typename P::template Vec<float>;
+    tile::for_row(p, all.size(0), [&](auto at) { tile::store_cached(all, at, V{}); });
+  }
+
+  /// Adds up sum `which` for the columns of this program.
+  template <class P, class T>
+  TW_INLINE void fold(P p, int which, const View<T, 1>& out) const {
+    const int64_t begin = p.index() * kColumns, rest = cols - begin;
+    const int64_t n = rest < kColumns ? rest : kColumns;
+    const auto part = [&](auto row) {
+      row.data += begin * row.stride(0);
+      row.sizes[0] = n;
+      return row;
+    };
+    const auto to = part(out);
+    tile::for_row(p, n, [&](auto at) {
+      typename P::template Vec<float> total{};
+      for (int64_t b = 0; b < blocks(); ++b) total += tile::load(part(partial(p, b, which)), at);
+      tile::store_cached(to, at, total);
+    });
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,26 @@
+//   out = factor * x
+#pragma once
+
+#include "tilewright/kernels/elementwise.h"
+
+namespace tw::kernels {
+
+template <class T>
+struct Scale {
+  Rows<const T> x;  // [...]
+  float factor;
+  Rows<T> out;  // [...], may alias x
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(ElementwiseGrid::of(out).programs);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    using C = tile::compute_t<T>;
+    elementwise<C>(p, out, [f = C(factor)](auto v) { return f * v; }, x);
+  }
+};
+
+}  // namespace tw::kernels

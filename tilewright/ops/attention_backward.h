@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "tilewright/kernels/attention_backward.h"
+#include "tilewright/ops/attention.h"
+
+namespace tw::ops {
+
+/// Gradients of attention without sinks and scales of keys, from its output and lse. Keys that
+/// kv_lens leaves out have gradient 0.
+struct AttentionBackward {
+  static constexpr Schema kSchema{
+      "attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], "
+      "v: T[B, L, H, Dv], output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, "
+      "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
+      "softcap: f32 = 0) -> "
+      "q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
+
+  template <class T>
+  using Kernel = kernels::AttentionBackward<T>;
+
+  template <class T>
+  static Support supports(const Kernel<T>& kernel) {
+    if (Support s = AttentionFamily::supports_shape(kernel.shape(), kernel.options()); !s) return s;
+    return AttentionFamily::supports_lens("kv_lens", kernel.kv_lens, kernel.k.size(1));
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& kernel) {
+    const kernels::AttentionShape shape = kernel.shape();
+    std::vector<double> q_grad(elements(kernel.q)), k_grad(elements(kernel.k)),
+        v_grad(elements(kernel.v));
+    for (int64_t b = 0; b < kernel.q.size(0); ++b)
+      for (int64_t h = 0; h < shape.q_heads; ++h)
+        for (int64_t i = 0; i < kernel.q.size(1); ++i)
+          for (int64_t j = 0; j < kernel.kv_len(b); ++j)
+            if (AttentionFamily::sees(kernel.mask(b), i, j))
+              add_pair(kernel, b, h, i, j, q_grad, k_grad, v_grad);
+    copy(q_grad, kernel.q_grad);
+    copy(k_grad, kernel.k_grad);
+    copy(v_grad, kernel.v_grad);
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& kernel) {
+    const kernels::SequenceLengths lengths{
+        kernel.q.size(0), kernel.q.size(1), kernel.k.size(1), {}, {}, kernel.kv_lens};
+    Cost out =
+        AttentionFamily::cost(kernel.shape(), lengths, kernel.options(), sizeof(T), sizeof(T));
+    out.flops *= 2.5;  // five products instead of two
+    out.bytes *= 3;
+    return out;
+  }
+
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType> combo, uint64_t seed) {
+    return arg == "kv_lens" ? Attention::materialize(arg, known, combo, seed) : std::nullopt;
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no batch", "B=0 S=4 Hq=2 L=4 H=1 D=8 Dv=8"},
+      {"no queries", "B=1 S=0 Hq=2 L=4 H=1 D=8 Dv=8"},
+      {"no keys", "B=1 S=3 Hq=2 L=0 H=1 D=8 Dv=8"},
+      {"one element", "B=1 S=1 Hq=1 L=1 H=1 D=1 Dv=1"},
+      {"blocks of queries and keys", "B=1 S=130 Hq=2 L=280 H=2 D=40 Dv=24"},
+      {"causal", "B=1 S=67 Hq=1 L=200 H=1 D=32 Dv=32 causal=1 +kv_lens"},
+      {"more queries than keys", "B=1 S=150 Hq=1 L=20 H=1 D=16 Dv=16 causal=1"},
+      {"window, softcap",
+       "B=1 S=90 Hq=2 L=140 H=1 D=20 Dv=36 window_left=37 window_right=5 "
+       "softcap=3 scale=0.5"},
+      {"groups", "B=2 S=7 Hq=6 L=9 H=2 D=5 Dv=3 causal=1 +kv_lens"}};
+  static constexpr Case kWorkloads[] = {
+      {"smollm2-135m/training", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
+      {"H16 S1024 D64", "B=1 S=1024 Hq=16 L=1024 H=16 D=64 Dv=64"},
+      {"H8 S2048 D128 causal", "B=1 S=2048 Hq=8 L=2048 H=8 D=128 Dv=128 causal=1"}};
+
+ private:
+  template <class V>
+  static size_t elements(const V& x) {
+    return size_t(x.size(0) * x.size(1) * x.size(2) * x.size(3));
+  }
+  template <class V>
+  static size_t place(const V& x, int64_t b, int64_t n, int64_t h, int64_t d) {
+    return size_t(((b * x.size(1) + n) * x.size(2) + h) * x.size(3) + d);
+  }
+  template <class T>
+  static void copy(const std::vector<double>& from, const View<T, 4>& to) {
+    for (int64_t b = 0; b < to.size(0); ++b)
+      for (int64_t n = 0; n < to.size(1); ++n)
+        for (int64_t h = 0; h < to.size(2); ++h)
+          for (int64_t d = 0; d < to.size(3); ++d) to(b, n, h, d) = T(from[place(to, b, n, h, d)]);
+  }
+
+  /// What the pair of query i and key j of head h contributes.
+  template <class T>
+  static void add_pair(const Kernel<T>& x, int64_t b, int64_t h, int64_t i, int64_t j,
+                       std::vector<double>& q_grad, std::vector<double>& k_grad,
+                       std::vector<double>& v_grad) {
+    const int64_t g = h / x.shape().group(), dims = x.q.size(3), value_dims = x.v.size(3);
+    const double scale = x.scale != 0 ? double(x.scale) : 1 / std::sqrt(double(dims));
+    const double cap = double(x.softcap), lse = double(x.lse(b, h, i));
+    double score = 0, product = 0, delta = 0;
+    for (int64_t d = 0; d < dims; ++d)
+      score += scale * double(x.q(b, i, h, d)) * double(x.k(b, j, g, d));
+    double bend = 1;
+    if (cap > 0) {
+      const double t = std::tanh(score / cap);
+      score = cap * t;
+      bend = 1 - t * t;
+    }
+    const double weight = std::isinf(lse) && lse < 0 ? 0 : std::exp(score - lse);
+    for (int64_t d = 0; d < value_dims; ++d) {
+      const double grad = double(x.grad(b, i, h, d));
+      product += grad * double(x.v(b, j, g, d));
+      delta += grad * double(x.output(b, i, h, d));
+      v_grad[place(x.v, b, j, g, d)] += weight * grad;
+    }
+    const double slope = scale * bend * weight * (product - delta);
+    for (int64_t d = 0; d < dims; ++d) {
+      q_grad[place(x.q, b, i, h, d)] += slope * double(x.k(b, j, g, d));
+      k_grad[place(x.k, b, j, g, d)] += slope * double(x.q(b, i, h, d));
+    }
+  }
+};
+
+}  // namespace tw::ops

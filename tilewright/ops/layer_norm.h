@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cmath>
+
+#include "tilewright/kernels/layer_norm.h"
+#include "tilewright/ops/core/elementwise.h"
+
+namespace tw::ops {
+
+/// Layer normalization over the last axis. `out` may alias `x`.
+struct LayerNorm {
+  static constexpr Schema kSchema{
+      "layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C]"};
+  static constexpr Gradient kGradient{
+      "layer_norm_backward(grad=out.grad, x, weight, eps) -> x.grad, weight.grad, bias.grad"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
+
+  template <class T>
+  using Kernel = kernels::LayerNorm<T>;
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    const double cols = double(k.x.cols);
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      double sum = 0, squares = 0;
+      for (int64_t c = 0; c < k.x.cols; ++c) sum += double(k.x(r, c));
+      for (int64_t c = 0; c < k.x.cols; ++c) squares += std::pow(double(k.x(r, c)) - sum / cols, 2);
+      const double deviation = std::sqrt(squares / cols + double(k.eps));
+      for (int64_t c = 0; c < k.x.cols; ++c) {
+        const double weight = k.weight ? double(k.weight(c)) : 1;
+        const double bias = k.bias ? double(k.bias(c)) : 0;
+        k.out(r, c) = T((double(k.x(r, c)) - sum / cols) / deviation * weight + bias);
+      }
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    return elementwise_cost(k.out, 2, 8);
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8 +weight +bias"},
+      {"no columns", "*=3 C=0 +weight"},
+      {"one element", "*=1 C=1 eps=1 +weight +bias"},
+      {"partial span only", "*=2 C=5 eps=1"},
+      {"weight alone", "*=3 C=45 eps=1 +weight"},
+      {"bias alone", "*=3 C=45 eps=1 +bias"},
+      {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"}};
+  static constexpr Case kWorkloads[] = {{"bert-base", "*=512 C=768 +weight +bias"},
+                                        {"64 MiB", "*=4096 C=4096 +weight +bias"}};
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tilewright/kernels/layer_norm_backward.h"
+#include "tilewright/ops/core/elementwise.h"
+
+namespace tw::ops {
+
+/// Gradients of layer_norm. `x_grad` may alias `grad` or `x`.
+struct LayerNormBackward {
+  static constexpr Schema kSchema{
+      "layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> "
+      "x_grad: T[*, C], weight_grad: T[C]?, bias_grad: T[C]?"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
+
+  template <class T>
+  using Kernel = kernels::LayerNormBackward<T>;
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    const int64_t cols = k.x.cols;
+    const double n = double(cols);
+    std::vector<double> weight_grad(size_t(cols), 0.0), bias_grad(size_t(cols), 0.0);
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      double sum = 0, squares = 0, grads = 0, products = 0;
+      for (int64_t c = 0; c < cols; ++c) sum += double(k.x(r, c));
+      for (int64_t c = 0; c < cols; ++c) squares += std::pow(double(k.x(r, c)) - sum / n, 2);
+      const double deviation = std::sqrt(squares / n + double(k.eps));
+      const auto normal = [&](int64_t c) { return (double(k.x(r, c)) - sum / n) / deviation; };
+      const auto scaled = [&](int64_t c) {
+        return double(k.grad(r, c)) * (k.weight ? double(k.weight(c)) : 1);
+      };
+      for (int64_t c = 0; c < cols; ++c) {
+        grads += scaled(c);
+        products += scaled(c) * normal(c);
+        weight_grad[size_t(c)] += double(k.grad(r, c)) * normal(c);
+        bias_grad[size_t(c)] += double(k.grad(r, c));
+      }
+      for (int64_t c = cols; c-- > 0;) {  // from the end: x_grad may be x
+        const double y = normal(c);
+        k.x_grad(r, c) = T((scaled(c) - grads / n - y * products / n) / deviation);
+      }
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      if (k.weight_grad) k.weight_grad(c) = T(weight_grad[size_t(c)]);
+      if (k.bias_grad) k.bias_grad(c) = T(bias_grad[size_t(c)]);
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    return elementwise_cost(k.x, 3, 18);
+  }
+
+  // Where eps is small beside rows of one or two elements, the gradient is a difference of equals.
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8 eps=1 +weight_grad +bias_grad"},
+      {"no columns", "*=3 C=0 eps=1 +weight +weight_grad"},
+      {"one element", "*=1 C=1 eps=1 +weight +bias_grad"},
+      {"x alone", "*=2 C=5 eps=1"},
+      {"weight alone", "*=9 C=45 eps=1 +weight +weight_grad"},
+      {"bias alone", "*=9 C=45 eps=1 +bias_grad"},
+      {"many blocks of rows", "*=1100 C=37 eps=1 +weight +weight_grad +bias_grad"},
+      {"columns in two programs", "*=2x3 C=1031 +weight +weight_grad +bias_grad"}};
+  static constexpr Case kWorkloads[] = {
+      {"bert-base", "*=512 C=768 +weight +weight_grad +bias_grad"},
+      {"64 MiB", "*=4096 C=4096 +weight +weight_grad +bias_grad"}};
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tilewright/kernels/log_softmax.h"
+#include "tilewright/ops/core/dimension.h"
+#include "tilewright/ops/core/elementwise.h"
+
+namespace tw::ops {
+
+/// x - log(sum(exp(x))) along one dimension. A row of -inf alone, and a row with +inf or NaN, gives
+/// NaN throughout. `out` may alias `x`.
+struct LogSoftmax {
+  static constexpr Schema kSchema{"log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"};
+  static constexpr Gradient kGradient{
+      "log_softmax_backward(grad=out.grad, output=out, dim) -> x.grad"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
+
+  template <class T>
+  using Kernel = kernels::LogSoftmax<T>;
+
+  static void rearrange(Call& call) { rearrange_dim(call); }
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
+    dimension_of(call, "dim", -1, call[0].tensor);
+    return {std::vector<int64_t>(call[0].tensor.shape().begin(), call[0].tensor.shape().end())};
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      double high = -INFINITY, sum = 0;
+      for (int64_t c = 0; c < k.x.cols; ++c) high = std::fmax(high, double(k.x(r, c)));
+      for (int64_t c = 0; c < k.x.cols; ++c) sum += std::exp(double(k.x(r, c)) - high);
+      for (int64_t c = 0; c < k.x.cols; ++c)
+        k.out(r, c) = T(double(k.x(r, c)) - high - std::log(sum));
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    return elementwise_cost(k.out, 2, 17);
+  }
+
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
+                                        {"no columns", "*=3 C=0"},
+                                        {"one element", "*=1 C=1"},
+                                        {"partial span only", "*=2 C=5"},
+                                        {"three blocks", "*=2 C=9001"},
+                                        {"first dimension", "*=7x3 C=5 dim=0"},
+                                        {"spans and a tail", "*=2x3 C=45"}};
+  static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},
+                                        {"64 MiB", "*=4096 C=4096"}};
+};
+
+}  // namespace tw::ops

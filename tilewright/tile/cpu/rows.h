@@ -1,0 +1,88 @@
+// Rows whose elements are adjacent, by their type: what is known before a loop need not be asked
+// for each of its vectors.
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/tile/cpu/program.h"
+
+namespace tw::tile {
+
+/// A row of `count` adjacent elements.
+template <class T>
+struct AdjacentRow {
+  T* data = nullptr;
+  int64_t count = 0;
+  bool around = false;  // stored around the caches: the program streams, `data` is aligned
+
+  TW_INLINE AdjacentRow(T* first, int64_t n, bool streaming = false)
+      : data(first), count(n), around(streaming && uint64_t(first) % kLineBytes == 0) {}
+
+  TW_INLINE int64_t size(int) const { return count; }
+  TW_INLINE static constexpr int64_t stride(int) { return 1; }
+  TW_INLINE T& operator()(int64_t i) const { return data[i]; }
+  TW_INLINE AdjacentRow part(int64_t begin, int64_t n) const { return {data + begin, n, around}; }
+};
+
+/// Rows of adjacent elements.
+template <class T>
+struct AdjacentRows {
+  const Rows<T>& base;
+  bool streaming;
+
+  TW_INLINE AdjacentRow<T> row(int64_t i) const { return {base.row(i).data, base.cols, streaming}; }
+};
+
+namespace detail {
+template <class T>
+TW_INLINE bool is_adjacent(const View<T, 1>& row) {
+  return row.strides[0] == 1;
+}
+template <class T>
+TW_INLINE bool is_adjacent(const Rows<T>& rows) {
+  return rows.col_stride == 1;
+}
+template <class P, class T>
+TW_INLINE AdjacentRow<T> adjacent(P p, const View<T, 1>& row) {
+  return {row.data, row.sizes[0], p.streaming()};
+}
+template <class P, class T>
+TW_INLINE AdjacentRows<T> adjacent(P p, const Rows<T>& rows) {
+  return {rows, p.streaming()};
+}
+}  // namespace detail
+
+/// Calls f with the operands, each a View of rank 1 or Rows; as AdjacentRow or AdjacentRows where
+/// the elements of every operand's rows are adjacent.
+template <class P, class F, class... Operand>
+TW_INLINE void with_rows(P p, F&& f, const Operand&... operands) {
+  if ((detail::is_adjacent(operands) && ...)) [[likely]]
+    f(detail::adjacent(p, operands)...);
+  else
+    f(operands...);
+}
+
+namespace detail {
+/// As many rows as are a few tens of microseconds of work, fewer where threads would lack some.
+TW_INLINE int64_t rows_per_program(int64_t rows, int64_t cols, const Machine& machine) {
+  constexpr int64_t kElements = 128 << 10, kProgramsPerThread = 8;
+  const int64_t by_work = cols > 0 ? kElements / cols : kElements;
+  const int64_t by_balance = rows / (kProgramsPerThread * machine.threads);
+  const int64_t count = by_work < by_balance ? by_work : by_balance;
+  return count > 1 ? count : 1;
+}
+}  // namespace detail
+
+/// The programs that walk `rows` in groups, and the group of the program p.
+template <class P>
+TW_INLINE int64_t row_groups(int64_t rows, int64_t cols, const Machine& machine) {
+  const int64_t count = detail::rows_per_program(rows, cols, machine);
+  return (rows + count - 1) / count;
+}
+template <class P>
+TW_INLINE RowGroup row_group(P p, int64_t rows, int64_t cols) {
+  const int64_t count = detail::rows_per_program(rows, cols, p.machine());
+  const int64_t first = p.index() * count;
+  return {first, first + count < rows ? first + count : rows};
+}
+
+}  // namespace tw::tile

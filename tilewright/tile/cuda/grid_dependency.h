@@ -1,0 +1,19 @@
+// griddepcontrol: programmatic dependent launch, in which a kernel's prologue overlaps the end of
+// the kernel before it on the stream.
+#pragma once
+
+#include "tilewright/tile/cuda/ptx.h"
+
+namespace tw::tile::cuda {
+
+/// Waits until the kernels before have finished and their stores are visible. Nothing that an
+/// earlier kernel may write is read, and nothing it may read is written, before this.
+TW_PTX void wait_for_grids_before() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+/// The next kernel may start its prologue.
+TW_PTX void launch_grids_after() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+}  // namespace tw::tile::cuda

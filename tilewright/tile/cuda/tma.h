@@ -1,0 +1,50 @@
+// The tensor memory accelerator: boxes of a tensor in global memory to and from shared memory,
+// issued by one thread. Coordinates count elements, innermost first; what lies outside the tensor
+// reads as zero and is not written. The innermost
+// coordinate of a box in a 128-byte swizzle must be a multiple of 16 bytes: another one is an
+// illegal instruction.
+#pragma once
+
+#include "tilewright/tile/cuda/mbarrier.h"
+#include "tilewright/tile/cuda/tensor_map.h"
+
+namespace tw::tile::cuda {
+
+TW_PTX void prefetch(const TensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+/// Global to shared memory; the bytes count at `full`.
+TW_PTX void load_box(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(smem)),
+      "l"(&map), "r"(shared_address(&full)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+/// The same to the same place of every block of the cluster whose bit is set in `blocks`.
+TW_PTX void load_box_multicast(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1,
+                               int c2, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(smem)),
+      "l"(&map), "r"(shared_address(&full)), "h"(blocks), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+/// Shared to global memory, part of the group that commit_stores() closes.
+TW_PTX void store_box(const TensorMap& map, const void* smem, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+      "r"(shared_address(smem)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+TW_PTX void commit_stores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+/// Waits until at most kPending groups of this thread still read shared memory.
+template <int kPending>
+TW_PTX void wait_stores_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+}  // namespace tw::tile::cuda
