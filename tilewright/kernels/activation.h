@@ -20,14 +20,14 @@ struct Identity {
 struct Relu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return x < V{} ? V{} : x;
+    return tile::select(x < V{}, V{}, x);
   }
 };
 /// x Φ(x), Φ the normal distribution's. Hendrycks & Gimpel, arXiv:1606.08415.
 struct Gelu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return x * 0.5f * (1 + tile::erf(x * tile::splat<V>(0.70710678118654752)));
+    return x * tile::normal_cdf(x);
   }
 };
 /// The tanh approximation of Gelu, ibid. section 2.
@@ -36,7 +36,8 @@ struct GeluTanh {
   TW_INLINE V operator()(V x) const {
     const V inner =
         tile::splat<V>(0.79788456080286536) * tile::fma(x * x * x, tile::splat<V>(0.044715), x);
-    return x * 0.5f * (1 + tile::tanh(inner));
+    return tile::quotient(
+        x, 1 + tile::exp(-2 * inner));  // (1 + tanh u) / 2 is the logistic function of 2 u
   }
 };
 /// σ(x) = 1 / (1 + e^-x).
@@ -56,7 +57,7 @@ struct Tanh {
 struct Silu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return x / (1 + tile::exp(-x));
+    return tile::quotient(x, 1 + tile::exp(-x));
   }
 };
 

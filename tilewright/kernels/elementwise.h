@@ -2,7 +2,8 @@
 // the shape of `out` (ops/core/call.h merges what can be merged, so that contiguous operands arrive
 // as one long row). f is called with vectors of the arithmetic type.
 //
-// One program per 16 Ki elements: a few microseconds of work, small enough to balance.
+// One program per 16 Ki elements: a few microseconds of work, small enough to balance. On a GPU a
+// thread has 32 of them at most, and a short row is a program.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -11,42 +12,87 @@ namespace tw::kernels {
 
 inline constexpr int64_t kElementwiseBlock = 16 << 10;
 
+/// Elements of a program.
+template <class P, class T>
+TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
+  if constexpr (P::kOnGpu)  // small tensors are spread over all multiprocessors
+    return out.rows * out.cols < 4 << 20 ? 1 << 10 : 4 << 10;
+  else
+    return kElementwiseBlock;
+}
+
 /// How `out` is cut: long rows into column blocks, short rows into groups of whole rows.
 struct ElementwiseGrid {
-  int64_t blocks_per_row = 1, rows_per_block = 1, programs = 0;
+  int64_t block = 0, blocks_per_row = 1, rows_per_block = 1, programs = 0;
 
+  template <class P, class T>
+  TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
+    return make(out, elementwise_block<P>(out), !P::kOnGpu);
+  }
   template <class T>
   TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
+    return make(out, kElementwiseBlock, true);
+  }
+
+ private:
+  template <class T>
+  TW_INLINE static ElementwiseGrid make(const Rows<T>& out, int64_t block_size, bool group_rows) {
     ElementwiseGrid grid;
+    grid.block = block_size;
     if (out.rows == 0 || out.cols == 0) return grid;
-    grid.blocks_per_row = (out.cols + kElementwiseBlock - 1) / kElementwiseBlock;
-    if (grid.blocks_per_row == 1)
-      grid.rows_per_block = (kElementwiseBlock + out.cols - 1) / out.cols;
+    grid.blocks_per_row = (out.cols + block_size - 1) / block_size;
+    if (grid.blocks_per_row == 1 && group_rows)
+      grid.rows_per_block = (block_size + out.cols - 1) / out.cols;
     grid.programs =
         (out.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.blocks_per_row;
     return grid;
   }
 };
 
+template <class P, class T>
+TW_INLINE tile::Plan plan_elementwise(const Rows<T>& out) {
+  const int64_t block_size = elementwise_block<P>(out);
+  return tile::plan_of(ElementwiseGrid::of<P>(out).programs)
+      .over(out.cols < block_size ? out.cols : block_size);
+}
+
+/// The columns [begin, begin + count) of a row.
+template <class T>
+TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin, int64_t count) {
+  View<T, 1> out = rows.row(row);
+  out.data += begin * out.strides[0];
+  out.sizes[0] = count;
+  return out;
+}
+
 /// The work of one program: f over its block, in arithmetic type C.
 template <class C, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
-  const ElementwiseGrid grid = ElementwiseGrid::of(out);
-  const int64_t first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
-  const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
-  const int64_t rest = out.cols - begin;
-  const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
+  const int64_t block_size = elementwise_block<P>(out);
+  const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
+  int64_t first_row = 0, block = p.index();
+  if (out.rows > 1) {  // spares two divisions, which a GPU does not have
+    first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
+    block = p.index() % grid.blocks_per_row;
+  }
+  const int64_t begin = block * block_size, rest = out.cols - begin;
+  const int64_t count = rest < block_size ? rest : block_size;
   const int64_t last_row = first_row + grid.rows_per_block;
-  const auto run = [&](const auto& to_rows, const auto&... from_rows) {
-    for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
-      const auto to = to_rows.row(r).part(begin, count);
-      [&](const auto&... from) {
-        tile::for_row<C>(p, count,
-                         [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
-      }(from_rows.row(r).part(begin, count)...);
-    }
-  };
-  tile::with_rows(p, run, out, in...);
+  if constexpr (P::kOnGpu) {
+    tile::map_row<C>(p, columns_of(out, first_row, begin, count), f,
+                     columns_of(in, first_row, begin, count)...);
+  } else {
+    const auto run = [&](const auto& to_rows, const auto&... from_rows) {
+      for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
+        const auto to = to_rows.row(r).part(begin, count);
+        [&](const auto&... from) {
+          tile::for_row<C>(p, count,
+                           [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
+        }(from_rows.row(r).part(begin, count)...);
+      }
+    };
+    tile::with_rows(p, run, out, in...);
+  }
 }
 
 }  // namespace tw::kernels

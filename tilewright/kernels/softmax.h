@@ -24,12 +24,39 @@ struct Softmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu) return tile::plan_of(x.cols > 0 ? x.rows : 0).over(x.cols);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, 2 * x.cols * int64_t{sizeof(C)});  // of this row and the next
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    if constexpr (P::kOnGpu)
+      keep_row(p);
+    else
+      run_rows(p);
+  }
+
+ private:
+  /// On a GPU a program has one row, which stays in registers.
+  template <class P>
+  TW_DEVICE void keep_row(P p) const {
+    tile::with_rows<C>(
+        p,
+        [&](const auto& row, const auto& to) {
+          const auto from = tile::keep_row<C>(p, row);
+          const C high = tile::reduce_row<C>(p, tile::Max{}, from,
+                                             [&](auto at) { return tile::load(from, at); });
+          const C base = high == C(-__builtin_inf()) ? C(0) : high;
+          const auto weight = [&](auto at) { return tile::exp_below(tile::load(from, at), base); };
+          const C scale = 1 / tile::reduce_row<C>(p, tile::Sum{}, from, weight);
+          tile::for_row<C>(p, from, [&](auto at) { tile::store(p, to, at, weight(at) * scale); });
+        },
+        x.row(p.index()), out.row(p.index()));
+  }
+
+  template <class P>
+  TW_DEVICE void run_rows(P p) const {
     const auto group = tile::row_group(p, x.rows, x.cols);
     const auto weights_of = [&](int64_t i) {
       return view(p.template scratch<C>() + i % 2 * x.cols, x.cols);

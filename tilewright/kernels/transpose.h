@@ -1,7 +1,7 @@
 // Exchanges two dimensions.
 #pragma once
 
-#include "tilewright/kernels/relayout.h"
+#include "tilewright/kernels/relayout_gpu.h"
 
 namespace tw::kernels {
 
@@ -12,13 +12,25 @@ struct Transpose {
   Rows<T> out;         // [...]
 
   template <tile::Program P>
+  TW_DEVICE auto prepared() const
+    requires(P::kOnGpu)
+  {
+    return relayout_on_gpu<P>(x, out);
+  }
+  template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return relayout(x, out).template plan<P>(machine);
+    if constexpr (P::kOnGpu)
+      return prepared<P>().plan();
+    else
+      return relayout(x, out).template plan<P>(machine);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    relayout(x, out).run(p);
+    if constexpr (P::kOnGpu)
+      prepared<P>()(p);
+    else
+      relayout(x, out).run(p);
   }
 };
 

@@ -11,19 +11,25 @@ template <class Op>
 void run(const ops::Call& call, Context& context) {
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) {
     [[maybe_unused]] const auto start = [&]<class Part>(const auto& part) {
-      launch<Part>(context, part);
+      launch<Part>(context, part, call.device());
     };
-    if constexpr (kIndex == ops::kReferenceOnly)
+    if constexpr (kIndex == ops::kReferenceOnly) {
+      require_build<Op>(call.device());
       Op::reference(kernel);
-    else if constexpr (requires { Op::compose(kernel, start); })
+    } else if constexpr (requires { Op::compose(kernel, start); })
       Op::compose(kernel, start);
     else
-      launch<Op>(context, kernel);
+      launch<Op>(context, kernel, call.device());
   });
 }
 
 template <class Op>
 void reference(const ops::Call& call) {
+  if (call.device().is_cuda())
+    throw Error(ErrorKind::kUnsupported,
+                std::string(Op::kSchema.name()) +
+                    ": the definition runs on the cpu, but the tensors are on " +
+                    call.device().describe());
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
 }
 
@@ -36,6 +42,7 @@ ops::Cost cost(const ops::Call& call) {
 
 template <class Op>
 std::vector<std::vector<int64_t>> infer(ops::Call& call) {
+  require_build<Op>(call.device());  // or infer() might look into memory of the GPU
   ops::Bindings bindings;
   if constexpr (requires { Op::rearrange(call); }) {  // the schema fits what it leaves behind
     ops::Call moved = call;
@@ -100,6 +107,7 @@ OperatorInfo describe() {
     out.gradient = &Op::kGradient;
   }
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
+  out.on_cuda = cuda_build_of<Op>().image != nullptr;
   out.run = run<Op>;
   out.reference = reference<Op>;
   out.cost = cost<Op>;

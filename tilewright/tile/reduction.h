@@ -8,6 +8,16 @@
 
 namespace tw::tile {
 
+// A target may have an instruction for these, on its own vectors.
+template <class V>
+TW_INLINE V larger_or_nan(const V& a, const V& b) {
+  return select((a > b) | (a != a), a, b);
+}
+template <class V>
+TW_INLINE V smaller_or_nan(const V& a, const V& b) {
+  return select((a < b) | (a != a), a, b);
+}
+
 struct Sum {
   template <class C>
   TW_INLINE static constexpr C identity() {
@@ -36,7 +46,7 @@ struct Max {
   }
   template <class V>
   TW_INLINE static V combine(V a, V b) {
-    return ((a > b) | (a != a)) ? a : b;
+    return larger_or_nan(a, b);
   }
 };
 /// May or may not see NaN: for those who meet it anyway. A single instruction on a CPU.
@@ -58,7 +68,7 @@ struct Min {
   }
   template <class V>
   TW_INLINE static V combine(V a, V b) {
-    return ((a < b) | (a != a)) ? a : b;
+    return smaller_or_nan(a, b);
   }
 };
 

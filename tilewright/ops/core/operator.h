@@ -8,9 +8,9 @@
 #include <type_traits>
 #include <utility>
 
-#include "tilewright/core/machine.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
+#include "tilewright/core/machine.h"
 #include "tilewright/ops/core/gradient.h"
 #include "tilewright/ops/core/schema.h"
 
@@ -86,8 +86,8 @@ concept Operator = requires(
   { Op::kSchema } -> std::convertible_to<const Schema&>;
   Op::reference(kernel);
   { Op::cost(kernel) } -> std::same_as<Cost>;
-  std::begin(Op::kEdgeCases);
-  std::begin(Op::kWorkloads);
+  { Op::kEdgeCases[0] } -> std::convertible_to<const Case&>;
+  { Op::kWorkloads[0] } -> std::convertible_to<const Case&>;
 };
 
 /// Whether `isa` has instructions that the operator's kernels use and those before it lack. Vectors
