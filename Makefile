@@ -21,7 +21,7 @@ PROMPT ?= Explain in two sentences why the sky is blue.
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
 
-.PHONY: help demo build test bench compare lint tidy format docs asan tsan fuzz install wheel clean
+.PHONY: help demo build cuda test bench compare lint tidy format docs asan tsan fuzz install wheel clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
@@ -36,6 +36,11 @@ build:  ## the command line tool at build/release/tilewright, and the library
 	@tools/setup.sh build
 	@mkdir -p build && $(call CONFIGURE,release)
 	@$(call BUILD,release)
+
+cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs where there is a GPU
+	@tools/setup.sh build
+	@mkdir -p build && $(call CONFIGURE,cuda)
+	@$(call BUILD,cuda)
 
 test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
 	@tools/setup.sh test

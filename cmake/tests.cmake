@@ -15,6 +15,10 @@ if(TILEWRIGHT_TESTS)
     target_link_libraries(tilewright_tests PRIVATE ${TILEWRIGHT_OBJECT_TARGETS} tilewright_testing
                           tilewright_build_settings GTest::gtest GTest::gtest_main)
     target_compile_options(tilewright_tests PRIVATE $<$<CONFIG:Release>:-O1>)
+    # They run on a machine with a GPU, which need not be the one that built them.
+    if(TILEWRIGHT_CUDA)
+      target_link_options(tilewright_tests PRIVATE -static-libstdc++ -static-libgcc)
+    endif()
     include(GoogleTest)
     gtest_discover_tests(tilewright_tests DISCOVERY_MODE PRE_TEST
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300)

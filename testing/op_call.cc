@@ -61,6 +61,16 @@ void poison(void* data, int64_t bytes, DType dtype) {
   }
 }
 
+/// Elements after which a benchmark's data may repeat: drawing more would take longer than timing.
+constexpr int64_t kPeriod = (1 << 20) + 1;
+
+/// Fills `bytes` with copies of the first `period` of them.
+void repeat(void* data, int64_t bytes, int64_t period) {
+  auto* const at = static_cast<std::byte*>(data);
+  for (int64_t done = period; done < bytes; done += std::min(done, bytes - done))
+    std::memcpy(at + done, at, static_cast<size_t>(std::min(done, bytes - done)));
+}
+
 }  // namespace
 
 CaseSpec CaseSpec::parse(const ops::Schema& schema, std::string_view text) {
@@ -136,7 +146,8 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
   if (layout == Layout::kAligned) {
     kept_.push_back(Tensor::empty(shape, dtype));
     out.data = kept_.back().ref().data;
-    poison(out.data, bytes, dtype);
+    poison(out.data, std::min(bytes, kPeriod * element_size(dtype)), dtype);
+    repeat(out.data, bytes, kPeriod * element_size(dtype));
     if (output) outputs_.push_back(out);
     return out;
   }
@@ -182,8 +193,11 @@ TensorRef OpCall::make_random(std::span<const int64_t> shape, DType dtype, Layou
   const TensorRef tensor = make(shape, dtype, layout, false);
   Random data(seed);
   const bool floating = info(dtype).kind == DTypeKind::kFloat;
-  for (int64_t e = 0, n = tensor.count(); e < n; ++e)
+  const int64_t count = tensor.count();
+  const int64_t drawn = layout == Layout::kAligned ? std::min(count, kPeriod) : count;
+  for (int64_t e = 0; e < drawn; ++e)
     set_element(tensor, e, floating ? data.normal() : double(data.below(101) - 50));
+  if (drawn < count) repeat(tensor.data, count * element_size(dtype), drawn * element_size(dtype));
   return tensor;
 }
 

@@ -1,4 +1,5 @@
-// torch.ops.tilewright: every operator of the catalog as a boxed kernel for the CPU.
+// torch.ops.tilewright: every operator of the catalog as a boxed kernel, for the CPU and for
+// CUDA.
 //
 // A client of two C interfaces and nothing else: ours, and the stable one of PyTorch. One binary
 // therefore serves PyTorch 2.11 and all later versions, on any Python.
@@ -11,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include <dlfcn.h>
+
 #include "python/src/torch_schema.h"
 #include "python/src/torch_shim.h"
 
@@ -19,6 +22,7 @@ namespace {
 
 // PyTorch 2.11: what the values on the stack look like to this file.
 constexpr uint64_t kTorchVersion = uint64_t{2} << 56 | uint64_t{11} << 48;
+constexpr int32_t kCpu = 1, kCuda = 2;  // DLPack's devices
 constexpr size_t kMaxArguments = 32;
 constexpr size_t kMaxKernels = 768;  // operators times forms
 
@@ -113,9 +117,14 @@ struct Held {
 
 tw_tensor view_of(AtenTensorHandle tensor, bool is_output) {
   tw_tensor view{};
-  view.device = {1, 0};
+  view.device = {kCpu, 0};
   int64_t rank = 0;
-  int32_t dtype = 0;
+  int32_t dtype = 0, device = 0;
+  check(aoti_torch_get_device_type(tensor, &device), "tell where a tensor is");
+  if (device == aoti_torch_device_type_cuda()) {
+    view.device.type = kCuda;
+    check(aoti_torch_get_device_index(tensor, &view.device.index), "tell where a tensor is");
+  }
   check(aoti_torch_get_dim(tensor, &rank), "tell a tensor's rank");
   check(aoti_torch_get_dtype(tensor, &dtype), "tell a tensor's dtype");
   check(aoti_torch_get_sizes(tensor, &view.shape), "tell a tensor's sizes");
@@ -151,7 +160,7 @@ tw_value hold_list(StableIValue value, Held& held) {
   held.list.reserve(1);  // the data pointer of no numbers is not null
   held.list_size = static_cast<int64_t>(size);
   held.view.data = held.list.data();
-  held.view.device = {1, 0};
+  held.view.device = {kCpu, 0};
   held.view.rank = 1;
   held.view.dtype = {0, 64, 1};
   held.view.shape = &held.list_size;
@@ -191,10 +200,14 @@ tw_value take(Kind kind, StableIValue value, bool is_output, Held& held) {
 
 /// Outputs of a running call that come from PyTorch's allocator, in schema order.
 struct Outputs {
+  tw_device device;
   std::vector<TensorHandle> made;
 };
 
 int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) {
+  auto& outputs = *static_cast<Outputs*>(user);
+  const int32_t device =
+      outputs.device.type == kCuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu();
   int64_t strides[TW_MAX_RANK] = {}, stride = 1;
   for (int32_t d = shape->rank; d-- > 0;) {
     strides[d] = stride;
@@ -202,11 +215,35 @@ int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) 
   }
   AtenTensorHandle made = nullptr;
   if (aoti_torch_empty_strided(shape->rank, shape->sizes, strides, torch_dtype(shape->dtype),
-                               aoti_torch_device_type_cpu(), 0, &made) != 0)
+                               device, outputs.device.index, &made) != 0)
     return 1;
-  static_cast<Outputs*>(user)->made.emplace_back(made);
+  outputs.made.emplace_back(made);
   *tensor = view_of(made, true);
   return 0;
+}
+
+/// Where the call's tensors are; that they agree is checked by the library.
+tw_device device_of(const std::array<tw_value, kMaxArguments>& values, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (values[i].kind == TW_TENSOR && values[i].as.tensor->device.type == kCuda)
+      return values[i].as.tensor->device;
+  return {kCpu, 0};
+}
+
+/// PyTorch's current stream. Only its CUDA library has the function, and that is loaded when there
+/// is a tensor on a GPU.
+void* current_stream(int32_t device) {
+  using Get = AOTITorchError (*)(int32_t, void**);
+  static const Get kGet = [] {
+    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    return library == nullptr
+               ? nullptr
+               : reinterpret_cast<Get>(dlsym(library, "aoti_torch_get_current_cuda_stream"));
+  }();
+  void* stream = nullptr;
+  if (kGet == nullptr) throw std::runtime_error("tilewright: torch has no CUDA streams");
+  check(kGet(device, &stream), "tell its current CUDA stream");
+  return stream;
 }
 
 [[noreturn]] void raise(tw_status status) {
@@ -224,9 +261,12 @@ void run(const Overload& overload, StableIValue* stack, uint64_t taken, uint64_t
   if (overload.form == Form::kFull)
     for (const int32_t i : overload.optional_outputs)
       values[static_cast<size_t>(i)].kind = TW_ALLOCATE;
-  Outputs outputs;
+  Outputs outputs{device_of(values, taken), {}};
+  tw_context* const here = context();
+  if (outputs.device.type == kCuda)
+    tw_context_set_cuda_stream(here, current_stream(outputs.device.index));
   const tw_status status =
-      tw_call(context(), overload.op, values.data(), static_cast<int32_t>(overload.kinds.size()),
+      tw_call(here, overload.op, values.data(), static_cast<int32_t>(overload.kinds.size()),
               overload.form == Form::kOut ? nullptr : allocate, &outputs);
   if (status != TW_OK) raise(status);
   for (size_t i = 0; i < returned; ++i) {
@@ -263,11 +303,13 @@ Overload describe(const tw_operator* op, Form form) {
 /// Registers everything when the library is loaded.
 struct Registration {
   Registration() {
-    TorchLibraryHandle definitions = nullptr, kernels = nullptr;
+    TorchLibraryHandle definitions = nullptr, kernels = nullptr, cuda_kernels = nullptr;
     check(aoti_torch_library_init_def("tilewright", __FILE__, __LINE__, &definitions),
           "make the library tilewright");
     check(aoti_torch_library_init_impl("tilewright", "CPU", __FILE__, __LINE__, &kernels),
           "add CPU kernels to the library tilewright");
+    check(aoti_torch_library_init_impl("tilewright", "CUDA", __FILE__, __LINE__, &cuda_kernels),
+          "add CUDA kernels to the library tilewright");
     for (int32_t i = 0; i < tw_operator_count(); ++i) {
       const tw_operator* op = tw_operator_at(i);
       for (const Form form : {Form::kFunctional, Form::kFull, Form::kOut}) {
@@ -280,9 +322,10 @@ struct Registration {
         overloads().push_back(describe(op, form));
         check(aoti_torch_library_def(definitions, torch_schema(op, form).c_str()),
               "define an operator");
-        check(
-            torch_library_impl(kernels, overload(op, form).c_str(), kKernels[index], kTorchVersion),
-            "register a kernel");
+        for (const TorchLibraryHandle library : {kernels, cuda_kernels})
+          check(torch_library_impl(library, overload(op, form).c_str(), kKernels[index],
+                                   kTorchVersion),
+                "register a kernel");
       }
     }
   }

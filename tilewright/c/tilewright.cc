@@ -39,6 +39,8 @@ using tw::ops::Call;
 static_assert(TW_MAX_RANK == tw::kMaxRank);
 static_assert(offsetof(tw_tensor, shape) == 24 && sizeof(tw_tensor) == 48, "DLTensor's layout");
 
+constexpr int32_t kCpuDevice = 1, kCudaDevice = 2;  // DLDeviceType
+
 // DLPack's codes of the scalar dtypes.
 constexpr tw_dtype dlpack_dtype(DType dtype) {
   const auto bits = static_cast<uint8_t>(8 * tw::element_size(dtype));
@@ -122,13 +124,15 @@ TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) 
                                                  std::string(arg.name) + " " + rule + "\n  in " +
                                                  std::string(call.schema().text()));
   };
-  if (tensor.device.type != 1)
-    fail("is on DLPack device " + std::to_string(tensor.device.type) + ", but must be on the CPU");
+  if (tensor.device.type != kCpuDevice && tensor.device.type != kCudaDevice)
+    fail("is on DLPack device " + std::to_string(tensor.device.type) +
+         ", but must be on the CPU (1) or a CUDA GPU (2)");
   if (tensor.rank < 0 || tensor.rank > tw::kMaxRank)
     fail("has " + std::to_string(tensor.rank) + " dimensions, but at most " +
          std::to_string(tw::kMaxRank) + " are supported");
   TensorRef out;
   out.dtype = dtype_from(tensor.dtype, call, arg);
+  if (tensor.device.type == kCudaDevice) out.device = tw::Device::cuda(tensor.device.index);
   out.rank = tensor.rank;
   out.data =
       tensor.data == nullptr ? nullptr : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
@@ -332,6 +336,10 @@ tw_status tw_context_new(int32_t threads, tw_context** context) {
 }
 void tw_context_free(tw_context* context) {
   delete context;
+}
+
+void tw_context_set_cuda_stream(tw_context* context, void* stream) {
+  context->context.set_cuda_stream(stream);
 }
 
 tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,

@@ -44,7 +44,7 @@ typedef enum tw_status {
 
 /* DLPack's DLDevice, DLDataType and DLTensor, field by field: a DLTensor* is a tw_tensor*. */
 typedef struct tw_device {
-  int32_t type; /* 1: CPU */
+  int32_t type; /* 1: CPU, 2: CUDA */
   int32_t index;
 } tw_device;
 typedef struct tw_dtype {
@@ -137,6 +137,9 @@ TW_C_API const tw_argument* tw_operator_argument(const tw_operator* op, int32_t 
  * share their threads. */
 TW_C_API tw_status tw_context_new(int32_t threads, tw_context** context);
 TW_C_API void tw_context_free(tw_context* context);
+/* The CUDA stream (a cudaStream_t or CUstream) that calls on tensors of a GPU go into; NULL, the
+ * default stream, at first. Such calls do not wait for their results. */
+TW_C_API void tw_context_set_cuda_stream(tw_context* context, void* stream);
 
 /* Shapes and dtypes of the outputs, in schema order, optional ones included; `outputs` has room for
  * all of them. Outputs among the arguments are ignored. */
@@ -147,7 +150,7 @@ TW_C_API tw_status tw_infer(const tw_operator* op, const tw_value* arguments, in
  * strides point to storage that outlives the call. Anything but 0 fails the call. */
 typedef int32_t (*tw_allocate)(void* user, int32_t index, const tw_shape* shape, tw_tensor* tensor);
 
-/* Runs an operator. Outputs that are required or wanted, but not given, come from `allocate`; it
+/* Runs an operator where its tensors are. Outputs that are required or wanted, but not given, come from `allocate`; it
  * may be NULL when all are given. Trailing arguments that are absent may be left out. */
 TW_C_API tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
                            int32_t count, tw_allocate allocate, void* user);

@@ -49,7 +49,7 @@ std::string shape_to_string(std::span<const int64_t> shape) {
 }
 
 std::string TensorRef::describe() const {
-  return std::string(name(dtype)) + shape_to_string(shape()) + "@cpu";
+  return std::string(name(dtype)) + shape_to_string(shape()) + "@" + device.describe();
 }
 
 Tensor Tensor::empty(std::span<const int64_t> shape, DType dtype, Arena* arena) {

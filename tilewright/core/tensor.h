@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/core/device.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/macros.h"
 #include "tilewright/core/view.h"
@@ -17,13 +18,14 @@ namespace tw {
 
 inline constexpr int kMaxRank = 8;
 
-/// Borrowed memory: pointer, dtype, sizes and strides in elements. Scalar dtypes only.
+/// Borrowed memory: pointer, dtype, sizes and strides in elements, device. Scalar dtypes only.
 struct TensorRef {
   void* data = nullptr;
   DType dtype = DType::kF32;
   int rank = 0;
   std::array<int64_t, kMaxRank> sizes{};
   std::array<int64_t, kMaxRank> strides{};
+  Device device;
 
   std::span<const int64_t> shape() const { return {sizes.data(), static_cast<size_t>(rank)}; }
   /// Number of elements; 1 for rank 0.

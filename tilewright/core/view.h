@@ -72,7 +72,13 @@ struct Rows {
 
   TW_INLINE View<T, 1> row(int64_t i) const {
     int64_t offset = 0;
+#if defined(__CUDACC__)
+    TW_UNROLL  // an array that is indexed by constants can stay in registers
+    for (int d = kMaxLead - 1; d > 0; --d) {
+      if (d >= lead) continue;
+#else
     for (int d = lead - 1; d > 0; --d) {
+#endif
       offset += (i % lead_sizes[d]) * lead_strides[d];
       i /= lead_sizes[d];
     }

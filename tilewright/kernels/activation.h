@@ -20,7 +20,7 @@ struct Identity {
 struct Relu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return x < V{} ? V{} : x;
+    return tile::select(x < V{}, V{}, x);
   }
 };
 /// x Φ(x), Φ the normal distribution's. Hendrycks & Gimpel, arXiv:1606.08415.

@@ -19,7 +19,7 @@ struct Argmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows).over(x.cols < kBlock ? x.cols : kBlock);
   }
 
   template <tile::Program P>
@@ -29,9 +29,16 @@ struct Argmax {
     int64_t begin_of_best = 0;
     for (int64_t begin = 0; begin < x.cols && best == best; begin += kBlock) {
       const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> block{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
-      const C high = tile::reduce_row<C>(p, tile::Max{}, count,
-                                         [&](auto at) { return tile::load(block, at); });
+      const View<const T, 1> part{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
+      C high = 0;
+      tile::with_rows<C>(
+          p,
+          [&](const auto& whole) {
+            const auto block = tile::keep_row<C>(p, whole);
+            high = tile::reduce_row<C>(p, tile::Max{}, block,
+                                       [&](auto at) { return tile::load(block, at); });
+          },
+          part);
       if (high <= best) continue;  // false for NaN
       best = high;
       begin_of_best = begin;

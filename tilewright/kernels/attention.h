@@ -7,11 +7,29 @@
 // Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135); float32 throughout.
 #pragma once
 
+#include "tilewright/kernels/attention_neutral.h"
 #if !defined(__CUDACC__)
 #include "tilewright/kernels/attention_run_cpu.h"
 #endif
 
 namespace tw::kernels {
+
+/// The plan and the work of the target's own schedule, if it has one.
+template <class P, class K>
+TW_INLINE tile::Plan plan_attention(const K& kernel, const Machine& machine) {
+#if !defined(__CUDACC__)
+  if constexpr (!P::kOnGpu) return attention_detail::make_plan<P>(kernel, machine);
+#endif
+  return attention_neutral::make_plan(kernel);
+}
+template <class T, class U, class P, class K>
+TW_INLINE void run_attention(P p, const K& kernel) {
+#if !defined(__CUDACC__)
+  attention_detail::run<T, U>(p, kernel);
+#else
+  attention_neutral::run<T, U>(p, kernel);
+#endif
+}
 
 template <class T, class U>
 struct Attention {
@@ -52,11 +70,11 @@ struct Attention {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return attention_detail::make_plan<P>(*this, machine);
+    return plan_attention<P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_detail::run<T, U>(p, *this);
+    run_attention<T, U>(p, *this);
   }
 };
 

@@ -60,11 +60,11 @@ struct AttentionPaged {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return attention_detail::make_plan<P>(*this, machine);
+    return plan_attention<P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_detail::run<T, U>(p, *this);
+    run_attention<T, U>(p, *this);
   }
 };
 

@@ -11,13 +11,17 @@ struct Copy {
   Rows<T> out;      // [...]
 
   template <tile::Program P>
+  TW_DEVICE auto prepared() const {
+    return relayout<P>(x, out);
+  }
+  template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return relayout(x, out).plan();
+    return prepared<P>().plan();
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    relayout(x, out).run(p);
+    prepared<P>()(p);
   }
 };
 

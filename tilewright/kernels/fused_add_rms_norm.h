@@ -21,25 +21,27 @@ struct FusedAddRmsNorm {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto a = x.row(p.index()), b = residual.row(p.index());
-    const auto sum = residual_out.row(p.index()), to = out.row(p.index());
-    const View<const T, 1> sum_in{sum.data, {sum.size(0)}, {sum.stride(0)}};
-
-    const float squares = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      tile::store_cached(sum, at, tile::load(a, at) + tile::load(b, at));
-      const auto v = tile::load(sum_in, at);
-      return v * v;
-    });
-    const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-
-    tile::for_row(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(sum_in, at) * rstd * tile::load(weight, at));
-    });
+    tile::with_rows(
+        p,
+        [&](const auto& a, const auto& b, const auto& scale, const auto& to, const auto& added) {
+          auto sum = tile::new_row(p, added);
+          const float squares = tile::reduce_row(p, tile::Sum{}, sum, [&](auto at) {
+            tile::store_cached(sum, at, tile::load(a, at) + tile::load(b, at));
+            const auto v = tile::load(sum, at);
+            return v * v;
+          });
+          const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+          tile::for_row(p, sum, [&](auto at) {
+            tile::store(p, to, at, tile::load(sum, at) * rstd * tile::load(scale, at));
+          });
+        },
+        x.row(p.index()), residual.row(p.index()), weight, out.row(p.index()),
+        residual_out.row(p.index()));
   }
 };
 

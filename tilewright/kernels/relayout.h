@@ -58,9 +58,9 @@ struct RelayoutDims {
 };
 
 /// How a relayout is cut into programs.
-template <class U>
+template <class P, class U>
 struct Relayout {
-  static constexpr int64_t kBlock = 256 / int64_t{sizeof(U)};  // four lines of either side
+  static constexpr int64_t kBlock = tile::kTurnedBlock<U>;
 
   const U* from;
   U* to;
@@ -97,17 +97,18 @@ struct Relayout {
       Rows<U> shape;
       shape.rows = rows;
       shape.cols = dims.sizes[last];
-      grid = ElementwiseGrid::of(shape);
+      grid = ElementwiseGrid::of<P>(shape);
       programs = grid.programs;
     }
   }
 
   TW_INLINE tile::Plan plan() const {
-    return tile::plan_of(programs, turned ? kBlock * kBlock * int64_t{sizeof(U)} : 0);
+    if (turned) return tile::plan_of(programs, P::template kTurnedBytes<U>).over(kBlock * kBlock);
+    const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0;
+    return tile::plan_of(programs).over(cols < kElementwiseBlock<P> ? cols : kElementwiseBlock<P>);
   }
 
-  template <class P>
-  TW_INLINE void run(P p) const {
+  TW_INLINE void operator()(P p) const {
     if (turned)
       turn(p);
     else
@@ -126,12 +127,11 @@ struct Relayout {
     }
   }
 
-  template <class P>
   TW_INLINE void copy(P p) const {
     const int last = dims.rank - 1;
-    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
+    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock<P>;
     const int64_t rest = dims.sizes[last] - begin;
-    const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
+    const int64_t count = rest < kElementwiseBlock<P> ? rest : kElementwiseBlock<P>;
     const int64_t first = p.index() / grid.blocks_per_row * grid.rows_per_block;
     for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
       int64_t source, target;
@@ -139,11 +139,10 @@ struct Relayout {
       const View<const U, 1> in{
           from + source + begin * dims.from[last], {count}, {dims.from[last]}};
       const View<U, 1> out{to + target + begin * dims.to[last], {count}, {dims.to[last]}};
-      tile::for_row<U>(p, count, [&](auto at) { tile::store(p, out, at, tile::load(in, at)); });
+      tile::map_row<U>(p, out, [](auto v) { return v; }, in);
     }
   }
 
-  template <class P>
   TW_INLINE void turn(P p) const {
     const int last = dims.rank - 1, unit = last - 1;
     int64_t i = p.index();
@@ -155,15 +154,9 @@ struct Relayout {
     const int64_t rest_u = dims.sizes[unit] - u, rest_v = dims.sizes[last] - v;
     const int64_t count_u = rest_u < kBlock ? rest_u : kBlock;
     const int64_t count_v = rest_v < kBlock ? rest_v : kBlock;
-    U* const block = p.template scratch<U>();  // [unit, last]
-    tile::transpose_block(p, from + source + u + v * dims.from[last], dims.from[last], block,
-                          kBlock, count_u, count_v);
-    for (int64_t r = 0; r < count_u; ++r) {
-      const View<const U, 1> in{block + r * kBlock, {count_v}, {1}};
-      const View<U, 1> out{
-          to + target + (u + r) * dims.to[unit] + v * dims.to[last], {count_v}, {dims.to[last]}};
-      tile::for_row<U>(p, count_v, [&](auto at) { tile::store(p, out, at, tile::load(in, at)); });
-    }
+    tile::turn_block(p, from + source + u + v * dims.from[last], dims.from[last],
+                     to + target + u * dims.to[unit] + v * dims.to[last], dims.to[unit],
+                     dims.to[last], count_u, count_v);
   }
 };
 
@@ -205,10 +198,10 @@ TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
   return out;
 }
 
-template <class T>
-TW_INLINE Relayout<bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
+template <class P, class T>
+TW_INLINE Relayout<P, bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
   using U = bits_of<T>;
-  return Relayout<U>(rows_as<const U>(x), rows_as<U>(out));
+  return Relayout<P, U>(rows_as<const U>(x), rows_as<U>(out));
 }
 
 }  // namespace tw::kernels

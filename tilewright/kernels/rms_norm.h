@@ -19,23 +19,25 @@ struct RmsNorm {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto from = x.row(p.index());
-    const auto to = out.row(p.index());
-
-    const float squares = tile::reduce_row(p, tile::Sum{}, x.cols, [&](auto at) {
-      const auto v = tile::load(from, at);
-      return v * v;
-    });
-    const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-
-    tile::for_row(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, tile::load(from, at) * rstd * tile::load(weight, at));
-    });
+    tile::with_rows(
+        p,
+        [&](const auto& row, const auto& scale, const auto& to) {
+          const auto from = tile::keep_row(p, row);
+          const float squares = tile::reduce_row(p, tile::Sum{}, from, [&](auto at) {
+            const auto v = tile::load(from, at);
+            return v * v;
+          });
+          const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+          tile::for_row(p, from, [&](auto at) {
+            tile::store(p, to, at, tile::load(from, at) * rstd * tile::load(scale, at));
+          });
+        },
+        x.row(p.index()), weight, out.row(p.index()));
   }
 };
 

@@ -22,7 +22,7 @@ struct Rope {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.size(0) * x.size(1));
+    return tile::plan_of(x.size(0) * x.size(1)).over(x.size(3));
   }
 
   template <tile::Program P>
@@ -34,18 +34,21 @@ struct Rope {
     for (int64_t h = 0; h < x.size(2); ++h) {
       const auto from = x[b][s][h];
       const auto to = out[b][s][h];
-      const auto from_a = half(from, 0, pairs), from_b = half(from, 1, pairs);
-      const auto to_a = half(to, 0, pairs), to_b = half(to, 1, pairs);
-      tile::for_row(p, pairs, [&](auto at) {
-        const auto a = tile::load(from_a, at), c = tile::load(cos_row, at);
-        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at);
-        tile::store(p, to_a, at, a * c - o * n);
-        tile::store(p, to_b, at, o * c + a * n);
-      });
-      const auto from_rest = rest(from, 2 * pairs);
-      const auto to_rest = rest(to, 2 * pairs);
-      tile::for_row(p, from_rest.size(0),
-                    [&](auto at) { tile::store(p, to_rest, at, tile::load(from_rest, at)); });
+      tile::with_rows(
+          p,
+          [&](const auto& from_a, const auto& from_b, const auto& cosine, const auto& sine,
+              const auto& to_a, const auto& to_b) {
+            tile::for_row(p, from_a, [&](auto at) {
+              const auto a = tile::load(from_a, at), o = tile::load(from_b, at);
+              const auto c = tile::load(cosine, at), n = tile::load(sine, at);
+              tile::store(p, to_a, at, a * c - o * n);
+              tile::store(p, to_b, at, o * c + a * n);
+            });
+          },
+          half(from, 0, pairs), half(from, 1, pairs), cos_row, sin_row, half(to, 0, pairs),
+          half(to, 1, pairs));
+      if (2 * pairs < from.size(0))
+        tile::map_row(p, rest(to, 2 * pairs), [](auto v) { return v; }, rest(from, 2 * pairs));
     }
   }
 

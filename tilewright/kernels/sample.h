@@ -64,13 +64,13 @@ struct Sample {
       const auto s = tile::load(score_row, at);
       const auto w = tile::exp_nonpositive((s - high) / temperature);
       using V = decltype(w + w);
-      tile::store_cached(weight_row, at, V(s == high ? tile::splat<V>(1.0f) : w));
+      tile::store_cached(weight_row, at, tile::select(s == high, tile::splat<V>(1.0f), V(w)));
     });
     const auto keep_from = [&](float threshold) {
       tile::for_row(p, vocabulary, [&](auto at) {
         const auto s = tile::load(score_row, at), w = tile::load(weight_row, at);
         using V = decltype(w + w);
-        tile::store_cached(weight_row, at, V(s >= threshold ? w : V{}));
+        tile::store_cached(weight_row, at, tile::select(s >= threshold, V(w), V{}));
       });
     };
     if (top_k > 0 && top_k < vocabulary)
@@ -83,7 +83,7 @@ struct Sample {
       tile::for_row(p, vocabulary, [&](auto at) {
         const auto w = tile::load(weight_row, at);
         using V = decltype(w + w);
-        tile::store_cached(weight_row, at, V(w >= min_p ? w : V{}));
+        tile::store_cached(weight_row, at, tile::select(w >= min_p, V(w), V{}));
       });
     out(p.index(), 0) = int32_t(draw(p, weights, sums));
   }
@@ -98,7 +98,8 @@ struct Sample {
     tile::for_row(p, logits.cols, [&](auto at) {
       const auto x = tile::load(row, at);
       using V = decltype(x + x);
-      tile::store_cached(scores, at, V(x == x ? x + 0.0f : tile::splat<V>(-__builtin_inff())));
+      tile::store_cached(scores, at,
+                         tile::select(x == x, V(x + 0.0f), tile::splat<V>(-__builtin_inff())));
     });
     if (!history) return;
     const auto tokens = history.row(p.index());

@@ -6,6 +6,8 @@
 // its maximum. They are taken against the largest value so far, stay in scratch, and are scaled to
 // the final maximum at the end (Milakov & Gimelshein, arXiv:1805.02867). One program per row;
 // arithmetic in float32, so that a bf16 row keeps its small weights.
+//
+// On a GPU the row stays in registers, and an exponential computed twice costs less than memory.
 #pragma once
 
 #include "tilewright/tile/math.h"
@@ -25,11 +27,39 @@ struct Softmax {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     const int64_t blocks = (x.cols + kBlock - 1) / kBlock;
-    return tile::plan_of(x.cols > 0 ? x.rows : 0, (x.cols + blocks) * int64_t{sizeof(C)});
+    const int64_t scratch = P::kOnGpu ? 0 : (x.cols + blocks) * int64_t{sizeof(C)};
+    return tile::plan_of(x.cols > 0 ? x.rows : 0, scratch).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    if constexpr (P::kOnGpu)
+      keep_row(p);
+    else
+      walk_blocks(p);
+  }
+
+ private:
+  template <class P>
+  TW_DEVICE void keep_row(P p) const {
+    tile::with_rows<C>(
+        p,
+        [&](const auto& row, const auto& to) {
+          const auto from = tile::keep_row<C>(p, row);
+          const C high = tile::reduce_row<C>(p, tile::Max{}, from,
+                                             [&](auto at) { return tile::load(from, at); });
+          const C base = high == C(-__builtin_inf()) ? C(0) : high;
+          const auto weight = [&](auto at) {
+            return tile::exp_nonpositive(tile::load(from, at) - base);
+          };
+          const C scale = 1 / tile::reduce_row<C>(p, tile::Sum{}, from, weight);
+          tile::for_row<C>(p, from, [&](auto at) { tile::store(p, to, at, weight(at) * scale); });
+        },
+        x.row(p.index()), out.row(p.index()));
+  }
+
+  template <class P>
+  TW_DEVICE void walk_blocks(P p) const {
     const auto from = x.row(p.index());
     const auto to = out.row(p.index());
     C* const weights = p.template scratch<C>();
@@ -63,7 +93,6 @@ struct Softmax {
     }
   }
 
- private:
   template <class P>
   TW_INLINE static C exp_of(C value) {
     return tile::first_lane(tile::exp_nonpositive(tile::splat<typename P::template Vec<C>>(value)));

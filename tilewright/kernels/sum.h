@@ -20,7 +20,7 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows).over(x.cols < kBlock ? x.cols : kBlock);
   }
 
   template <tile::Program P>
@@ -29,9 +29,15 @@ struct Sum {
     C total = 0;
     for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
       const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> block{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
-      total += tile::reduce_row<C>(p, tile::Sum{}, count,
-                                   [&](auto at) { return tile::load(block, at); });
+      const View<const T, 1> part{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
+      tile::with_rows<C>(
+          p,
+          [&](const auto& whole) {
+            const auto block = tile::keep_row<C>(p, whole);
+            total += tile::reduce_row<C>(p, tile::Sum{}, block,
+                                         [&](auto at) { return tile::load(block, at); });
+          },
+          part);
     }
     out(p.index(), 0) = T(total);
   }

@@ -14,7 +14,7 @@ struct TypeAs {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(out).programs);
+    return plan_elementwise<P>(out);
   }
 
   template <tile::Program P>

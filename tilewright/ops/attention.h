@@ -193,8 +193,12 @@ struct Attention : AttentionFamily {
   using Kernel = kernels::Attention<T, U>;
 
   template <class K>
+  static Support supports_shapes(const K& kernel) {
+    return supports_shape(kernel.shape(), kernel.options());
+  }
+  template <class K>
   static Support supports(const K& kernel) {
-    if (Support s = supports_shape(kernel.shape(), kernel.options()); !s) return s;
+    if (Support s = supports_shapes(kernel); !s) return s;
     return supports_lens("kv_lens", kernel.kv_lens, kernel.k.size(1));
   }
 

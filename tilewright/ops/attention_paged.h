@@ -20,28 +20,31 @@ struct AttentionPaged : AttentionFamily {
   using Kernel = kernels::AttentionPaged<T, U>;
 
   template <class K>
-  static Support supports(const K& kernel) {
+  static Support supports_shapes(const K& kernel) {
     const int64_t sequences = kernel.kv_lens.size(0), queries = kernel.q.size(0);
     if (kernel.cu_seqlens_q) {
       if (kernel.cu_seqlens_q.size(0) != sequences + 1)
         return Support::no("cu_seqlens_q has " + std::to_string(kernel.cu_seqlens_q.size(0)) +
                            " entries, but B + 1 = " + std::to_string(sequences + 1) +
                            " are needed");
-      if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, queries); !s) return s;
     } else if (sequences == 0 ? queries != 0 : queries % sequences != 0) {
       return Support::no("N = " + std::to_string(queries) + " must be a multiple of B = " +
                          std::to_string(sequences) + " without cu_seqlens_q");
     }
+    return supports_shape(kernel.shape(), kernel.options());
+  }
+  template <class K>
+  static Support supports(const K& kernel) {
+    if (Support s = supports_shapes(kernel); !s) return s;
+    if (kernel.cu_seqlens_q)
+      if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, kernel.q.size(0)); !s)
+        return s;
     const int64_t page_size = kernel.k_pages.size(1);
     if (Support s =
             supports_lens("kv_lens", kernel.kv_lens, kernel.block_table.size(1) * page_size);
         !s)
       return s;
-    if (Support s =
-            supports_table(kernel.block_table, kernel.kv_lens, page_size, kernel.k_pages.size(0));
-        !s)
-      return s;
-    return supports_shape(kernel.shape(), kernel.options());
+    return supports_table(kernel.block_table, kernel.kv_lens, page_size, kernel.k_pages.size(0));
   }
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,

@@ -18,15 +18,18 @@ struct AttentionVarlen : AttentionFamily {
   using Kernel = kernels::AttentionVarlen<T, U>;
 
   template <class K>
-  static Support supports(const K& kernel) {
+  static Support supports_shapes(const K& kernel) {
     if (kernel.cu_seqlens_q.size(0) == 0)
       return Support::no(
           "cu_seqlens_q is empty, but needs one entry more than there are sequences");
+    return supports_shape(kernel.shape(), kernel.options());
+  }
+  template <class K>
+  static Support supports(const K& kernel) {
+    if (Support s = supports_shapes(kernel); !s) return s;
     if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, kernel.q.size(0)); !s)
       return s;
-    if (Support s = supports_offsets("cu_seqlens_kv", kernel.cu_seqlens_kv, kernel.k.size(0)); !s)
-      return s;
-    return supports_shape(kernel.shape(), kernel.options());
+    return supports_offsets("cu_seqlens_kv", kernel.cu_seqlens_kv, kernel.k.size(0));
   }
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,

@@ -23,17 +23,20 @@ struct Rope {
   using Kernel = kernels::Rope<T>;
 
   template <class T>
-  static Support supports(const Kernel<T>& k) {
+  static Support supports_shapes(const Kernel<T>& k) {
     const int64_t pairs = k.cos.size(1), dim = k.x.size(3), rows = k.cos.size(0);
     if (2 * pairs > dim)
       return Support::no("cos and sin rotate " + std::to_string(2 * pairs) +
                          " dimensions, but a head has " + std::to_string(dim));
-    if (!k.positions) {
-      if (k.x.size(1) > rows && k.x.size(0) > 0)
-        return Support::no("the tables hold " + std::to_string(rows) +
-                           " positions, but S = " + std::to_string(k.x.size(1)));
-      return Support::yes();
-    }
+    if (!k.positions && k.x.size(1) > rows && k.x.size(0) > 0)
+      return Support::no("the tables hold " + std::to_string(rows) +
+                         " positions, but S = " + std::to_string(k.x.size(1)));
+    return Support::yes();
+  }
+  template <class T>
+  static Support supports(const Kernel<T>& k) {
+    if (Support shapes = supports_shapes(k); !shapes || !k.positions) return shapes;
+    const int64_t rows = k.cos.size(0);
     for (int64_t b = 0; b < k.positions.size(0); ++b)
       for (int64_t s = 0; s < k.positions.size(1); ++s)
         if (k.positions(b, s) < 0 || k.positions(b, s) >= rows)

@@ -30,7 +30,7 @@ struct Sample {
   template <class...>
   using Kernel = kernels::Sample;
 
-  static Support supports(const kernels::Sample& k) {
+  static Support supports_shapes(const kernels::Sample& k) {
     const auto refuse = [](const char* name, double value, const char* rule) {
       return Support::no(std::string(name) + " = " + std::to_string(value) + " must be " + rule);
     };
@@ -49,6 +49,10 @@ struct Sample {
       return refuse("frequency_penalty", k.frequency_penalty, "finite");
     if (!std::isfinite(k.presence_penalty))
       return refuse("presence_penalty", k.presence_penalty, "finite");
+    return Support::yes();
+  }
+  static Support supports(const kernels::Sample& k) {
+    if (Support shapes = supports_shapes(k); !shapes) return shapes;
     for (int64_t r = 0; r < k.history.rows; ++r)
       for (int64_t i = 0; i < k.history.cols; ++i)
         if (k.history(r, i) >= k.logits.cols)

@@ -28,13 +28,15 @@ int64_t chunk_size(int64_t grid, double seconds, int threads) {
 }  // namespace
 
 Context::Context() : Context(default_pool()) {}
-Context::Context(ThreadPool& pool) : Context(pool, detect_isa()) {}
+// A build without CPU kernels serves GPUs alone; its launches on the CPU say what is missing.
+Context::Context(ThreadPool& pool)
+    : Context(pool, available_isas().empty() ? Isa::avx2 : detect_isa()) {}
 Context::Context(ThreadPool& pool, Isa isa)
     : pool_(&pool),
       machine_(make_machine(isa, pool.threads())),
       scratch_(static_cast<size_t>(pool.threads())) {
   const std::vector<Isa> available = available_isas();
-  if (std::find(available.begin(), available.end(), isa) == available.end())
+  if (!available.empty() && std::find(available.begin(), available.end(), isa) == available.end())
     throw Error(ErrorKind::kUnsupported,
                 "this machine or build cannot run kernels for " + std::string(name(isa)));
 }

@@ -23,6 +23,10 @@ class TW_API Context {
   Isa isa() const { return machine_.isa; }
   const Machine& machine() const { return machine_; }
 
+  /// The CUDA stream (a CUstream or cudaStream_t) that calls on tensors of a GPU go into.
+  void* cuda_stream() const { return cuda_stream_; }
+  void set_cuda_stream(void* stream) { cuda_stream_ = stream; }
+
   /// Runs every phase of a kernel. `cost` decides how finely it is split and whether its outputs go
   /// around the caches; it changes no result.
   void launch(const ops::KernelEntry& entry, const void* kernel, const ops::Cost& cost);
@@ -36,6 +40,7 @@ class TW_API Context {
   };
 
   ThreadPool* pool_;
+  void* cuda_stream_ = nullptr;
   Machine machine_;
   Buffer workspace_;
   std::vector<Buffer> scratch_;  // one per worker

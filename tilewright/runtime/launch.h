@@ -2,9 +2,11 @@
 // No validation happens here; calls with arguments from outside go through ops::Call first.
 #pragma once
 
+#include "tilewright/built_cuda.h"
 #include "tilewright/built_isas.h"
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
+#include "tilewright/runtime/cuda/launch.h"
 
 namespace tw::runtime {
 
@@ -20,6 +22,25 @@ const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
 }
 
 namespace detail {
+constexpr bool is_built_for_cuda(std::string_view name) {
+  bool found = false;
+#define TW_CONSIDER(built) found = found || name == built;
+  TW_FOR_EACH_CUDA_OPERATOR(TW_CONSIDER)
+#undef TW_CONSIDER
+  return found;
+}
+}  // namespace detail
+
+/// Op's CUDA build; without image when the library carries none.
+template <class Op>
+ops::CudaBuild cuda_build_of() {
+  if constexpr (detail::is_built_for_cuda(Op::kSchema.name()))
+    return ops::cuda_build<Op>();
+  else
+    return {};
+}
+
+namespace detail {
 template <class Op, class Kernel>
 constexpr int combo_index() {
   int index = -1;
@@ -30,11 +51,27 @@ constexpr int combo_index() {
 }
 }  // namespace detail
 
-/// Runs a kernel of operator Op. The views must satisfy Op's schema.
+/// Throws kUnsupported, with each candidate and its reason, unless Op has a kernel for the device.
+template <class Op>
+void require_build(Device device) {
+  if (!device.is_cuda() || cuda_build_of<Op>().image != nullptr) return;
+  throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) +
+                                           ": no kernel takes tensors on " + device.describe() +
+                                           "\n  cuda: this library has none for this operator" +
+                                           "\n  cpu: takes tensors on the cpu");
+}
+
+/// Runs a kernel of operator Op where its views are. They must satisfy Op's schema.
 template <class Op, class Kernel>
-void launch(Context& context, const Kernel& kernel) {
+void launch(Context& context, const Kernel& kernel, Device device = {}) {
   constexpr int kIndex = detail::combo_index<Op, Kernel>();
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
+  if (device.is_cuda()) {
+    require_build<Op>(device);
+    static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
+    module.launch(kIndex, &kernel, device.index, context.cuda_stream());
+    return;
+  }
   const ops::KernelEntry* entries = entries_for<Op>(context.isa());
   if (entries == nullptr)
     throw Error(ErrorKind::kUnsupported,

@@ -8,11 +8,17 @@ namespace {
 
 template <class Op>
 void run(const ops::Call& call, Context& context) {
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { launch<Op>(context, kernel); });
+  ops::with_kernel<Op>(
+      call, [&]<int kIndex>(const auto& kernel) { launch<Op>(context, kernel, call.device()); });
 }
 
 template <class Op>
 void reference(const ops::Call& call) {
+  if (call.device().is_cuda())
+    throw Error(ErrorKind::kUnsupported,
+                std::string(Op::kSchema.name()) +
+                    ": the definition runs on the cpu, but the tensors are on " +
+                    call.device().describe());
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
 }
 
@@ -25,6 +31,7 @@ ops::Cost cost(const ops::Call& call) {
 
 template <class Op>
 std::vector<std::vector<int64_t>> infer(ops::Call& call) {
+  require_build<Op>(call.device());  // or infer() might look into memory of the GPU
   const ops::Bindings bindings = call.bind_inputs();
   if constexpr (requires { Op::infer(call, bindings); }) {
     return Op::infer(call, bindings);
@@ -60,6 +67,7 @@ OperatorInfo describe() {
     out.combos.emplace_back(D::value, D::value + D::size);
   });
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
+  out.on_cuda = cuda_build_of<Op>().image != nullptr;
   out.run = run<Op>;
   out.reference = reference<Op>;
   out.cost = cost<Op>;

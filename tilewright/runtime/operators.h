@@ -23,10 +23,12 @@ struct OperatorInfo {
   std::vector<std::vector<DType>> combos;
   /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
   double tolerance_scale = 1;
+  bool on_cuda = false;  // this library has kernels for GPUs
 
-  /// Runs the call on the CPU target. Throws as with_kernel does.
+  /// Runs the call where its tensors are; on a GPU, without waiting for it. Throws as with_kernel
+  /// does.
   void (*run)(const ops::Call& call, Context& context);
-  /// Runs the float64 definition.
+  /// Runs the float64 definition, on the CPU.
   void (*reference)(const ops::Call& call);
   ops::Cost (*cost)(const ops::Call& call);
   /// Shapes of the outputs in schema order, from validated inputs.

@@ -20,6 +20,13 @@ struct Plan {
   int64_t grid[kMaxPhases] = {};  // program instances per phase
   int64_t workspace_bytes = 0;    // shared by all instances, uninitialised, 64-byte aligned
   int64_t scratch_bytes = 0;      // private to the thread running an instance, 64-byte aligned
+  int64_t columns = 0;  // that an instance walks: how many threads of a GPU it is worth; 0: one
+
+  TW_INLINE Plan over(int64_t width) const {
+    Plan plan = *this;
+    plan.columns = width;
+    return plan;
+  }
 };
 
 /// The common case: one phase of `grid` instances.
@@ -29,6 +36,10 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   plan.scratch_bytes = scratch_bytes;
   return plan;
 }
+
+/// Units and rows of a block that turn_block takes: four lines of either side.
+template <class U>
+inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};
 
 /// The state behind a CPU program. One per thread; the launcher moves index and phase.
 struct ProgramState {

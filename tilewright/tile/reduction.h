@@ -36,7 +36,7 @@ struct Max {
   }
   template <class V>
   TW_INLINE static V combine(V a, V b) {
-    return ((a > b) | (a != a)) ? a : b;
+    return select((a > b) | (a != a), a, b);
   }
 };
 /// Propagates NaN.
@@ -47,7 +47,7 @@ struct Min {
   }
   template <class V>
   TW_INLINE static V combine(V a, V b) {
-    return ((a < b) | (a != a)) ? a : b;
+    return select((a < b) | (a != a), a, b);
   }
 };
 

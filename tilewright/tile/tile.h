@@ -6,6 +6,7 @@
 #include "tilewright/tile/program.h"
 #if defined(__CUDACC__)
 #include "tilewright/tile/cuda/primitives.h"
+#include "tilewright/tile/cuda/transpose.h"
 #else
 #include "tilewright/tile/cpu/primitives.h"
 #include "tilewright/tile/cpu/transpose.h"

@@ -15,6 +15,7 @@
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/operators.h"
+#include "tools/cli/bench_cuda.h"
 #include "tools/cli/commands.h"
 
 namespace tw::cli {
@@ -27,6 +28,7 @@ struct Options {
   std::vector<std::string> filters, dtypes;
   std::vector<int> threads;
   double seconds = 0.3;
+  std::string device = "cpu", case_text;
   bool as_json = false;
 };
 
@@ -174,7 +176,56 @@ bool matches(const std::string& id, const std::vector<std::string>& filters) {
   return filters.empty() || std::any_of(filters.begin(), filters.end(), within);
 }
 
+/// Calls f for each operator, dtype and workload that the options ask for.
+template <class F>
+void for_each_workload(const Options& options, F&& f) {
+  const auto& wanted = options.dtypes;
+  for (const runtime::OperatorInfo& op : runtime::operators())
+    for (const auto& combo : op.combos) {
+      if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), dtypes_of(combo))) continue;
+      if (!options.case_text.empty()) {
+        const auto& names = options.filters;
+        if (std::count(names.begin(), names.end(), op.name()) > 0)
+          f(op, combo, ops::Case{"given", options.case_text});
+        continue;
+      }
+      for (const ops::Case& workload : op.workloads)
+        if (matches(std::string(op.name()) + "/" + std::string(workload.label), options.filters))
+          f(op, combo, workload);
+    }
+}
+
+void print_gpu_row(const json& r) {
+  std::printf("%-20s %-36s %-10s %10.2f us %8.1f GB/s  %5.1f %% of copy  host %.2f us\n",
+              r["op"].get<std::string>().c_str(), r["case"].get<std::string>().c_str(),
+              r["dtype"].get<std::string>().c_str(), r["us"].get<double>(), r["gbs"].get<double>(),
+              100 * r["fraction_of_limit"].get<double>(), r["host_us"].get<double>());
+  std::fflush(stdout);
+}
+
+void run_on_gpu(const Options& options) {
+  const size_t colon = options.device.find(':');
+  const int device = colon == std::string::npos ? 0 : std::stoi(options.device.substr(colon + 1));
+  const json limits = gpu_limits(device);
+  if (!options.as_json) std::printf("%s\n", limits.dump().c_str());
+  json rows = json::array();
+  for_each_workload(options, [&](const runtime::OperatorInfo& op, const auto& combo,
+                                 const ops::Case& workload) {
+    if (!op.on_cuda) return;
+    rows.push_back(bench_on_gpu(op, combo, workload, device, options.seconds, limits["copy_gbs"]));
+    rows.back()["dtype"] = dtypes_of(combo);
+    if (!options.as_json) print_gpu_row(rows.back());
+  });
+  if (rows.empty())
+    throw Error(ErrorKind::kInvalidArgument, "no workload matches; see `tilewright ops`");
+  if (options.as_json)
+    std::cout << json{{"version", TILEWRIGHT_VERSION}, {"limits", limits}, {"results", rows}}.dump(
+                     1)
+              << "\n";
+}
+
 void run(const Options& options) {
+  if (options.device != "cpu") return run_on_gpu(options);
   json rows = json::array(), limits = json::array();
   const std::vector<int> counts = options.threads.empty()
                                       ? std::vector<int>{1, runtime::default_pool().threads()}
@@ -183,17 +234,11 @@ void run(const Options& options) {
     if (i > 0 && counts[i] == counts[0]) continue;
     runtime::ThreadPool pool(counts[i]);
     limits.push_back(limits_of(runtime::Context(pool).machine()));
-    for (const runtime::OperatorInfo& op : runtime::operators())
-      for (const auto& combo : op.combos)
-        for (const ops::Case& workload : op.workloads) {
-          const std::string id = std::string(op.name()) + "/" + std::string(workload.label);
-          if (!matches(id, options.filters)) continue;
-          const auto& wanted = options.dtypes;
-          if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), dtypes_of(combo)))
-            continue;
-          rows.push_back(bench_one(op, combo, workload, pool, options.seconds));
-          if (!options.as_json) print_row(rows.back());
-        }
+    for_each_workload(options, [&](const runtime::OperatorInfo& op, const auto& combo,
+                                   const ops::Case& workload) {
+      rows.push_back(bench_one(op, combo, workload, pool, options.seconds));
+      if (!options.as_json) print_row(rows.back());
+    });
   }
   if (rows.empty())
     throw Error(ErrorKind::kInvalidArgument, "no workload matches; see `tilewright ops`");
@@ -223,6 +268,11 @@ void add_bench(CLI::App& app) {
   command->add_option("--threads", options->threads, "Thread counts; default: 1 and all")
       ->delimiter(',')
       ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));
+  command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
+  command->add_option(
+      "--case", options->case_text,
+      "Instead of the workloads, this one, such as \"*=16 C=4096\"; FILTER names the "
+      "operators");
   command->add_option("--seconds", options->seconds, "Time for each row")->capture_default_str();
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright bench rms_norm --dtype bf16");

@@ -27,7 +27,7 @@ APART = {
     "tools": ("tests", "benchmarks", "examples", "experimental"),
 }
 EXPERIMENTAL_USERS = ("experimental/", "tests/experimental/")
-GENERATED = {"tilewright/built_isas.h"}
+GENERATED = {"tilewright/built_isas.h", "tilewright/built_cuda.h"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 

@@ -1,16 +1,20 @@
-// Every operator x instruction set x dtype x edge case, against its float64 definition. A loop over
-// the catalog: an operator that is listed is tested.
+// Every operator x target x dtype x edge case, against its float64 definition. A loop over the
+// catalog: an operator that is listed is tested. Targets are the instruction sets that this machine
+// has, and its GPU.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "testing/device_call.h"
 #include "testing/op_call.h"
 #include "testing/random.h"
 #include "tilewright/runtime/context.h"
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/cuda/driver.h"
 #include "tilewright/runtime/operators.h"
 
 namespace tw {
@@ -24,7 +28,9 @@ using testing::OpCall;
 struct Setting {
   const OperatorInfo* op;
   std::vector<DType> combo;
-  Isa isa;
+  std::optional<Isa> isa;  // none: the GPU
+
+  std::string target() const { return isa ? name(*isa) : "cuda"; }
 };
 
 std::string combo_text(const std::vector<DType>& combo) {
@@ -33,32 +39,54 @@ std::string combo_text(const std::vector<DType>& combo) {
   return out.empty() ? "untyped" : out;
 }
 
+/// Runs both calls; in different ways, where the target has any.
+void run_on_cpu(const Setting& s, OpCall& got, OpCall& again) {
+  runtime::Context context(runtime::default_pool(), *s.isa);
+  s.op->run(got.call(), context);
+  runtime::ThreadPool single(1);
+  runtime::Context single_context(single, *s.isa);
+  s.op->run(again.call(), single_context);
+}
+void run_on_gpu(const Setting& s, OpCall& got, OpCall& again) {
+  runtime::Context context;
+  for (OpCall* call : {&got, &again}) {
+    testing::DeviceCall on_device(call->call());
+    s.op->run(on_device.call(), context);
+    on_device.fetch();
+    EXPECT_TRUE(on_device.guards_intact()) << "memory outside the outputs was written";
+  }
+}
+
 void check(const Setting& s, const CaseSpec& spec, uint64_t seed, Layout layout) {
   OpCall want(*s.op, s.combo, spec, seed, layout);
   s.op->reference(want.call());
 
-  OpCall got(*s.op, s.combo, spec, seed, layout), alone(*s.op, s.combo, spec, seed, layout);
-  runtime::Context context(runtime::default_pool(), s.isa);
-  s.op->run(got.call(), context);
-  runtime::ThreadPool single(1);
-  runtime::Context single_context(single, s.isa);
-  s.op->run(alone.call(), single_context);
+  OpCall got(*s.op, s.combo, spec, seed, layout), again(*s.op, s.combo, spec, seed, layout);
+  if (s.isa)
+    run_on_cpu(s, got, again);
+  else
+    run_on_gpu(s, got, again);
 
   for (size_t i = 0; i < want.outputs().size(); ++i) {
     const TensorRef& expected = want.outputs()[i];
     const double tolerance = testing::tolerance_of(expected.dtype) * s.op->tolerance_scale;
     const testing::Comparison c = testing::compare(got.outputs()[i], expected, tolerance);
     EXPECT_TRUE(c.ok) << c.message;
-    EXPECT_TRUE(testing::compare(alone.outputs()[i], got.outputs()[i], 0).ok)
-        << "one thread gives other bits than " << runtime::default_pool().threads();
+    EXPECT_TRUE(testing::compare(again.outputs()[i], got.outputs()[i], 0).ok)
+        << "one thread, or a repetition on a GPU, gives other bits";
   }
   EXPECT_TRUE(got.padding_intact()) << "memory outside the outputs was written";
+}
+
+bool can_run(const Setting& s) {
+  return s.isa || runtime::cuda::availability();
 }
 
 class EdgeCases : public ::testing::Test {
  public:
   explicit EdgeCases(Setting setting) : setting_(std::move(setting)) {}
   void TestBody() override {
+    if (!can_run(setting_)) GTEST_SKIP() << runtime::cuda::availability().reason();
     for (const ops::Case& c : setting_.op->edge_cases) {
       const CaseSpec spec = CaseSpec::parse(*setting_.op->schema, c.text);
       for (const Layout layout : {Layout::kContiguous, Layout::kStrided}) {
@@ -82,6 +110,7 @@ class RandomShapes : public ::testing::Test {
  public:
   explicit RandomShapes(Setting setting) : setting_(std::move(setting)) {}
   void TestBody() override {
+    if (!can_run(setting_)) GTEST_SKIP() << runtime::cuda::availability().reason();
     testing::Random random(std::hash<std::string_view>{}(setting_.op->name()));
     int accepted = 0;
     for (int draw = 0; draw < 60 && accepted < 12; ++draw) {
@@ -170,11 +199,14 @@ const bool kRegistered = [] {
   for (const OperatorInfo& op : runtime::operators()) {
     ::testing::RegisterTest("BadCalls", std::string(op.name()).c_str(), nullptr, nullptr, __FILE__,
                             __LINE__, [&op]() -> BadCalls* { return new BadCalls(&op); });
-    for (const Isa isa : runtime::available_isas()) {
+    std::vector<std::optional<Isa>> targets;
+    for (const Isa isa : runtime::available_isas()) targets.emplace_back(isa);
+    if (op.on_cuda) targets.emplace_back();
+    for (const std::optional<Isa> isa : targets) {
       for (const auto& combo : op.combos) {
-        const std::string test =
-            std::string(op.name()) + "/" + std::string(name(isa)) + "/" + combo_text(combo);
         const Setting setting{&op, combo, isa};
+        const std::string test =
+            std::string(op.name()) + "/" + setting.target() + "/" + combo_text(combo);
         ::testing::RegisterTest("EdgeCases", test.c_str(), nullptr, nullptr, __FILE__, __LINE__,
                                 [setting]() -> EdgeCases* { return new EdgeCases(setting); });
         ::testing::RegisterTest("RandomShapes", test.c_str(), nullptr, nullptr, __FILE__, __LINE__,

@@ -96,6 +96,21 @@ struct combo_dtypes<Combo<Ts...>> {
   static constexpr int size = static_cast<int>(sizeof...(Ts));
 };
 
+/// supports(kernel) may look at elements, which only the CPU can; supports_shapes(kernel) does not.
+template <class Op, class Kernel>
+void check_support(const Kernel& kernel, Device device) {
+  Support support = Support::yes();
+  if (device.is_cuda()) {
+    if constexpr (requires { Op::supports_shapes(kernel); }) support = Op::supports_shapes(kernel);
+  } else {
+    if constexpr (requires { Op::supports(kernel); }) support = Op::supports(kernel);
+  }
+  if (!support)
+    throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
+                                                 support.reason() + "\n  in " +
+                                                 std::string(Op::kSchema.text()));
+}
+
 template <class C>
 bool matches(const Call& call) {
   using D = combo_dtypes<C>;
@@ -136,13 +151,7 @@ void with_kernel(Call call, F&& f) {
     using Kernel = kernel_for_t<Op, C>;
     const auto kernel =
         detail::make_kernel<Kernel>(call, std::make_integer_sequence<int, Op::kSchema.size()>{});
-    if constexpr (requires { Op::supports(kernel); }) {
-      const Support support = Op::supports(kernel);
-      if (!support)
-        throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
-                                                     support.reason() + "\n  in " +
-                                                     std::string(Op::kSchema.text()));
-    }
+    detail::check_support<Op>(kernel, call.device());
     f.template operator()<kIndex>(kernel);
   });
   if (!found) {

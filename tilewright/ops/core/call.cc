@@ -102,9 +102,37 @@ DType Call::dtype_of_arg(int i) const {
        " is given by no argument");
 }
 
+Device Call::device() const {
+  for (int i = 0; i < schema_->size(); ++i) {
+    const Arg& arg = (*schema_)[i];
+    if (arg.kind == ArgKind::kTensor && !arg.is_host_list() && (*this)[i].present)
+      return (*this)[i].tensor.device;
+  }
+  return {};
+}
+
+void Call::check_device(const Arg& arg, const Slot& slot) const {
+  const Device there = slot.tensor.device;
+  if (arg.is_host_list()) {
+    if (there.is_cuda())
+      fail(std::string(arg.name) + " is " + slot.tensor.describe() +
+           ", but it decides the result's shape and must be on the cpu");
+    return;
+  }
+  if (there == device()) return;
+  for (int i = 0; i < schema_->size(); ++i) {
+    const Arg& first = (*schema_)[i];
+    if (first.kind != ArgKind::kTensor || first.is_host_list() || !(*this)[i].present) continue;
+    fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", but " +
+         std::string(first.name) + " is " + (*this)[i].tensor.describe() +
+         "; all must be on one device");
+  }
+}
+
 void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
                        std::vector<int64_t>& broadcast) const {
   const TensorRef& tensor = slot.tensor;
+  check_device(arg, slot);
   // Only failures say it: this runs in every call.
   const auto what = [&] { return std::string(arg.name) + " is " + tensor.describe(); };
   for (int64_t size : tensor.shape())

@@ -55,11 +55,14 @@ class Call {
   /// The dtype of argument i: fixed by the schema, or that of another argument of its type
   /// variable.
   DType dtype_of_arg(int i) const;
+  /// Where the call's tensors are: bind() refuses tensors on different devices.
+  Device device() const;
 
  private:
   Slot& find(std::string_view name, bool tensor);
   void bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
                    std::vector<int64_t>& broadcast) const;
+  void check_device(const Arg& arg, const Slot& slot) const;
   [[noreturn]] void fail(const std::string& message) const;
 
   const Schema* schema_;

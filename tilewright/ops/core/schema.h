@@ -42,6 +42,12 @@ struct Arg {
   constexpr bool is_type_variable() const {
     return kind == ArgKind::kTensor && type[0] >= 'A' && type[0] <= 'Z';
   }
+  /// A list of numbers that decides shapes, such as the order of dimensions: read on the host,
+  /// wherever the other tensors are.
+  constexpr bool is_host_list() const {
+    return kind == ArgKind::kTensor && !output && !optional && type == "i64" && rank == 1 &&
+           dims[0].kind == Dim::Kind::kNamed;
+  }
   constexpr bool has_lead() const { return rank > 0 && dims[0].kind == Dim::Kind::kLead; }
   constexpr bool is_broadcast() const { return rank > 0 && dims[0].kind == Dim::Kind::kBroadcast; }
 };

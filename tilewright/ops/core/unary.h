@@ -31,6 +31,17 @@ struct UnaryOperator {
   static constexpr auto& kWorkloads = kUnaryWorkloads;
 };
 
+inline constexpr Case kGatedCases[] = {{"no rows", "*=0 H=8"},
+                                       {"no columns", "*=3 H=0"},
+                                       {"one element", "*=1 H=1"},
+                                       {"rows shorter than a span", "*=7 H=5"},
+                                       {"spans and a tail", "*=2x3 H=45"},
+                                       {"two blocks", "*=2 H=20001"}};
+inline constexpr Case kGatedWorkloads[] = {{"smollm2-135m/decode", "*=1 H=1536"},
+                                           {"llama-3.1-8b/decode", "*=1 H=14336"},
+                                           {"llama-3.1-8b/prefill", "*=512 H=14336"},
+                                           {"64 MiB", "*=2048 H=2730"}};
+
 /// What the operators out = f(first half of x) * second half share.
 template <class Def, class F>
 struct GatedOperator {
@@ -51,16 +62,8 @@ struct GatedOperator {
     return elementwise_cost(k.out, 3, 17);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 H=8"},
-                                        {"no columns", "*=3 H=0"},
-                                        {"one element", "*=1 H=1"},
-                                        {"rows shorter than a span", "*=7 H=5"},
-                                        {"spans and a tail", "*=2x3 H=45"},
-                                        {"two blocks", "*=2 H=20001"}};
-  static constexpr Case kWorkloads[] = {{"smollm2-135m/decode", "*=1 H=1536"},
-                                        {"llama-3.1-8b/decode", "*=1 H=14336"},
-                                        {"llama-3.1-8b/prefill", "*=512 H=14336"},
-                                        {"64 MiB", "*=2048 H=2730"}};
+  static constexpr const auto& kEdgeCases = kGatedCases;
+  static constexpr const auto& kWorkloads = kGatedWorkloads;
 };
 
 }  // namespace tw::ops

@@ -63,6 +63,10 @@ TW_INLINE f32x16 scale(f32x16 p, f32x16 n) {
 }
 #endif
 
+/// Whether the hardware computes 2^x for V.
+template <class V>
+inline constexpr bool kHasExp2Unit = false;
+
 // ---- any width, scalars included -----------------------------------------------------------
 TW_INLINE float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);

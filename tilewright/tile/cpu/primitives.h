@@ -32,6 +32,18 @@ TW_INLINE void for_row(P, int64_t n, F&& f) {
   if (c < n) f(Span<P, C, false>{c, int(n - c)});
 }
 
+/// The same for the columns of a row.
+template <class C = float, class P, class T, class F>
+TW_INLINE void for_row(P p, const View<T, 1>& row, F&& f) {
+  for_row<C>(p, row.size(0), f);
+}
+
+/// f of the rows: a target may hand out types for which loads and stores are quicker.
+template <class C = float, class P, class F, class... T>
+TW_INLINE void with_rows(P, F&& f, const View<T, 1>&... rows) {
+  f(rows...);
+}
+
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
 template <class P, class C, bool kFull, class T>
 TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
@@ -67,6 +79,29 @@ TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V 
     if (p.streaming() && row.stride(0) == 1 && is_streamable<V>(to)) return stream(to, v);
   }
   store_cached(row, at, v);
+}
+
+/// What the program's threads wrote before, all of them see after. A CPU program is one thread.
+template <class P>
+TW_INLINE void sync(P) {}
+
+/// A row that is read more than once. On a CPU it stays in cache by itself; elsewhere it is kept in
+/// registers.
+template <class C = float, class P, class T>
+TW_INLINE View<T, 1> keep_row(P, const View<T, 1>& row) {
+  return row;
+}
+
+/// A row that is written and then read again.
+template <class C = float, class P, class T>
+TW_INLINE View<T, 1> new_row(P, const View<T, 1>& row) {
+  return row;
+}
+
+/// to[c] = f(from[c] ...) for every column.
+template <class C = float, class P, class T, class F, class... In>
+TW_INLINE void map_row(P p, const View<T, 1>& to, F&& f, const View<In, 1>&... from) {
+  for_row<C>(p, to.size(0), [&](auto at) { store(p, to, at, f(load(from, at)...)); });
 }
 
 /// v where the span has a column, `fill` in lanes past the end.
@@ -108,6 +143,11 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   }
   const V all = R::combine(R::combine(acc[0], acc[1]), R::combine(acc[2], acc[3]));
   return fold_lanes(all, [](C a, C b) { return R::combine(a, b); });
+}
+
+template <class C = float, class R, class P, class T, class F>
+TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
+  return reduce_row<C>(p, r, row.size(0), f);
 }
 
 }  // namespace tw::tile

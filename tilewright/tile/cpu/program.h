@@ -11,11 +11,15 @@ namespace tw::tile {
 /// function templated on it carries the instruction set in its symbol.
 template <class Self, int kBytes>
 struct CpuProgram {
+  static constexpr bool kOnGpu = false;
   static constexpr int kVectorBytes = kBytes;
   template <class C>
   using Vec = vec<C, kBytes / int(sizeof(C))>;
   template <class C = float>
   static constexpr int kLanes = kBytes / int(sizeof(C));
+  /// Scratch of turn_block.
+  template <class U>
+  static constexpr int64_t kTurnedBytes = kTurnedBlock<U> * kTurnedBlock<U> * int64_t{sizeof(U)};
   using f32 = Vec<float>;
   using i32 = Vec<int32_t>;
 

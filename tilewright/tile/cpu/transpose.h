@@ -1,7 +1,7 @@
 // Transposition of a block of elements of 1, 2, 4 or 8 bytes, those of 2 and 4 through registers.
 #pragma once
 
-#include "tilewright/tile/cpu/program.h"
+#include "tilewright/tile/cpu/primitives.h"
 
 namespace tw::tile {
 
@@ -115,6 +115,21 @@ TW_INLINE void transpose_block(P p, const U* from, int64_t from_stride, U* to, i
   for (int64_t v = 0; v < rows; ++v)
     for (int64_t u = v < whole_rows ? whole_units : 0; u < units; ++u)
       to[u * to_stride + v] = from[v * from_stride + u];
+}
+
+/// to[u * to_unit + v * to_step] = from[v * from_step + u] for u < units and v < rows, at most
+/// kTurnedBlock of either, by way of scratch, in whole lines on both sides.
+template <class P, class U>
+TW_INLINE void turn_block(P p, const U* from, int64_t from_step, U* to, int64_t to_unit,
+                          int64_t to_step, int64_t units, int64_t rows) {
+  constexpr int64_t kBlock = kTurnedBlock<U>;
+  U* const block = p.template scratch<U>();  // [unit, row]
+  transpose_block(p, from, from_step, block, kBlock, units, rows);
+  for (int64_t u = 0; u < units; ++u) {
+    const View<const U, 1> in{block + u * kBlock, {rows}, {1}};
+    const View<U, 1> out{to + u * to_unit, {rows}, {to_step}};
+    for_row<U>(p, rows, [&](auto at) { store(p, out, at, load(in, at)); });
+  }
 }
 
 }  // namespace tw::tile

@@ -1,42 +1,98 @@
-// The CUDA program: one thread block works through an instance, lanes are its threads.
-// Freestanding: compiles with nvcc and NVRTC.
+// The CUDA program: a group of threads works through an instance, each on its own lanes. The type
+// is also known to the host, which asks kernels for their plan for it. Freestanding.
+//
+// threadIdx.x counts the threads of an instance, threadIdx.y the instances of a block. An instance
+// has a whole block, or a power of two of at most 32 threads.
 #pragma once
 
-#include "tilewright/tile/cuda/vector.h"
+#include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/program.h"
 
-namespace tw::tile::cuda {
+namespace tw::tile {
+
+template <class T, int kN>
+struct Pack;
+
+namespace cuda {
+
+#if defined(__CUDACC__)
+/// The block's shared memory beyond what is declared elsewhere.
+extern __shared__ __align__(16) char shared_scratch[];
+#endif
+
+/// Threads of a block at most, and of one that holds several instances.
+inline constexpr int kMaxThreads = 512, kSharedBlockThreads = 128;
+/// Spans of a row that a thread keeps in registers (primitives.h).
+inline constexpr int kSlots = 8;
+
+/// How turn_block (transpose.h) holds a block turned in shared memory: in words of four bytes, or
+/// of one element, where that is wider. Rows are a word longer than they must be, so that the words
+/// of a column lie in different banks.
+template <class U>
+struct TurnedBlock {
+  static constexpr int kElements = int(kTurnedBlock<U>);
+  static constexpr int kPacked = sizeof(U) < 4 ? 4 / int(sizeof(U)) : 1;  // elements of a word
+  static constexpr int kPitch = kElements / kPacked + 1;
+  static constexpr int kWordBytes = kPacked * int(sizeof(U));
+  static constexpr int64_t kBytes = int64_t{kElements} * kPitch * kWordBytes;
+};
 
 struct Program {
-  /// A thread holds one element of a span.
-  template <class C>
-  using Vec = C;
+  static constexpr bool kOnGpu = true;
+  /// 16 bytes of a 16-bit type, widened: what one thread loads and stores at a time.
   template <class C = float>
-  static constexpr int kLanes = 1;
+  static constexpr int kLanes = same_type<C, float> ? 8 : 16 / int(sizeof(C));
+  template <class C>
+  using Vec = Pack<C, kLanes<C>>;
+
+  /// Scratch of turn_block.
+  template <class U>
+  static constexpr int64_t kTurnedBytes = TurnedBlock<U>::kBytes;
 
   int64_t index_;
   int phase_;
   double* shared_;  // one per warp, for reductions
-  void* scratch_;   // private to the block, in global memory
+  void* workspace_;
+  void* scratch_;  // private to the instance
 
   TW_INLINE int64_t index() const { return index_; }
   TW_INLINE int phase() const { return phase_; }
   TW_INLINE bool streaming() const { return false; }
   template <class T>
+  TW_INLINE T* workspace() const {
+    return static_cast<T*>(workspace_);
+  }
+  template <class T>
   TW_INLINE T* scratch() const {
     return static_cast<T*>(scratch_);
   }
+#if defined(__CUDACC__)
   __device__ __forceinline__ static int thread() { return int(threadIdx.x); }
   __device__ __forceinline__ static int threads() { return int(blockDim.x); }
+  /// Waits for the threads of the instance and makes their writes visible to each other.
+  __device__ __forceinline__ static void sync() {
+    if (blockDim.x > 32)
+      __syncthreads();
+    else
+      __syncwarp(mask());
+  }
+  /// The threads of the instance among those of the warp.
+  __device__ __forceinline__ static unsigned mask() {
+    if (blockDim.x >= 32) return 0xffffffffu;
+    const unsigned first = (threadIdx.y * blockDim.x) & 31u;
+    return ((1u << blockDim.x) - 1u) << first;
+  }
+#endif
 };
 
-/// Runs instance blockIdx.x of a kernel aggregate. `scratch` holds scratch_bytes of its plan for
-/// each block.
-template <class Kernel>
-__device__ __forceinline__ void run(const Kernel& kernel, int phase, char* scratch = nullptr,
-                                    int64_t scratch_bytes = 0) {
-  __shared__ double shared[32];
-  kernel(Program{int64_t(blockIdx.x), phase, shared, scratch + blockIdx.x * scratch_bytes});
-}
+/// What a launch tells the instances of one phase.
+struct Launch {
+  int64_t instances;
+  int phase;
+  void* workspace;
+  void* scratch;  // scratch_bytes for each resident instance; null: shared memory
+  int64_t scratch_bytes;
+};
 
-}  // namespace tw::tile::cuda
+}  // namespace cuda
+}  // namespace tw::tile

@@ -1,50 +1,202 @@
-// What math and primitives need of a vector, for a thread that holds one element: the names and
-// meanings are those of tile/cpu/{vector,arith}.h. Freestanding.
+// The vectors of CUDA: a thread's lanes, as an array in registers. What math and primitives need of
+// them: the names and meanings are those of tile/cpu/{vector,arith}.h. Freestanding.
 #pragma once
 
 #include "tilewright/tile/compute_type.h"
 
 namespace tw::tile {
 
-template <class T, int kLanes>
-using vec = T;
+template <class T, int kN>
+struct Pack {
+  T lane[kN];
+  __device__ __forceinline__ T& operator[](int i) { return lane[i]; }
+  const __device__ __forceinline__ T& operator[](int i) const { return lane[i]; }
+};
+
+template <class T, int kN>
+struct VectorOf {
+  using type = Pack<T, kN>;
+};
+template <class T>
+struct VectorOf<T, 1> {
+  using type = T;
+};
+template <class T, int kN>
+using vec = typename VectorOf<T, kN>::type;
 
 template <class V>
 struct vector_traits {
   using scalar = V;
   static constexpr int kLanes = 1;
 };
+template <class T, int kN>
+struct vector_traits<Pack<T, kN>> {
+  using scalar = T;
+  static constexpr int kLanes = kN;
+};
 template <class V>
-inline constexpr int kLanesOf = 1;
+inline constexpr int kLanesOf = vector_traits<V>::kLanes;
+
+namespace detail {
+
+/// f(i) for each lane.
+template <class R, int kN, class F>
+__device__ __forceinline__ Pack<R, kN> lanes(F f) {
+  Pack<R, kN> out;
+  TW_UNROLL
+  for (int i = 0; i < kN; ++i) out.lane[i] = f(i);
+  return out;
+}
+
+}  // namespace detail
+
+// Operators of two vectors, or of a vector and a scalar that is converted to its element.
+#define TW_LANEWISE(op)                                                                     \
+  template <class T, int kN>                                                                \
+  __device__ __forceinline__ auto operator op(const Pack<T, kN>& a, const Pack<T, kN>& b) { \
+    using R = decltype(T(a[0] op b[0]));                                                    \
+    return detail::lanes<R, kN>([&](int i) { return R(a[i] op b[i]); });                    \
+  }                                                                                         \
+  template <class T, int kN, class S>                                                       \
+    requires(vector_traits<S>::kLanes == 1)                                                 \
+  __device__ __forceinline__ auto operator op(const Pack<T, kN>& a, S b) {                  \
+    return detail::lanes<T, kN>([&](int i) { return T(a[i] op T(b)); });                    \
+  }                                                                                         \
+  template <class T, int kN, class S>                                                       \
+    requires(vector_traits<S>::kLanes == 1)                                                 \
+  __device__ __forceinline__ auto operator op(S a, const Pack<T, kN>& b) {                  \
+    return detail::lanes<T, kN>([&](int i) { return T(T(a) op b[i]); });                    \
+  }                                                                                         \
+  template <class T, int kN, class S>                                                       \
+  __device__ __forceinline__ Pack<T, kN>& operator op##=(Pack<T, kN>& a, const S & b) {     \
+    return a = a op b;                                                                      \
+  }
+TW_LANEWISE(+)
+TW_LANEWISE(-)
+TW_LANEWISE(*)
+TW_LANEWISE(/)
+TW_LANEWISE(&)
+TW_LANEWISE(|)
+TW_LANEWISE(^)
+#undef TW_LANEWISE
+
+#define TW_SHIFT(op)                                                                \
+  template <class T, int kN>                                                        \
+  __device__ __forceinline__ Pack<T, kN> operator op(const Pack<T, kN>& a, int b) { \
+    return detail::lanes<T, kN>([&](int i) { return T(a[i] op b); });               \
+  }
+TW_SHIFT(<<)
+TW_SHIFT(>>)
+#undef TW_SHIFT
+
+#define TW_COMPARISON(op)                                                            \
+  template <class T, int kN>                                                         \
+  __device__ __forceinline__ Pack<bool, kN> operator op(const Pack<T, kN>& a,        \
+                                                        const Pack<T, kN>& b) {      \
+    return detail::lanes<bool, kN>([&](int i) { return a[i] op b[i]; });             \
+  }                                                                                  \
+  template <class T, int kN, class S>                                                \
+    requires(vector_traits<S>::kLanes == 1)                                          \
+  __device__ __forceinline__ Pack<bool, kN> operator op(const Pack<T, kN>& a, S b) { \
+    return detail::lanes<bool, kN>([&](int i) { return a[i] op T(b); });             \
+  }
+TW_COMPARISON(<)
+TW_COMPARISON(>)
+TW_COMPARISON(<=)
+TW_COMPARISON(>=)
+TW_COMPARISON(==)
+TW_COMPARISON(!=)
+#undef TW_COMPARISON
+
+template <class T, int kN>
+__device__ __forceinline__ Pack<T, kN> operator-(const Pack<T, kN>& a) {
+  return detail::lanes<T, kN>([&](int i) { return T(-a[i]); });
+}
 
 template <class V, class S>
 TW_INLINE V splat(S x) {
-  return V(x);
+  if constexpr (kLanesOf<V> == 1) {
+    return V(x);
+  } else {
+    V out;
+    TW_UNROLL
+    for (int i = 0; i < kLanesOf<V>; ++i) out.lane[i] = typename vector_traits<V>::scalar(x);
+    return out;
+  }
 }
+/// Lane i holds start + i.
 template <class V>
-TW_INLINE V iota(V start) {
-  return start;
+TW_INLINE V iota(typename vector_traits<V>::scalar start) {
+  if constexpr (kLanesOf<V> == 1) {
+    return start;
+  } else {
+    V out;
+    TW_UNROLL
+    for (int i = 0; i < kLanesOf<V>; ++i)
+      out.lane[i] = start + typename vector_traits<V>::scalar(i);
+    return out;
+  }
 }
 template <class V>
 TW_INLINE V select(bool mask, V a, V b) {
   return mask ? a : b;
 }
+template <class T, int kN>
+__device__ __forceinline__ Pack<T, kN> select(const Pack<bool, kN>& mask, const Pack<T, kN>& a,
+                                              const Pack<T, kN>& b) {
+  return detail::lanes<T, kN>([&](int i) { return mask[i] ? a[i] : b[i]; });
+}
 template <class To, class V>
 TW_INLINE To bit_cast(V v) {
   static_assert(sizeof(To) == sizeof(V));
-  return __builtin_bit_cast(To, v);
+  if constexpr (kLanesOf<V> == 1) {
+    return __builtin_bit_cast(To, v);
+  } else {
+    To out;
+    TW_UNROLL
+    for (int i = 0; i < kLanesOf<V>; ++i)
+      out.lane[i] = __builtin_bit_cast(typename vector_traits<To>::scalar, v.lane[i]);
+    return out;
+  }
 }
 template <class To, class V>
 TW_INLINE To convert(V v) {
-  return To(v);
+  if constexpr (kLanesOf<V> == 1) {
+    return To(v);
+  } else {
+    To out;
+    TW_UNROLL
+    for (int i = 0; i < kLanesOf<V>; ++i)
+      out.lane[i] = typename vector_traits<To>::scalar(v.lane[i]);
+    return out;
+  }
 }
 template <class V, class F>
 TW_INLINE V each_lane(V v, F f) {
-  return f(v);
+  if constexpr (kLanesOf<V> == 1) {
+    return f(v);
+  } else {
+    TW_UNROLL
+    for (int i = 0; i < kLanesOf<V>; ++i) v.lane[i] = f(v.lane[i]);
+    return v;
+  }
 }
 template <class V>
-TW_INLINE V first_lane(V v) {
-  return v;
+TW_INLINE typename vector_traits<V>::scalar first_lane(V v) {
+  if constexpr (kLanesOf<V> == 1)
+    return v;
+  else
+    return v.lane[0];
+}
+/// Folds the lanes pairwise, in the order of tile/cpu/vector.h.
+template <class V, class Op>
+TW_INLINE auto fold_lanes(V v, Op op) {
+  TW_UNROLL
+  for (int half = kLanesOf<V> / 2; half > 0; half /= 2) {
+    TW_UNROLL
+    for (int i = 0; i < half; ++i) v.lane[i] = op(v.lane[i], v.lane[i + half]);
+  }
+  return v.lane[0];
 }
 
 TW_INLINE float fma(float a, float b, float c) {
@@ -66,15 +218,28 @@ TW_INLINE float round(float a) {
 TW_INLINE double round(double a) {
   return ::rint(a);
 }
+template <class T, int kN>
+__device__ __forceinline__ Pack<T, kN> fma(const Pack<T, kN>& a, const Pack<T, kN>& b,
+                                           const Pack<T, kN>& c) {
+  return detail::lanes<T, kN>([&](int i) { return fma(a[i], b[i], c[i]); });
+}
+template <class T, int kN>
+__device__ __forceinline__ Pack<T, kN> sqrt(const Pack<T, kN>& a) {
+  return detail::lanes<T, kN>([&](int i) { return sqrt(a[i]); });
+}
+template <class T, int kN>
+__device__ __forceinline__ Pack<T, kN> round(const Pack<T, kN>& a) {
+  return detail::lanes<T, kN>([&](int i) { return round(a[i]); });
+}
 /// The larger; where a is NaN, b.
 template <class V>
 TW_INLINE V max(V a, V b) {
-  return a > b ? a : b;
+  return select(a > b, a, b);
 }
 /// The smaller; where a is NaN, b.
 template <class V>
 TW_INLINE V min(V a, V b) {
-  return a < b ? a : b;
+  return select(a < b, a, b);
 }
 template <class V>
 TW_INLINE V rsqrt(V a) {
@@ -83,5 +248,19 @@ TW_INLINE V rsqrt(V a) {
 
 template <class V>
 inline constexpr bool kHasScale = false;
+
+/// 2^x by the special function unit: a relative error of 2^-22 of the result, and that of x.
+__device__ __forceinline__ float exp2_unit(float x) {
+  float out;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(out) : "f"(x));
+  return out;
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> exp2_unit(const Pack<float, kN>& x) {
+  return detail::lanes<float, kN>([&](int i) { return exp2_unit(x[i]); });
+}
+/// Whether exp2_unit takes V.
+template <class V>
+inline constexpr bool kHasExp2Unit = same_type<typename vector_traits<V>::scalar, float>;
 
 }  // namespace tw::tile

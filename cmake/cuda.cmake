@@ -1,0 +1,57 @@
+# The CUDA kernels: for each operator a fatbin of its neutral kernels, embedded in the library, and
+# host code with their plans. The library has no dependency on CUDA; the driver is opened at run
+# time.
+
+option(TILEWRIGHT_CUDA "Build CUDA kernels (needs nvcc)" OFF)
+set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
+    "nvcc options that name the GPUs to build for")
+mark_as_advanced(TILEWRIGHT_CUDA_TARGET)
+
+# Operators whose kernels are written for a CPU alone.
+set(TILEWRIGHT_CPU_OPERATORS linear linear_packed
+    linear_quantized matmul)
+
+set(built_cuda_operators)
+if(TILEWRIGHT_CUDA)
+  find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
+  set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
+      ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
+  set(sources)
+  foreach(header IN LISTS operator_headers)
+    string(REGEX REPLACE "\\.h$" "" NAME ${header})
+    if(NAME IN_LIST TILEWRIGHT_CPU_OPERATORS)
+      continue()
+    endif()
+    tilewright_camel_case(${NAME} CAMEL_NAME)
+    set(stem ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME})
+    set(IMAGE ${stem}.fatbin)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_kernel.cu.in ${stem}.cu @ONLY)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_host.cc.in ${stem}.cc @ONLY)
+    add_custom_command(OUTPUT ${IMAGE} DEPENDS ${stem}.cu DEPFILE ${stem}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} -fatbin -MD -MF ${stem}.d -MT ${IMAGE}
+              ${stem}.cu -o ${IMAGE}
+      COMMENT "Building CUDA kernels of ${NAME}" VERBATIM)
+    set_source_files_properties(${stem}.cc PROPERTIES OBJECT_DEPENDS ${IMAGE})
+    list(APPEND sources ${stem}.cc)
+    list(APPEND built_cuda_operators ${NAME})
+  endforeach()
+  add_library(tilewright_kernels_cuda OBJECT ${sources})
+  target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)
+  set_target_properties(tilewright_kernels_cuda PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
+                        UNITY_BUILD_BATCH_SIZE 8)
+  list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_cuda)
+endif()
+
+set(cuda_entries)
+foreach(op IN LISTS built_cuda_operators)
+  string(APPEND cuda_entries " X(\"${op}\")")
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/tilewright/built_cuda.h CONTENT
+"// Written by cmake/cuda.cmake: the operators that this build has CUDA kernels for.
+#pragma once
+
+#define TW_FOR_EACH_CUDA_OPERATOR(X)${cuda_entries}
+" @ONLY)
+if(TILEWRIGHT_CUDA)
+  configure_file(${PROJECT_SOURCE_DIR}/tools/run_gpu_suite.sh ${PROJECT_BINARY_DIR} COPYONLY)
+endif()

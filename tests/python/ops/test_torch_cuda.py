@@ -1,0 +1,79 @@
+"""torch.ops.tilewright on tensors of a GPU: results, streams, graphs, errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tilewright.torch  # noqa: F401 - makes torch.ops.tilewright
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+OPS = torch.ops.tilewright
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def normal(*shape: int, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    return torch.randn(*shape, generator=generator, device="cuda", dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 5), (7, 4096), (2, 3, 1031), (5, 20001), (1, 300000)])
+def test_rows_match_float64(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x, weight = normal(*shape, dtype=dtype), normal(shape[-1], dtype=dtype, seed=1)
+    tolerance = {"rtol": 1.6e-2, "atol": 1e-2} if dtype != torch.float32 else {}
+    norm = torch.nn.functional.rms_norm(x.double(), x.shape[-1:], weight.double(), 1e-6)
+    torch.testing.assert_close(OPS.rms_norm(x, weight), norm.to(dtype), **tolerance)
+    soft = torch.softmax(x.double(), -1).to(dtype)
+    torch.testing.assert_close(OPS.softmax(x), soft, rtol=1.6e-2, atol=1e-6)
+    total = x.double().sum(-1)
+    assert ((OPS.sum(x, -1).double() - total).abs() < 0.02 * total.abs() + 0.5).all()
+    assert torch.equal(OPS.copy(x.transpose(0, -1)), x.transpose(0, -1).contiguous())
+
+
+def test_goes_into_the_current_stream() -> None:
+    stream = torch.cuda.Stream()
+    x = torch.zeros(1 << 24, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)  # what follows in this stream comes much later
+        x.fill_(-1)
+        out = OPS.relu(x)
+        x.fill_(2)
+    stream.synchronize()
+    assert (out == 0).all()
+
+
+def test_is_captured_in_a_graph() -> None:
+    x, weight = normal(64, 4096), normal(4096)
+    OPS.rms_norm(x, weight), OPS.softmax(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = OPS.softmax(OPS.rms_norm(x, weight))
+    x.copy_(normal(64, 4096, seed=5))
+    graph.replay()
+    assert torch.equal(out, OPS.softmax(OPS.rms_norm(x, weight)))
+
+
+def test_opcheck() -> None:
+    torch.library.opcheck(OPS.rms_norm.default, (normal(3, 40), normal(40)))
+    torch.library.opcheck(OPS.silu_and_mul.default, (normal(3, 40),))
+    torch.library.opcheck(OPS.permute.default, (normal(3, 4, 5), [2, 0, 1]))
+
+
+def test_compiles_without_a_break() -> None:
+    call = torch.compile(lambda x, w: OPS.gelu(OPS.rms_norm(x, w)), fullgraph=True)
+    x, weight = normal(8, 512), normal(512)
+    torch.testing.assert_close(call(x, weight), OPS.gelu(OPS.rms_norm(x, weight)))
+
+
+def test_refuses_tensors_on_two_devices() -> None:
+    with pytest.raises(ValueError, match=r"weight is bf16\[8\]@cpu, but x is bf16\[2, 8\]@cuda:0"):
+        OPS.rms_norm(normal(2, 8), normal(8).cpu())
+
+
+def test_says_where_an_operator_has_no_kernel() -> None:
+    packed = torch.zeros(64, dtype=torch.uint8, device="cuda")
+    with pytest.raises(RuntimeError, match="no kernel takes tensors on cuda:0"):
+        OPS.linear_packed(normal(2, 8, dtype=torch.float32), packed, 4)

@@ -1,0 +1,133 @@
+// Attention in the primitives of the tile language alone: one program per query and head, over
+// blocks of keys with a running maximum. Correct on every target, quick on none; what it is for is
+// a target whose own schedule is not written yet.
+#pragma once
+
+#include "tilewright/kernels/attention_blocks.h"
+#include "tilewright/tile/math.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels::attention_neutral {
+
+template <class T>
+TW_INLINE int64_t queries(const View<const T, 4>& q) {
+  return q.size(0) * q.size(1);
+}
+template <class T>
+TW_INLINE int64_t queries(const View<const T, 3>& q) {
+  return q.size(0);
+}
+
+template <class K>
+TW_INLINE tile::Plan make_plan(const K& kernel) {
+  const AttentionShape shape = kernel.shape();
+  return tile::plan_of(queries(kernel.q) * shape.q_heads,
+                       (kKeyBlock + shape.value_dims) * int64_t{sizeof(float)})
+      .over(1024);
+}
+
+/// One query of one head.
+template <class P, class T, class U>
+struct Query {
+  P p;
+  const AttentionSequence<T, U>& sequence;
+  const AttentionShape& shape;
+  const AttentionOptions& options;
+  int64_t query, q_head;
+  float scale;
+
+  TW_INLINE int64_t kv_head() const { return q_head / shape.group(); }
+  TW_INLINE static float exp_of(float x) {
+    return tile::first_lane(tile::exp(tile::splat<typename P::template Vec<float>>(x)));
+  }
+
+  TW_INLINE float score(int64_t key) const {
+    const KeySegment<U> at = sequence.k.head(kv_head()).at(key, key + 1);
+    float sum = 0;
+    for (int64_t d = 0; d < shape.dims; ++d)
+      sum += float(sequence.q(query, q_head, d)) * float(at.data[d * at.dim_stride]);
+    sum *= scale;
+    if (sequence.k_scale) sum *= *sequence.k_scale.head(kv_head()).at(key, key + 1).data;
+    if (options.softcap == 0) return sum;
+    const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
+    return options.softcap * tile::first_lane(tile::tanh(wide));
+  }
+
+  /// acc += sum over keys of weights * values.
+  TW_INLINE void add_values(const View<float, 1>& acc, const float* weights, int64_t first,
+                            int64_t count, float keep) const {
+    using V = typename P::template Vec<float>;
+    tile::for_row(p, shape.value_dims, [&](auto at) {
+      V sum = tile::load(acc, at) * keep;
+      for (int64_t j = 0; j < count; ++j) {
+        const KeySegment<U> v = sequence.v.head(kv_head()).at(first + j, first + j + 1);
+        float weight = weights[j];
+        if (sequence.v_scale)
+          weight *= *sequence.v_scale.head(kv_head()).at(first + j, first + j + 1).data;
+        const View<const U, 1> row{v.data, {shape.value_dims}, {v.dim_stride}};
+        sum = tile::fma(tile::splat<V>(weight), tile::load(row, at), sum);
+      }
+      tile::store_cached(acc, at, sum);
+    });
+  }
+
+  TW_INLINE void run() const {
+    constexpr float kLow = -__builtin_inff();
+    float* const scores = p.template scratch<float>();
+    const auto acc = view(scores + kKeyBlock, shape.value_dims);
+    tile::for_row(p, shape.value_dims, [&](auto at) {
+      tile::store_cached(acc, at, tile::splat<typename P::template Vec<float>>(0.0f));
+    });
+    float high = options.sinks ? options.sinks(q_head) : kLow, total = options.sinks ? 1.0f : 0.0f;
+    const KeyRange keys = options.mask(sequence.q_len(), sequence.kv_len).keys(query);
+    for (int64_t first = keys.begin; first < keys.end; first += kKeyBlock) {
+      const int64_t rest = keys.end - first, count = rest < kKeyBlock ? rest : kKeyBlock;
+      const auto row = view(scores, count);
+      tile::for_row(p, count, [&](auto at) {
+        for (int i = 0; i < at.count; ++i) scores[at.offset + i] = score(first + at.offset + i);
+      });
+      tile::sync(p);
+      const float before = high;
+      high = tile::Max::combine(high, tile::reduce_row(p, tile::Max{}, count, [&](auto at) {
+                                  return tile::load(row, at);
+                                }));
+      const float base = high == kLow ? 0.0f : high;  // -inf - -inf is NaN, but these weigh nothing
+      const float keep = exp_of(before - base);
+      tile::sync(p);
+      total = total * keep + tile::reduce_row(p, tile::Sum{}, count, [&](auto at) {
+                const auto weight = tile::exp(tile::load(row, at) - base);
+                tile::store_cached(row, at, weight);
+                return weight;
+              });
+      tile::sync(p);
+      add_values(acc, scores, first, count, keep);
+      tile::sync(p);
+    }
+    const float inverse = total == 0 ? 0.0f : 1 / total;
+    const auto to = sequence.out[query][q_head];
+    tile::for_row(p, shape.value_dims,
+                  [&](auto at) { tile::store(p, to, at, tile::load(acc, at) * inverse); });
+    if (sequence.lse)
+      sequence.lse(q_head, query) =
+          high + tile::first_lane(tile::log(tile::splat<typename P::template Vec<float>>(total)));
+  }
+};
+
+template <class T, class U, class P, class K>
+TW_INLINE void run(P p, const K& kernel) {
+  const AttentionShape shape = kernel.shape();
+  const AttentionOptions options = kernel.options();
+  const SequenceLengths lengths = kernel.lengths();
+  const int64_t query = p.index() / shape.q_heads;
+  int64_t b = 0;
+  while (b < lengths.sequences && lengths.first_query(b + 1) <= query) ++b;
+  if (b == lengths.sequences || query < lengths.first_query(b)) return;  // of no sequence
+  const AttentionSequence<T, U> sequence = kernel.sequence(b);
+  const float scale =
+      options.scale == 0 ? tile::rsqrt(static_cast<float>(shape.dims)) : options.scale;
+  Query<P, T, U>{
+      p, sequence, shape, options, query - lengths.first_query(b), p.index() % shape.q_heads, scale}
+      .run();
+}
+
+}  // namespace tw::kernels::attention_neutral

@@ -1,0 +1,95 @@
+// The CUDA driver's functions that we use, found in libcuda.so.1 at run time: one library serves
+// machines with and without a GPU, and building needs no CUDA headers. Declarations follow the
+// driver's reference manual.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "tilewright/core/error.h"
+
+namespace tw::runtime::cuda {
+
+using Result = int;  // CUresult; 0 is success
+using DeviceId = int;
+using DevicePointer = uint64_t;
+struct ContextOpaque;
+struct LibraryOpaque;
+struct KernelOpaque;
+struct EventOpaque;
+struct GraphOpaque;
+struct GraphExecOpaque;
+using DriverContext = ContextOpaque*;
+using Library = LibraryOpaque*;
+using Kernel = KernelOpaque*;
+using Stream = void*;  // CUstream
+using Event = EventOpaque*;
+using Graph = GraphOpaque*;
+using GraphExec = GraphExecOpaque*;
+
+// X(member, symbol, parameters)
+#define TW_FOR_EACH_DRIVER_FUNCTION(X)                                                             \
+  X(init, "cuInit", (unsigned flags))                                                              \
+  X(get_error_name, "cuGetErrorName", (Result error, const char** text))                           \
+  X(get_error_string, "cuGetErrorString", (Result error, const char** text))                       \
+  X(device_count, "cuDeviceGetCount", (int* count))                                                \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceId device))        \
+  X(device_name, "cuDeviceGetName", (char* name, int length, DeviceId device))                     \
+  X(retain_context, "cuDevicePrimaryCtxRetain", (DriverContext * context, DeviceId device))        \
+  X(current_context, "cuCtxGetCurrent", (DriverContext * context))                                 \
+  X(push_context, "cuCtxPushCurrent_v2", (DriverContext context))                                  \
+  X(pop_context, "cuCtxPopCurrent_v2", (DriverContext * context))                                  \
+  X(load_library, "cuLibraryLoadData",                                                             \
+    (Library * library, const void* code, int* jit_options, void** jit_values, unsigned jit_count, \
+     int* options, void** values, unsigned count))                                                 \
+  X(kernel_count, "cuLibraryGetKernelCount", (unsigned* count, Library library))                   \
+  X(list_kernels, "cuLibraryEnumerateKernels",                                                     \
+    (Kernel * kernels, unsigned count, Library library))                                           \
+  X(kernel_name, "cuKernelGetName", (const char** name, Kernel kernel))                            \
+  X(set_kernel_attribute, "cuKernelSetAttribute",                                                  \
+    (int attribute, int value, Kernel kernel, DeviceId device))                                    \
+  X(launch_kernel, "cuLaunchKernel",                                                               \
+    (Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** arguments,   \
+     void** extra))                                                                                \
+  X(synchronize_stream, "cuStreamSynchronize", (Stream stream))                                    \
+  X(allocate, "cuMemAlloc_v2", (DevicePointer * pointer, size_t bytes))                            \
+  X(free, "cuMemFree_v2", (DevicePointer pointer))                                                 \
+  X(allocate_async, "cuMemAllocAsync", (DevicePointer * pointer, size_t bytes, Stream stream))     \
+  X(free_async, "cuMemFreeAsync", (DevicePointer pointer, Stream stream))                          \
+  X(copy_to_device, "cuMemcpyHtoD_v2", (DevicePointer to, const void* from, size_t bytes))         \
+  X(copy_to_host, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t bytes))                 \
+  X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \
+    (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))                           \
+  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                            \
+  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                         \
+  X(create_event, "cuEventCreate", (Event * event, unsigned flags))                                \
+  X(destroy_event, "cuEventDestroy_v2", (Event event))                                             \
+  X(record_event, "cuEventRecord", (Event event, Stream stream))                                   \
+  X(synchronize_event, "cuEventSynchronize", (Event event))                                        \
+  X(elapsed_ms, "cuEventElapsedTime_v2", (float* milliseconds, Event start, Event end))            \
+  X(begin_capture, "cuStreamBeginCapture_v2", (Stream stream, int mode))                           \
+  X(end_capture, "cuStreamEndCapture", (Stream stream, Graph * graph))                             \
+  X(instantiate_graph, "cuGraphInstantiateWithFlags",                                              \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                               \
+  X(launch_graph, "cuGraphLaunch", (GraphExec executable, Stream stream))                          \
+  X(destroy_graph, "cuGraphDestroy", (Graph graph))                                                \
+  X(destroy_executable, "cuGraphExecDestroy", (GraphExec executable))
+
+struct Driver {
+#define TW_MEMBER(member, symbol, parameters) Result(*member) parameters;
+  TW_FOR_EACH_DRIVER_FUNCTION(TW_MEMBER)
+#undef TW_MEMBER
+};
+
+/// Whether this machine has a usable driver and at least one GPU, or the reason why not.
+TW_API const Support& availability();
+
+/// The driver, initialised. Throws kUnsupported where availability() says no.
+TW_API const Driver& driver();
+
+/// Throws what the driver's error means, `what` in front: kOutOfMemory, or else kInternal.
+TW_API void check(Result result, const std::string& what);
+
+}  // namespace tw::runtime::cuda

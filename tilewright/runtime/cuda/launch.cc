@@ -1,0 +1,141 @@
+#include "tilewright/runtime/cuda/launch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "tilewright/core/checked.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
+constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
+constexpr int64_t kScratchAlignment = 64;
+constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+constexpr int64_t kColumnsPerThread = 32;  // four spans
+constexpr int kResidentBlocks = 4;         // per multiprocessor, where scratch is global memory
+
+/// Whole warps from 33 threads on; powers of two below.
+int64_t threads_for(int64_t columns) {
+  const int64_t wanted = (columns + kColumnsPerThread - 1) / kColumnsPerThread;
+  if (wanted > 32) return std::min<int64_t>((wanted + 31) / 32 * 32, tile::cuda::kMaxThreads);
+  int64_t threads = 1;
+  while (threads < wanted) threads *= 2;
+  return threads;
+}
+
+bool synchronizes() {
+  static const bool kSync = [] {
+    const char* text = std::getenv("TILEWRIGHT_SYNC");
+    return text != nullptr && std::string_view(text) == "1";
+  }();
+  return kSync;
+}
+
+/// The combination that a function's mangled name says it is for (cmake/cuda_kernel.cu.in).
+int combo_of(std::string_view name) {
+  constexpr std::string_view kBefore = "10cuda_entry3runILi";
+  const size_t at = name.find(kBefore);
+  return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + kBefore.size());
+}
+
+/// Memory that belongs to the stream: the driver reuses it once what was launched before is done.
+class StreamMemory {
+ public:
+  StreamMemory(int64_t bytes, Stream stream, const std::string& op) : stream_(stream) {
+    if (bytes > 0)
+      check(driver().allocate_async(&pointer_, static_cast<size_t>(bytes), stream),
+            op + ": cannot allocate " + std::to_string(bytes) + " bytes of workspace");
+  }
+  ~StreamMemory() {
+    if (pointer_ != 0) driver().free_async(pointer_, stream_);
+  }
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+  void* data() const { return reinterpret_cast<void*>(pointer_); }
+
+ private:
+  DevicePointer pointer_ = 0;
+  Stream stream_;
+};
+
+}  // namespace
+
+Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
+  Geometry out;
+  const int64_t instances = plan.grid[phase];
+  const int64_t threads = threads_for(plan.columns);
+  int64_t per_block = threads > 32 ? 1 : tile::cuda::kSharedBlockThreads / threads;
+  int64_t most = kMaxBlocks;
+  if (plan.scratch_bytes > 0) {
+    const int64_t fit = (gpu.shared_bytes - kSharedStatic) / plan.scratch_bytes;
+    if (fit > 0) {
+      per_block = std::min(per_block, fit);
+      out.shared_bytes = static_cast<unsigned>(per_block * plan.scratch_bytes);
+    } else {
+      most = int64_t{gpu.multiprocessors} * kResidentBlocks;
+    }
+  }
+  const int64_t blocks = std::min((instances + per_block - 1) / per_block, most);
+  if (plan.scratch_bytes > 0 && out.shared_bytes == 0)
+    out.global_scratch_bytes = blocks * per_block * plan.scratch_bytes;
+  out.blocks = static_cast<unsigned>(blocks);
+  out.threads = static_cast<unsigned>(threads);
+  out.instances_per_block = static_cast<unsigned>(per_block);
+  return out;
+}
+
+Module::Module(std::string op, const ops::CudaBuild& build) : op_(std::move(op)), build_(build) {}
+
+void Module::load(const Gpu& gpu) {
+  const Driver& d = driver();
+  Library library = nullptr;
+  check(d.load_library(&library, build_.image, nullptr, nullptr, 0, nullptr, nullptr, 0),
+        op_ + ": no kernel for " + gpu.name + " (compute capability " +
+            std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor) + ")");
+  unsigned count = 0;
+  check(d.kernel_count(&count, library), op_ + ": cuLibraryGetKernelCount");
+  std::vector<Kernel> found(count);
+  check(d.list_kernels(found.data(), count, library), op_ + ": cuLibraryEnumerateKernels");
+  for (const Kernel kernel : found) {
+    const char* name = nullptr;
+    check(d.kernel_name(&name, kernel), op_ + ": cuKernelGetName");
+    const int combo = combo_of(name);
+    if (combo < 0) continue;
+    if (kernels_.size() <= static_cast<size_t>(combo)) kernels_.resize(size_t(combo) + 1);
+    kernels_[static_cast<size_t>(combo)] = kernel;
+  }
+}
+
+void Module::launch(int combo, const void* kernel, int device, Stream stream) {
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  std::call_once(loaded_, [&] { load(on); });
+  const Driver& d = driver();
+  const Kernel function = kernels_.at(static_cast<size_t>(combo));
+  ops::CudaLaunch prepared;
+  build_.entries[combo].prepare(kernel, Machine{}, prepared);
+  tile::Plan& plan = prepared.plan;
+  plan.scratch_bytes = round_up(plan.scratch_bytes, kScratchAlignment);
+  const StreamMemory workspace(plan.workspace_bytes, stream, op_);
+  for (int phase = 0; phase < plan.phases; ++phase) {
+    if (plan.grid[phase] == 0) continue;
+    const Geometry g = geometry(plan, phase, on);
+    const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
+    if (g.shared_bytes > kSharedDefault)
+      check(d.set_kernel_attribute(kMaxDynamicSharedBytes, static_cast<int>(g.shared_bytes),
+                                   function, on.id),
+            op_ + ": cuKernelSetAttribute");
+    tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
+                              plan.scratch_bytes};
+    void* arguments[] = {prepared.kernel, &launch};
+    check(d.launch_kernel(function, g.blocks, 1, 1, g.threads, g.instances_per_block, 1,
+                          g.shared_bytes, stream, arguments, nullptr),
+          op_ + ": launching on " + on.name);
+  }
+  if (synchronizes()) check(d.synchronize_stream(stream), op_ + ": running on " + on.name);
+}
+
+}  // namespace tw::runtime::cuda

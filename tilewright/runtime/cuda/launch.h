@@ -1,0 +1,39 @@
+// Launching an operator's kernels on a GPU: nothing here waits for it, and everything goes into the
+// caller's stream, so that calls can be captured in a CUDA graph.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tilewright/ops/core/build_cuda.h"
+#include "tilewright/runtime/cuda/device.h"
+
+namespace tw::runtime::cuda {
+
+/// How the instances of a phase are laid out.
+struct Geometry {
+  unsigned blocks = 0, threads = 1, instances_per_block = 1;
+  unsigned shared_bytes = 0;
+  int64_t global_scratch_bytes = 0;  // where an instance's scratch exceeds shared memory
+};
+TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
+
+/// An operator's device code, loaded when it is first launched.
+class TW_API Module {
+ public:
+  Module(std::string op, const ops::CudaBuild& build);
+
+  /// Launches every phase of combination `combo`.
+  void launch(int combo, const void* kernel, int device, Stream stream);
+
+ private:
+  void load(const Gpu& gpu);
+
+  std::string op_;
+  ops::CudaBuild build_;
+  std::once_flag loaded_;
+  std::vector<Kernel> kernels_;  // by combination
+};
+
+}  // namespace tw::runtime::cuda

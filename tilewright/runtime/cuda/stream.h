@@ -1,0 +1,42 @@
+// A stream of our own, and what is recorded in it to be replayed: for measurements and tests. Calls
+// go into whatever stream the caller gives.
+#pragma once
+
+#include <functional>
+
+#include "tilewright/runtime/cuda/device.h"
+
+namespace tw::runtime::cuda {
+
+class TW_API OwnStream {
+ public:
+  explicit OwnStream(const Gpu& gpu);
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  Stream get() const { return stream_; }
+  void synchronize() const;
+
+ private:
+  const Gpu& gpu_;
+  Stream stream_ = nullptr;
+};
+
+/// What `issue` launches into `stream`, as a CUDA graph.
+class TW_API Recording {
+ public:
+  Recording(const OwnStream& stream, const std::function<void()>& issue);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  void replay() const;
+  /// Replays once and waits; seconds by the GPU's clock.
+  double timed_replay() const;
+
+ private:
+  const OwnStream& stream_;
+  GraphExec executable_ = nullptr;
+  Event begin_ = nullptr, end_ = nullptr;
+};
+
+}  // namespace tw::runtime::cuda

@@ -1,0 +1,148 @@
+// What a thread loads and stores at once: the lanes of a vector in their storage type, in accesses
+// of up to 16 bytes. Freestanding.
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/tile/cuda/vector.h"
+
+namespace tw::tile {
+
+namespace detail {
+
+template <int kBytes>
+struct WordOf;
+template <>
+struct WordOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct WordOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct WordOf<8> {
+  using type = uint2;
+};
+template <>
+struct WordOf<16> {
+  using type = uint4;
+};
+
+__device__ __forceinline__ float widen_f16(uint16_t bits) {
+  float out;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+  return out;
+}
+__device__ __forceinline__ uint32_t narrow_f16(float low, float high) {
+  uint32_t out;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+__device__ __forceinline__ uint32_t narrow_bf16(float low, float high) {
+  uint32_t out;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
+  return out;
+}
+
+}  // namespace detail
+
+/// kN elements as they lie in memory.
+template <class T, int kN>
+struct Raw {
+  static constexpr int kBytes = int(sizeof(T)) * kN;
+  static constexpr int kWordBytes = kBytes < 16 ? kBytes : 16;
+  using Word = typename detail::WordOf<kWordBytes>::type;
+  static constexpr int kWords = kBytes / kWordBytes;
+
+  Word words[kWords];
+
+  __device__ __forceinline__ static bool is_aligned(const T* p) {
+    return (reinterpret_cast<uint64_t>(p) & (kWordBytes - 1)) == 0;
+  }
+  __device__ __forceinline__ static Raw load(const T* p) {
+    Raw out;
+    TW_UNROLL
+    for (int w = 0; w < kWords; ++w) out.words[w] = reinterpret_cast<const Word*>(p)[w];
+    return out;
+  }
+  /// Elements p[0], p[stride] ...; past `count` zero.
+  __device__ __forceinline__ static Raw gather(const T* p, int64_t stride, int count) {
+    T lanes[kN];
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) lanes[i] = i < count ? p[i * stride] : T{};
+    return of(lanes);
+  }
+  __device__ __forceinline__ static Raw of(const T (&lanes)[kN]) {
+    Raw out;
+    __builtin_memcpy(out.words, lanes, kBytes);
+    return out;
+  }
+
+  __device__ __forceinline__ void store(T* p) const {
+    TW_UNROLL
+    for (int w = 0; w < kWords; ++w) reinterpret_cast<Word*>(p)[w] = words[w];
+  }
+  __device__ __forceinline__ void scatter(T* p, int64_t stride, int count) const {
+    T lanes[kN];
+    __builtin_memcpy(lanes, words, kBytes);
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i)
+      if (i < count) p[i * stride] = lanes[i];
+  }
+
+  __device__ __forceinline__ T element(int i) const {
+    T lanes[kN];
+    __builtin_memcpy(lanes, words, kBytes);
+    return lanes[i];
+  }
+  template <class C>
+  __device__ __forceinline__ Pack<C, kN> widen() const {
+    T lanes[kN];
+    __builtin_memcpy(lanes, words, kBytes);
+    Pack<C, kN> out;
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) {
+      if constexpr (same_type<T, f16>)
+        out.lane[i] = C(detail::widen_f16(lanes[i].bits));
+      else
+        out.lane[i] = C(lanes[i]);
+    }
+    return out;
+  }
+  /// Rounds to nearest even.
+  template <class C>
+  __device__ __forceinline__ static Raw narrow(const Pack<C, kN>& v) {
+    if constexpr (same_type<C, float> && (same_type<T, bf16> || same_type<T, f16>)) {
+      uint32_t pairs[kN / 2];
+      TW_UNROLL
+      for (int i = 0; i < kN / 2; ++i) {
+        if constexpr (same_type<T, bf16>)
+          pairs[i] = detail::narrow_bf16(v[2 * i], v[2 * i + 1]);
+        else
+          pairs[i] = detail::narrow_f16(v[2 * i], v[2 * i + 1]);
+      }
+      Raw out;
+      __builtin_memcpy(out.words, pairs, kBytes);
+      return out;
+    } else {
+      T lanes[kN];
+      TW_UNROLL
+      for (int i = 0; i < kN; ++i) lanes[i] = T(v[i]);
+      return of(lanes);
+    }
+  }
+};
+
+template <class T>
+struct remove_const {
+  using type = T;
+};
+template <class T>
+struct remove_const<const T> {
+  using type = T;
+};
+/// Lanes of arithmetic type C as they lie in memory as T.
+template <class P, class C, class T>
+using RawOf = Raw<typename remove_const<T>::type, P::template kLanes<C>>;
+
+}  // namespace tw::tile
