@@ -23,7 +23,7 @@ const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
 }
 
 namespace detail {
-constexpr bool is_built_for_cuda(std::string_view name) {
+constexpr bool is_built_for_cuda([[maybe_unused]] std::string_view name) {
   bool found = false;
 #define TW_CONSIDER(built) found = found || name == built;
   TW_FOR_EACH_CUDA_OPERATOR(TW_CONSIDER)
