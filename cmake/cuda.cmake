@@ -33,6 +33,29 @@ if(TILEWRIGHT_CUDA)
     list(APPEND sources ${stem}.cc)
     list(APPEND built_cuda_operators ${NAME})
   endforeach()
+
+  # Matrix multiplication has kernels of its own, one image for each element type.
+  foreach(element float f16 bf16)
+    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_${element}.fatbin)
+    set(GEMM_IMAGE_${element} ${image})
+    if(element STREQUAL "float")
+      set(definitions -DTW_GEMM_ELEMENT=float)
+    else()
+      set(definitions -DTW_GEMM_ELEMENT=tw::${element} -DTW_GEMM_HAS_SM90=1)
+    endif()
+    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/gemm_kernels.cu)
+    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
+              -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
+      COMMENT "Building CUDA matrix multiplication of ${element}" VERBATIM)
+    list(APPEND gemm_images ${image})
+  endforeach()
+  set(gemm_host ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_images.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_gemm_images.cc.in ${gemm_host} @ONLY)
+  set_source_files_properties(${gemm_host} PROPERTIES OBJECT_DEPENDS "${gemm_images}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  list(APPEND sources ${gemm_host})
+
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)
   set_target_properties(tilewright_kernels_cuda PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
@@ -40,6 +63,10 @@ if(TILEWRIGHT_CUDA)
   list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_cuda)
 endif()
 
+set(has_cuda_gemm false)
+if(TILEWRIGHT_CUDA)
+  set(has_cuda_gemm true)
+endif()
 set(cuda_entries)
 foreach(op IN LISTS built_cuda_operators)
   string(APPEND cuda_entries " X(\"${op}\")")
@@ -49,6 +76,11 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/tilewright/built_cuda.h CO
 #pragma once
 
 #define TW_FOR_EACH_CUDA_OPERATOR(X)${cuda_entries}
+
+namespace tw::runtime {
+/// Whether this build carries matrix multiplication for GPUs.
+inline constexpr bool kHasCudaGemm = ${has_cuda_gemm};
+}  // namespace tw::runtime
 " @ONLY)
 if(TILEWRIGHT_CUDA)
   configure_file(${PROJECT_SOURCE_DIR}/tools/run_gpu_suite.sh ${PROJECT_BINARY_DIR} COPYONLY)

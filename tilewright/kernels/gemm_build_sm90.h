@@ -22,6 +22,11 @@ struct GemmBuild {
   TW_INLINE constexpr int cluster() const { return multicast * split; }
   TW_INLINE constexpr int consumers() const { return tile_m > 64 || ping_pong ? 2 : 1; }
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers()); }
+  TW_INLINE constexpr int shared_bytes() const {
+    constexpr int kAlignment = 1024, kBarriers = 16;  // bytes; two barriers a stage
+    const int bytes = stages * ((tile_m + tile_n) * 128 + kBarriers) + consumers() * staging;
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
   /// Rows of transposed out that a block stores at once: blocks of eight, shared by the split.
   TW_INLINE constexpr int share() const { return tile_n / 8 > split ? tile_n / 8 / split * 8 : 8; }
 };

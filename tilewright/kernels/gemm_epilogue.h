@@ -8,6 +8,7 @@ namespace tw::kernels {
 
 /// alpha times the product.
 struct GemmScale {
+  static constexpr bool kLong = false;  // too much code to be repeated for every sum of a thread
   float alpha;
 
   TW_INLINE float operator()(float x, int64_t, int64_t, int64_t) const { return x * alpha; }
@@ -16,9 +17,10 @@ struct GemmScale {
 /// A linear layer's: activation(x + bias) + residual.
 template <class T, class Activate>
 struct GemmLinear {
-  View<const T, 1> bias;   // [n], or absent
-  Rows<const T> residual;  // [m, n], or absent
-  int64_t rows, columns;   // of out; tiles reach beyond
+  static constexpr bool kLong = true;
+  View<const T, 1> bias;      // [n], or absent
+  View<const T, 2> residual;  // [m, n], or absent
+  int64_t rows, columns;      // of out; tiles reach beyond
 
   TW_INLINE float operator()(float x, int64_t row, int64_t column, int64_t) const {
     if (row >= rows || column >= columns) return x;

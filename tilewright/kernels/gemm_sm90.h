@@ -29,7 +29,7 @@ struct GemmSm90 {
   static constexpr int kThreads = kBuild.threads();
   static constexpr int kStages = kBuild.stages, kCluster = kBuild.cluster();
   // Named barriers: one of each consumer, one for each one's turn, one of both.
-  static constexpr int kOwn = 1, kTurn = kOwn + kConsumers, kBoth = kTurn + kConsumers;
+  static constexpr int kSelf = 1, kTurn = kSelf + kConsumers, kBoth = kTurn + kConsumers;
   static constexpr int kStepBytes = 32;  // of k in one instruction
   static constexpr int kABytes = kTileM * 128, kBBytes = kTileN * 128;
   static constexpr int kSpanBytes = kTileK * 128;  // 128 bytes of m or n, all k of the tile
@@ -47,6 +47,8 @@ struct GemmSm90 {
     TileStore<Out, kBuild.staging> store[kConsumers];
     tile::cuda::Mbarrier full[kStages], empty[kStages];
   };
+
+  static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
   /// Where in the ring a warpgroup is.
   struct Position {
@@ -241,7 +243,7 @@ struct GemmSm90 {
 
   TW_PTX void put(Shared& shared, const GemmPlace& place, int from, int consumer,
                   Sums& sums) const {
-    const int row = first_row(place), column = place.column * kTileN, barrier = kOwn + consumer;
+    const int row = first_row(place), column = place.column * kTileN, barrier = kSelf + consumer;
     if constexpr (kBuild.split > 1) {
       put_split(shared, {column, row + from, place.batch}, consumer, sums[0]);
     } else {
@@ -290,7 +292,7 @@ struct GemmSm90 {
     }
     corner.row += first * 8;
     shared.store[consumer].template put_transposed<kShare * 8>(given, total, corner,
-                                                               kOwn + consumer);
+                                                               kSelf + consumer);
   }
 };
 

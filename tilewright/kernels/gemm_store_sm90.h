@@ -25,51 +25,43 @@ struct TileStore {
 
   /// 64 x kN sums in the layout of wgmma. `barrier` is the warpgroup's own.
   template <int kN, class Arguments>
-  TW_PTX void put(const Arguments& to, const float* sums, GemmCorner corner, int barrier) {
+  TW_PTX void put(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner, int barrier) {
     constexpr int kPieces = kN / kColumns;
-    TW_UNROLL
-    for (int first = 0; first < kPieces; first += kSlots) {
-      begin(barrier);
-      TW_UNROLL
-      for (int i = 0; i < kSlots && first + i < kPieces; ++i) {
-        const int column = corner.column + (first + i) * kColumns;
-        const auto apply = [&](float x, int row, int offset) {
-          return to.epilogue(x, corner.row + row, column + offset, corner.batch);
-        };
-        char* piece = memory + i * kPieceBytes;
-        if constexpr (sizeof(Out) == 2)
-          stage_pairs(piece, sums + (first + i) * kColumns / 2, apply);
-        else
-          stage_words(piece, sums + (first + i) * kColumns / 2, apply);
+    if constexpr (decltype(to.epilogue)::kLong) {
+#pragma unroll 1
+      for (int i = 0; i < kPieces; ++i) {
+        put_pieces<1, kSlots - 1>(memory + i % kSlots * kPieceBytes, to, sums, corner, barrier);
+        corner.column += kColumns;
+        rotate<kColumns / 2>(sums);
       }
-      constexpr int kHere = kPieces < kSlots ? kPieces : kSlots;
-      finish<kRows, kHere>(to, {corner.row, corner.column + first * kColumns, corner.batch},
-                           barrier, kPieces - first);
+    } else {
+      constexpr int kAtOnce = kPieces < kSlots ? kPieces : kSlots;
+      static_assert(kPieces % kAtOnce == 0, "equal turns");
+      TW_UNROLL
+      for (int i = 0; i < kPieces; i += kAtOnce) {
+        put_pieces<kAtOnce, 0>(memory, to, sums + i * kColumns / 2, corner, barrier);
+        corner.column += kAtOnce * kColumns;
+      }
     }
   }
 
   /// The same of a transposed product: 64 columns of out and kN rows, which are one piece.
   template <int kN, class Arguments>
-  TW_PTX void put_transposed(const Arguments& to, const float* sums, GemmCorner corner,
+  TW_PTX void put_transposed(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner,
                              int barrier) {
-    using namespace tile::cuda;
     static_assert(sizeof(Out) == 2 && kN * kRowBytes <= kBytes, "one piece");
-    begin(barrier);
-    const int my_column = corner.column + warp() * 16 + lane() / 4;
-    const int my_row = corner.row + lane() % 4 * 2;
-    TW_UNROLL
-    for (int i = 0; i < kN / 8; ++i) {
-      const float* s = sums + 4 * i;
-      const auto pair = [&](int of, int column) {
-        return pack<Out>(to.epilogue(s[of], my_row + 8 * i, column, corner.batch),
-                         to.epilogue(s[of + 1], my_row + 8 * i + 1, column, corner.batch));
-      };
-      // Lanes 0-7 and 8-15 give the rows of the two matrices, that is, of columns 0-7 and 8-15.
-      const int row = 8 * i + lane() % 8, chunk = 2 * warp() + lane() / 8 % 2;
-      store_two_matrices_transposed(memory + row * kRowBytes + (chunk ^ lane() % 8) * 16,
-                                    pair(0, my_column), pair(2, my_column + 8));
+    begin<0>(barrier);
+    if constexpr (decltype(to.epilogue)::kLong) {
+#pragma unroll 1
+      for (int i = 0; i < kN / 8; ++i) {
+        stage_transposed(to, sums, corner, i);
+        rotate<4>(sums);
+      }
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < kN / 8; ++i) stage_transposed(to, sums + 4 * i, corner, i);
     }
-    finish<kN, 1>(to, corner, barrier, 1);
+    finish<kN, 1>(memory, to, corner, barrier);
   }
 
  private:
@@ -77,29 +69,73 @@ struct TileStore {
   TW_PTX static int warp() { return thread() / 32; }
   TW_PTX static int lane() { return thread() % 32; }
 
-  /// Waits for the staging memory to be free.
+  /// Waits for staging memory to be free.
+  template <int kPending>
   TW_PTX static void begin(int barrier) {
-    if (thread() == 0) tile::cuda::wait_stores_read<0>();
+    if (thread() == 0) tile::cuda::wait_stores_read<kPending>();
     tile::cuda::sync_named(barrier, 128);
   }
 
-  /// What is staged goes to global memory: kPieces of kHeight rows, the first `valid` of them.
+  /// Brings the sums kBy further on to the front, for loops that are not unrolled: registers cannot
+  /// be indexed.
+  template <int kBy, int kCount>
+  TW_PTX static void rotate(float (&sums)[kCount]) {
+    TW_UNROLL
+    for (int i = 0; i + kBy < kCount; ++i) sums[i] = sums[i + kBy];
+  }
+
+  /// kPieces of them, at `slot`; at most kPending earlier ones may still be on their way.
+  template <int kPieces, int kPending, class Arguments>
+  TW_PTX static void put_pieces(char* slot, const Arguments& to, const float* sums,
+                                GemmCorner corner, int barrier) {
+    begin<kPending>(barrier);
+    TW_UNROLL
+    for (int i = 0; i < kPieces; ++i) {
+      const int column = corner.column + i * kColumns;
+      const auto apply = [&](float x, int row, int offset) {
+        return to.epilogue(x, corner.row + row, column + offset, corner.batch);
+      };
+      char* piece = slot + i * kPieceBytes;
+      if constexpr (sizeof(Out) == 2)
+        stage_pairs(piece, sums + i * kColumns / 2, apply);
+      else
+        stage_words(piece, sums + i * kColumns / 2, apply);
+    }
+    finish<kRows, kPieces>(slot, to, corner, barrier);
+  }
+
+  /// Eight rows of transposed out, four sums of them in a thread.
+  template <class Arguments>
+  TW_PTX void stage_transposed(const Arguments& to, const float* s, GemmCorner corner, int block) {
+    using namespace tile::cuda;
+    const int my_column = corner.column + warp() * 16 + lane() / 4;
+    const int my_row = corner.row + 8 * block + lane() % 4 * 2;
+    const auto pair = [&](int of, int column) {
+      return pack<Out>(to.epilogue(s[of], my_row, column, corner.batch),
+                       to.epilogue(s[of + 1], my_row + 1, column, corner.batch));
+    };
+    // Lanes 0-7 and 8-15 give the rows of the two matrices, that is, of columns 0-7 and 8-15.
+    const int row = 8 * block + lane() % 8, chunk = 2 * warp() + lane() / 8 % 2;
+    store_two_matrices_transposed(memory + row * kRowBytes + (chunk ^ lane() % 8) * 16,
+                                  pair(0, my_column), pair(2, my_column + 8));
+  }
+
+  /// What is staged goes to global memory: kPieces of kHeight rows.
   template <int kHeight, int kPieces, class Arguments>
-  TW_PTX void finish(const Arguments& to, GemmCorner corner, int barrier, int valid) {
+  TW_PTX static void finish(const char* slot, const Arguments& to, GemmCorner corner, int barrier) {
     using namespace tile::cuda;
     const bool scatters = to.scatter.data != nullptr;
     if (!scatters) fence_async_shared();
     sync_named(barrier, 128);
     if (scatters) {
-      for (int i = 0; i < kPieces && i < valid; ++i)
-        scatter<kHeight>(to.scatter, memory + i * kPieceBytes,
+      for (int i = 0; i < kPieces; ++i)
+        scatter<kHeight>(to.scatter, slot + i * kPieceBytes,
                          {corner.row, corner.column + i * kColumns, corner.batch});
     } else if (thread() == 0) {
       TW_UNROLL
       for (int i = 0; i < kPieces; ++i)
-        if (i < valid)
-          store_box(to.out, memory + i * kPieceBytes, corner.column + i * kColumns, corner.row,
-                    corner.batch);
+        store_box(to.out, slot + i * kPieceBytes, corner.column + i * kColumns, corner.row,
+                  corner.batch);
       commit_stores();
     }
   }

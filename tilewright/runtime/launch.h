@@ -6,6 +6,7 @@
 #include "tilewright/built_isas.h"
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
+#include "tilewright/runtime/cuda/gemm.h"
 #include "tilewright/runtime/cuda/launch.h"
 
 namespace tw::runtime {
@@ -23,7 +24,7 @@ const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
 }
 
 namespace detail {
-constexpr bool is_built_for_cuda(std::string_view name) {
+constexpr bool is_built_for_cuda([[maybe_unused]] std::string_view name) {
   bool found = false;
 #define TW_CONSIDER(built) found = found || name == built;
   TW_FOR_EACH_CUDA_OPERATOR(TW_CONSIDER)
@@ -41,6 +42,16 @@ ops::CudaBuild cuda_build_of() {
     return {};
 }
 
+/// Operators whose CUDA kernels are those of matrix multiplication.
+template <class Op>
+inline constexpr bool kIsCudaGemm =
+    kHasCudaGemm && (Op::kSchema.name() == "matmul" || Op::kSchema.name() == "linear");
+
+template <class Op>
+bool runs_on_cuda() {
+  return kIsCudaGemm<Op> || cuda_build_of<Op>().image != nullptr;
+}
+
 namespace detail {
 template <class Op, class Kernel>
 constexpr int combo_index() {
@@ -55,7 +66,7 @@ constexpr int combo_index() {
 /// Throws kUnsupported, with each candidate and its reason, unless Op has a kernel for the device.
 template <class Op>
 void require_build(Device device) {
-  if (!device.is_cuda() || cuda_build_of<Op>().image != nullptr) return;
+  if (!device.is_cuda() || runs_on_cuda<Op>()) return;
   throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) +
                                            ": no kernel takes tensors on " + device.describe() +
                                            "\n  cuda: this library has none for this operator" +
@@ -69,6 +80,8 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
+    if constexpr (kIsCudaGemm<Op>)
+      return cuda::launch_gemm(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;

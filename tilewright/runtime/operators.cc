@@ -107,7 +107,7 @@ OperatorInfo describe() {
     out.gradient = &Op::kGradient;
   }
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
-  out.on_cuda = cuda_build_of<Op>().image != nullptr;
+  out.on_cuda = runs_on_cuda<Op>();
   out.run = run<Op>;
   out.reference = reference<Op>;
   out.cost = cost<Op>;

@@ -26,6 +26,7 @@ TEST(GemmPolicySm90, FewRowsAreColumnsOfTheTile) {
   EXPECT_EQ(chosen(1, 4096, 4096).tile_n, 16);
   EXPECT_EQ(chosen(1, 4096, 4096).split, 2);
   EXPECT_EQ(chosen(1, 14336, 4096).split, 1);  // 112 blocks without
+  EXPECT_EQ(chosen(1, 14336, 4096).tile_n, 16);
   EXPECT_EQ(chosen(64, 4096, 4096).tile_n, 64);
   EXPECT_EQ(chosen(128, 4096, 4096).tile_n, 128);
   EXPECT_EQ(chosen(128, 4096, 4096).split, 2);

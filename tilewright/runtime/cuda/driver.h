@@ -53,6 +53,10 @@ using GraphExec = GraphExecOpaque*;
     (Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** arguments,   \
      void** extra))                                                                                \
+  X(encode_tensor_map, "cuTensorMapEncodeTiled",                                                   \
+    (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                     \
+     const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,          \
+     int swizzle, int promotion, int fill))                                                        \
   X(synchronize_stream, "cuStreamSynchronize", (Stream stream))                                    \
   X(allocate, "cuMemAlloc_v2", (DevicePointer * pointer, size_t bytes))                            \
   X(free, "cuMemFree_v2", (DevicePointer pointer))                                                 \

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/runtime/cuda/stream_memory.h"
 
 namespace tw::runtime::cuda {
 namespace {
@@ -44,27 +45,11 @@ int combo_of(std::string_view name) {
   return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + kBefore.size());
 }
 
-/// Memory that belongs to the stream: the driver reuses it once what was launched before is done.
-class StreamMemory {
- public:
-  StreamMemory(int64_t bytes, Stream stream, const std::string& op) : stream_(stream) {
-    if (bytes > 0)
-      check(driver().allocate_async(&pointer_, static_cast<size_t>(bytes), stream),
-            op + ": cannot allocate " + std::to_string(bytes) + " bytes of workspace");
-  }
-  ~StreamMemory() {
-    if (pointer_ != 0) driver().free_async(pointer_, stream_);
-  }
-  StreamMemory(const StreamMemory&) = delete;
-  StreamMemory& operator=(const StreamMemory&) = delete;
-  void* data() const { return reinterpret_cast<void*>(pointer_); }
-
- private:
-  DevicePointer pointer_ = 0;
-  Stream stream_;
-};
-
 }  // namespace
+
+void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream) {
+  if (synchronizes()) check(driver().synchronize_stream(stream), op + ": running on " + gpu.name);
+}
 
 Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
   Geometry out;
@@ -138,7 +123,7 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
                           g.shared_bytes, stream, arguments, nullptr),
           op_ + ": launching on " + on.name);
   }
-  if (synchronizes()) check(d.synchronize_stream(stream), op_ + ": running on " + on.name);
+  wait_if_asked(op_, on, stream);
 }
 
 }  // namespace tw::runtime::cuda

@@ -19,6 +19,9 @@ struct Geometry {
 };
 TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
 
+/// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of.
+void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream);
+
 /// An operator's device code, loaded when it is first launched.
 class TW_API Module {
  public:

@@ -1,0 +1,76 @@
+// Copies a batch of matrices of 16-bit elements into rows that start at multiples of 16 bytes, as
+// TMA wants them. A pass of its own before a multiplication whose operands do not lie so.
+#pragma once
+
+#include "tilewright/core/types.h"
+
+namespace tw::kernels {
+
+struct GemmRealignArguments {
+  const uint16_t* from;
+  uint16_t* to;  // [batch, rows, pitch]
+  int64_t batch, rows, columns;
+  int64_t batch_stride, row_stride, column_stride;  // of from
+  int64_t pitch;                                    // of to, a multiple of 8
+};
+
+}  // namespace tw::kernels
+
+#if defined(__CUDACC__)
+namespace tw::kernels {
+
+/// One thread writes eight elements.
+struct GemmRealign {
+  static constexpr int kEach = 8;
+  const GemmRealignArguments& given;
+
+  __device__ void operator()() const {
+    const int64_t chunks = given.pitch / kEach, all = chunks * given.rows * given.batch;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < all;
+         i += int64_t(gridDim.x) * blockDim.x) {
+      const int64_t row = i / chunks, column = i % chunks * kEach;
+      const int64_t batch = row / given.rows, in_batch = row - batch * given.rows;
+      const uint16_t* from = given.from + batch * given.batch_stride + in_batch * given.row_stride +
+                             column * given.column_stride;
+      const int64_t left = given.columns - column;
+      uint32_t words[4];
+      if (given.column_stride == 1 && left >= 2 * kEach)
+        load_shifted(words, from);
+      else
+        load_each(words, from, left);
+      *reinterpret_cast<uint4*>(given.to + row * given.pitch + column) = {words[0], words[1],
+                                                                          words[2], words[3]};
+    }
+  }
+
+  __device__ void load_each(uint32_t (&words)[4], const uint16_t* from, int64_t left) const {
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t low = 2 * i < left ? from[2 * i * given.column_stride] : 0u;
+      const uint32_t high = 2 * i + 1 < left ? from[(2 * i + 1) * given.column_stride] : 0u;
+      words[i] = low | high << 16;
+    }
+  }
+
+  /// Eight elements from two aligned loads of eight, all of them inside the row's 16 from here or
+  /// in the aligned span around its first.
+  __device__ static void load_shifted(uint32_t (&words)[4], const uint16_t* from) {
+    const uint64_t at = reinterpret_cast<uint64_t>(from);
+    const uint4* aligned = reinterpret_cast<const uint4*>(at & ~uint64_t(15));
+    const uint32_t shift = uint32_t(at) & 15;
+    const uint4 a = aligned[0], b = shift != 0 ? aligned[1] : a;
+    uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    if (shift & 8) move<2>(w);
+    if (shift & 4) move<1>(w);
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) words[i] = __funnelshift_r(w[i], w[i + 1], (shift & 2) * 8);
+  }
+  template <int kBy>
+  __device__ static void move(uint32_t (&w)[8]) {
+    TW_UNROLL
+    for (int i = 0; i + kBy < 8; ++i) w[i] = w[i + kBy];
+  }
+};
+
+}  // namespace tw::kernels
+#endif

@@ -1,0 +1,308 @@
+#include "tilewright/runtime/cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "tilewright/kernels/gemm_epilogue.h"
+#include "tilewright/kernels/gemm_realign.h"
+#include "tilewright/kernels/gemm_strided.h"
+#include "tilewright/kernels/gemm_variants_sm90.h"
+#include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/gemm_image.h"
+#include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/stream_memory.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+using kernels::GemmBuild;
+using kernels::GemmVariant;
+
+constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
+
+/// The functions of one element type, found when the first of them is launched.
+struct GemmModule {
+  Kernel strided = nullptr, realign = nullptr;
+  std::array<Kernel, GemmVariant::kCount> variants{};
+  std::array<std::atomic<uint64_t>, GemmVariant::kCount> prepared{};  // a bit per device
+
+  explicit GemmModule(const char* image) {
+    const Driver& d = driver();
+    Library library = nullptr;
+    check(d.load_library(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
+          "gemm: no kernel for this GPU");
+    unsigned count = 0;
+    check(d.kernel_count(&count, library), "gemm: cuLibraryGetKernelCount");
+    std::vector<Kernel> found(count);
+    check(d.list_kernels(found.data(), count, library), "gemm: cuLibraryEnumerateKernels");
+    for (const Kernel kernel : found) {
+      const char* name = nullptr;
+      check(d.kernel_name(&name, kernel), "gemm: cuKernelGetName");
+      place(name, kernel);
+    }
+  }
+
+ private:
+  /// By the mangled name (gemm_kernels.cu).
+  void place(std::string_view name, Kernel kernel) {
+    const auto number_after = [&](std::string_view text) {
+      const size_t at = name.find(text);
+      return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + text.size());
+    };
+    if (name.find("gemm_strided") != std::string_view::npos) strided = kernel;
+    if (name.find("gemm_realign") != std::string_view::npos) realign = kernel;
+    for (const std::string_view text : {"10cuda_entry4gemmILi", "10cuda_entry12gemm_clusterILi"}) {
+      const int index = number_after(text);
+      if (index >= 0 && index < GemmVariant::kCount) variants[size_t(index)] = kernel;
+    }
+  }
+};
+
+template <class T>
+GemmModule& module() {
+  static GemmModule loaded(gemm_image<T>());
+  return loaded;
+}
+
+template <class Arguments>
+void launch(Kernel kernel, int64_t blocks, int64_t blocks_y, int threads, int shared_bytes,
+            const Arguments& arguments, Stream stream) {
+  void* pointers[] = {const_cast<Arguments*>(&arguments)};
+  check(driver().launch_kernel(kernel, unsigned(blocks), unsigned(blocks_y), 1, unsigned(threads),
+                               1, 1, unsigned(shared_bytes), stream, pointers, nullptr),
+        "gemm: launching");
+}
+
+/// One operand's map: boxes of box_rows rows and 128 bytes of columns.
+template <class T>
+tile::cuda::TensorMap tensor_map(const GemmOperand<T>& of, int64_t box_rows) {
+  // Values of CUtensorMapDataType and of the options, from the driver's reference manual.
+  constexpr int kFloat16 = 6, kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;
+  constexpr int kType = std::is_same_v<std::remove_const_t<T>, f16> ? kFloat16 : kBfloat16;
+  constexpr uint64_t kUnit = 16;
+  const auto stride = [](int64_t size, int64_t elements) {
+    return size == 1 ? kUnit : uint64_t(elements) * sizeof(T);
+  };
+  const uint64_t sizes[] = {uint64_t(of.columns), uint64_t(of.rows), uint64_t(of.batch)};
+  const uint64_t strides[] = {stride(of.rows, of.row_stride), stride(of.batch, of.batch_stride)};
+  const uint32_t box[] = {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1};
+  const uint32_t steps[] = {1, 1, 1};
+  tile::cuda::TensorMap map;
+  check(driver().encode_tensor_map(&map, kType, 3, const_cast<std::remove_const_t<T>*>(of.data),
+                                   sizes, strides, box, steps, 0, kSwizzle128, kPromote256, 0),
+        "gemm: cuTensorMapEncodeTiled");
+  return map;
+}
+
+/// An operand as the kernel will read it, and the copy it needs before.
+template <class T>
+struct Reading {
+  GemmOperand<const T> from;  // with the dimension that runs along memory as columns
+  bool transposed = false;    // which is then not k
+  bool copies = false;
+  int64_t pitch = 0;
+
+  Reading(const GemmOperand<const T>& operand, bool may_transpose) : from(operand) {
+    if (operand.is_tma_legal()) return;
+    const GemmOperand<const T> turned = operand.transposed();
+    transposed = may_transpose &&
+                 (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
+    if (transposed) from = turned;
+    copies = !from.is_tma_legal();
+    pitch = (from.columns + 7) / 8 * 8;
+  }
+  int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
+  void copy_to(void* memory, const Gpu& on, Stream stream) {
+    const kernels::GemmRealignArguments arguments{reinterpret_cast<const uint16_t*>(from.data),
+                                                  static_cast<uint16_t*>(memory),
+                                                  from.batch,
+                                                  from.rows,
+                                                  from.columns,
+                                                  from.batch_stride,
+                                                  from.row_stride,
+                                                  from.column_stride,
+                                                  pitch};
+    constexpr int kThreads = 256, kResident = 8;
+    const int64_t chunks = from.batch * from.rows * (pitch / 8);
+    const int64_t blocks = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
+                                             int64_t{on.multiprocessors} * kResident * 4);
+    launch(module<T>().realign, blocks, 1, kThreads, 0, arguments, stream);
+    from = {static_cast<const T*>(memory),
+            from.rows,
+            from.columns,
+            pitch,
+            1,
+            from.rows * pitch,
+            from.batch};
+  }
+};
+
+template <class T, class Epilogue>
+void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const Reading<T>& a,
+                    const Reading<T>& b, const Epilogue& epilogue, const Gpu& on, Stream stream) {
+  const GemmBuild build = variant.build();
+  const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
+  constexpr int kTileK = 128 / int(sizeof(T));
+  kernels::GemmArguments<T, Epilogue> arguments;
+  arguments.a = tensor_map(a.from, a.transposed ? kTileK : build.tile_m);
+  arguments.b = tensor_map(b.from, b.transposed ? kTileK : build.tile_n);
+  if (p.out.is_tma_legal()) {
+    const int share = build.split > 1 ? build.share() : build.tile_n;
+    arguments.out = tensor_map(p.out, build.transposed_out ? share : 64);
+  } else {
+    arguments.out = arguments.a;  // prefetched and not used
+    arguments.scatter = {p.out.data,        p.m, p.n, p.out.row_stride, p.out.column_stride,
+                         p.out.batch_stride};
+  }
+  arguments.order = kernels::gemm_order(build, size);
+  arguments.k_blocks = int((p.k + kTileK - 1) / kTileK);
+  arguments.a_batch = a.from.batch > 1;
+  arguments.b_batch = b.from.batch > 1;
+  arguments.epilogue = epilogue;
+
+  GemmModule& from = module<T>();
+  const auto index = size_t(variant.index());
+  const uint64_t bit = uint64_t{1} << (on.id % 64);
+  if ((from.prepared[index].load() & bit) == 0) {
+    check(driver().set_kernel_attribute(kMaxDynamicSharedBytes, build.shared_bytes(),
+                                        from.variants[index], on.id),
+          "gemm: cuKernelSetAttribute");
+    from.prepared[index] |= bit;
+  }
+  const int64_t clusters = arguments.order.tiles;
+  const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
+  launch(from.variants[index], std::min(clusters, most) * build.cluster(), 1, build.threads(),
+         build.shared_bytes(), arguments, stream);
+}
+
+/// 16-bit elements on Hopper.
+template <class T>
+void launch_sm90(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
+  const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
+  const int shape = kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
+  const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
+  Reading<T> a(turned ? p.right : p.left, !p.linear);
+  Reading<T> b(turned ? p.left : p.right, !p.linear && !turned);
+  const StreamMemory a_copy(a.bytes(), stream, "gemm"), b_copy(b.bytes(), stream, "gemm");
+  if (a.copies) a.copy_to(a_copy.data(), on, stream);
+  if (b.copies) b.copy_to(b_copy.data(), on, stream);
+  if (p.linear) {
+    // The functor is part of the kernel; the arguments of all of them are laid out alike.
+    const kernels::GemmLinear<T, void> epilogue{p.bias, p.residual, p.m, p.n};
+    launch_variant(p, GemmVariant::linear(shape, p.activation), a, b, epilogue, on, stream);
+  } else {
+    launch_variant(p, GemmVariant::plain(shape, a.transposed, b.transposed), a, b,
+                   kernels::GemmScale{p.alpha}, on, stream);
+  }
+}
+
+template <class T>
+void launch_strided(const kernels::GemmStridedArguments<T>& arguments, Stream stream) {
+  constexpr int64_t kTile = kernels::kGemmStridedTile, kMostY = 65535;
+  const auto blocks = [](int64_t n) { return (n + kTile - 1) / kTile; };
+  launch(module<T>().strided, blocks(arguments.out.rows) * blocks(arguments.out.cols),
+         std::min(arguments.batch, kMostY), kernels::kGemmStridedThreads, 0, arguments, stream);
+}
+
+template <class T>
+Rows<T> as_rows(const GemmOperand<T>& matrix) {
+  Rows<T> out;
+  out.data = matrix.data;
+  out.rows = out.lead_sizes[0] = matrix.rows;
+  out.cols = matrix.columns;
+  out.lead_strides[0] = matrix.row_stride;
+  out.col_stride = matrix.column_stride;
+  return out;
+}
+
+/// Rows whose leading dimensions merge into one stride.
+template <class T>
+GemmOperand<T> as_operand(const Rows<T>& rows) {
+  return {rows.data, rows.rows, rows.cols, rows.lead_strides[0], rows.col_stride, 0, 1};
+}
+
+template <class T>
+bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
+  return !std::is_same_v<T, float> && on.compute_major == 9 && p.k > 0 && p.fits_sm90();
+}
+
+}  // namespace
+
+template <class T>
+void launch_gemm(const kernels::Matmul<T>& call, int device, Stream stream) {
+  const auto &a = call.a, &b = call.b;
+  const auto& out = call.out;
+  if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return;
+  const auto batch_of = [](int64_t size, int64_t stride) { return stride == 0 ? 1 : size; };
+  GemmProblem<T> p;
+  p.batch = out.size(0), p.m = out.size(1), p.n = out.size(2), p.k = a.size(2);
+  p.left = {
+      a.data, p.m, p.k, a.stride(1), a.stride(2), a.stride(0), batch_of(p.batch, a.stride(0))};
+  p.right = {
+      b.data, p.n, p.k, b.stride(2), b.stride(1), b.stride(0), batch_of(p.batch, b.stride(0))};
+  p.out = {out.data, p.m, p.n, out.stride(1), out.stride(2), out.stride(0), p.batch};
+  p.alpha = call.alpha;
+  p.orient();
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  if constexpr (!std::is_same_v<T, float>)
+    if (takes_sm90(p, on)) {
+      launch_sm90(p, on, stream);
+      return wait_if_asked("matmul", on, stream);
+    }
+  kernels::GemmStridedArguments<T> arguments{};
+  arguments.a = as_rows(p.left), arguments.b = as_rows(p.right), arguments.out = as_rows(p.out);
+  arguments.a_batch = p.left.batch_stride, arguments.b_batch = p.right.batch_stride;
+  arguments.out_batch = p.out.batch_stride;
+  arguments.batch = p.batch, arguments.k = p.k, arguments.alpha = p.alpha;
+  launch_strided(arguments, stream);
+  wait_if_asked("matmul", on, stream);
+}
+
+template <class T>
+void launch_gemm(const kernels::Linear<T>& call, int device, Stream stream) {
+  if (call.out.rows == 0 || call.out.cols == 0) return;
+  const auto& weight = call.weight;
+  const GemmOperand<const T> right{
+      weight.data, weight.size(0), weight.size(1), weight.stride(0), weight.stride(1), 0, 1};
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  const bool one_stride =
+      call.x.lead == 1 && call.out.lead == 1 && (!call.residual || call.residual.lead == 1);
+  if constexpr (!std::is_same_v<T, float>) {
+    GemmProblem<T> p;
+    p.m = call.out.rows, p.n = call.out.cols, p.k = weight.size(1);
+    p.left = as_operand(call.x), p.right = right, p.out = as_operand(call.out);
+    p.linear = true, p.bias = call.bias, p.activation = call.activation;
+    if (call.residual)
+      p.residual = {call.residual.data,
+                    {p.m, p.n},
+                    {call.residual.lead_strides[0], call.residual.col_stride}};
+    if (one_stride && takes_sm90(p, on)) {
+      launch_sm90(p, on, stream);
+      return wait_if_asked("linear", on, stream);
+    }
+  }
+  kernels::GemmStridedArguments<T> arguments{};
+  arguments.a = call.x, arguments.b = as_rows(right), arguments.out = call.out;
+  arguments.residual = call.residual, arguments.bias = call.bias;
+  arguments.batch = 1, arguments.k = weight.size(1), arguments.alpha = 1;
+  arguments.activation = call.activation;
+  launch_strided(arguments, stream);
+  wait_if_asked("linear", on, stream);
+}
+
+template void launch_gemm(const kernels::Matmul<float>&, int, Stream);
+template void launch_gemm(const kernels::Matmul<f16>&, int, Stream);
+template void launch_gemm(const kernels::Matmul<bf16>&, int, Stream);
+template void launch_gemm(const kernels::Linear<float>&, int, Stream);
+template void launch_gemm(const kernels::Linear<f16>&, int, Stream);
+template void launch_gemm(const kernels::Linear<bf16>&, int, Stream);
+
+}  // namespace tw::runtime::cuda

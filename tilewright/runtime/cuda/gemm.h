@@ -1,0 +1,20 @@
+// Matrix multiplication on a GPU: which kernel runs, what is copied before, what it is given.
+#pragma once
+
+#include <string>
+
+#include "tilewright/kernels/linear.h"
+#include "tilewright/kernels/matmul.h"
+#include "tilewright/runtime/cuda/driver.h"
+
+namespace tw::runtime::cuda {
+
+/// out = alpha a b for each matrix of the batch, into `stream`. T is float, f16 or bf16.
+template <class T>
+void launch_gemm(const kernels::Matmul<T>& call, int device, Stream stream);
+
+/// out = activation(x weight^T + bias) + residual.
+template <class T>
+void launch_gemm(const kernels::Linear<T>& call, int device, Stream stream);
+
+}  // namespace tw::runtime::cuda

@@ -1,0 +1,18 @@
+// The device code of matrix multiplication, one fatbin for each element type: generated sources
+// define these where the build has CUDA kernels.
+#pragma once
+
+#include "tilewright/core/types.h"
+
+namespace tw::runtime::cuda {
+
+template <class T>
+const char* gemm_image();
+template <>
+const char* gemm_image<float>();
+template <>
+const char* gemm_image<f16>();
+template <>
+const char* gemm_image<bf16>();
+
+}  // namespace tw::runtime::cuda

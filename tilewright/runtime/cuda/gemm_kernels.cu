@@ -1,0 +1,81 @@
+// The device code of matrix multiplication, compiled once for each element type: TW_GEMM_ELEMENT is
+// float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
+#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gemm_epilogue.h"
+#include "tilewright/kernels/gemm_realign.h"
+#include "tilewright/kernels/gemm_sm90.h"
+#include "tilewright/kernels/gemm_strided.h"
+#include "tilewright/kernels/gemm_variants_sm90.h"
+
+namespace tw::cuda_entry {
+
+using namespace kernels;
+using Element = TW_GEMM_ELEMENT;
+
+__global__ void __launch_bounds__(kGemmStridedThreads)
+    gemm_strided(const __grid_constant__ GemmStridedArguments<Element> arguments) {
+  using Kernel = GemmStrided<Element>;
+  __shared__ typename Kernel::Panel a, b;
+  Kernel{arguments}(a, b);
+}
+
+#if TW_GEMM_HAS_SM90
+
+__global__ void gemm_realign(const __grid_constant__ GemmRealignArguments arguments) {
+  GemmRealign{arguments}();
+}
+
+template <Activation kActivation>
+struct FunctorOf;
+template <>
+struct FunctorOf<Activation::kNone> : Identity {};
+template <>
+struct FunctorOf<Activation::kRelu> : Relu {};
+template <>
+struct FunctorOf<Activation::kGelu> : Gelu {};
+template <>
+struct FunctorOf<Activation::kGeluTanh> : GeluTanh {};
+template <>
+struct FunctorOf<Activation::kSilu> : Silu {};
+
+template <int kIndex, bool kLinear>
+struct EpilogueOf {
+  using type = GemmScale;
+};
+template <int kIndex>
+struct EpilogueOf<kIndex, true> {
+  using type = GemmLinear<Element, FunctorOf<Activation(GemmVariant::at(kIndex).activation())>>;
+};
+
+template <int kIndex>
+using GemmOf = GemmSm90<Element, Element, GemmVariant::at(kIndex).build(),
+                        typename EpilogueOf<kIndex, GemmVariant::at(kIndex).is_linear()>::type>;
+
+extern __shared__ __align__(1024) char dynamic_shared[];
+
+template <int kIndex>
+__global__ void __launch_bounds__(GemmOf<kIndex>::kThreads, 1)
+    gemm(const __grid_constant__ typename GemmOf<kIndex>::Arguments arguments) {
+  GemmOf<kIndex>{arguments}(dynamic_shared);
+}
+template <int kIndex>
+__global__ void __cluster_dims__(GemmOf<kIndex>::kCluster, 1, 1)
+    __launch_bounds__(GemmOf<kIndex>::kThreads, 1)
+        gemm_cluster(const __grid_constant__ typename GemmOf<kIndex>::Arguments arguments) {
+  GemmOf<kIndex>{arguments}(dynamic_shared);
+}
+
+template <int kIndex>
+void instantiate() {
+  constexpr GemmVariant kVariant = GemmVariant::at(kIndex);
+  if constexpr (kVariant.exists() && kVariant.build().cluster() > 1) [[maybe_unused]]
+    const auto entry = &gemm_cluster<kIndex>;
+  else if constexpr (kVariant.exists()) [[maybe_unused]]
+    const auto entry = &gemm<kIndex>;
+  if constexpr (kIndex + 1 < GemmVariant::kCount) instantiate<kIndex + 1>();
+}
+template void instantiate<0>();
+
+#endif
+
+}  // namespace tw::cuda_entry

@@ -1,0 +1,62 @@
+// A matrix multiplication as the launcher sees it: sizes, strides, and what a tensor map can say of
+// them. Plain host code.
+#pragma once
+
+#include <utility>
+
+#include "tilewright/core/view.h"
+#include "tilewright/kernels/gemm_policy_sm90.h"
+
+namespace tw::runtime::cuda {
+
+/// Rows of k elements; strides count elements.
+template <class T>
+struct GemmOperand {
+  T* data = nullptr;
+  int64_t rows = 0, columns = 0;
+  int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
+  int64_t batch = 1;  // 1 where one matrix serves the whole batch
+
+  GemmOperand transposed() const {
+    return {data, columns, rows, column_stride, row_stride, batch_stride, batch};
+  }
+  /// TMA reads it along its columns: 16 bytes is what its addresses and strides are multiples of.
+  bool is_tma_legal() const {
+    constexpr int64_t kUnit = 16 / int64_t{sizeof(T)}, kMost = int64_t{1} << 39;  // bytes < 2^40
+    const auto legal = [](int64_t size, int64_t stride) {
+      return size == 1 ||
+             (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
+    };
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && (column_stride == 1 || columns == 1) &&
+           legal(rows, row_stride) && legal(batch, batch_stride);
+  }
+};
+
+template <class T>
+struct GemmProblem {
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  GemmOperand<const T> left, right;  // [m, k], [n, k]
+  GemmOperand<T> out;                // [m, n]
+  float alpha = 1;
+  bool linear = false;
+  View<const T, 1> bias;
+  View<const T, 2> residual;
+  int activation = 0;
+
+  /// The transposed product, if out's columns are contiguous and its rows are not.
+  void orient() {
+    if (linear || out.column_stride == 1 || out.row_stride != 1) return;
+    std::swap(m, n);
+    std::swap(left, right);
+    out = out.transposed();
+  }
+  /// Sizes that the Hopper kernel counts in 32 bits.
+  bool fits_sm90() const {
+    constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
+    if (m > kMost || n > kMost || k > kMost || batch > kMost) return false;
+    constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
+    return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
+  }
+};
+
+}  // namespace tw::runtime::cuda
