@@ -3,7 +3,7 @@
 # `make cuda` copies this script into build/cuda; that folder runs as it is on any machine with a
 # driver of version 580 or later. Results are JSON files in the folder given (default: results).
 set -uo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit
 out=${1:-results}
 mkdir -p "$out"
 failed=0
@@ -17,10 +17,12 @@ step() {
   printf '==== %s: %d s\n' "$name" $((SECONDS - begin))
 }
 
+# shellcheck disable=SC2317
 conformance() {
   ./tilewright_tests --gtest_filter='*/cuda/*' --gtest_brief=1 \
     --gtest_output="json:$out/conformance.json"
 }
+# shellcheck disable=SC2317
 sanitize() { # the edge cases of operators that reach every branch of the primitives
   command -v compute-sanitizer >/dev/null || return 0
   local filter='EdgeCases.softmax/cuda/bf16:EdgeCases.transpose/cuda/*16:EdgeCases.rope/cuda/f32'
@@ -30,6 +32,7 @@ sanitize() { # the edge cases of operators that reach every branch of the primit
       return
   done
 }
+# shellcheck disable=SC2317
 benchmark() { ./tilewright bench --device cuda --dtype bf16 --seconds 0.05 --json >"$out/operators.json"; }
 
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv
