@@ -35,12 +35,12 @@ struct Argmax {
   /// On a GPU, a block of the row in registers at a time.
   template <class P>
   TW_DEVICE void keep_row(P p) const {
-    constexpr int64_t kBlock = 4096;
+    constexpr int64_t kKept = 4096;
     const auto row = x.row(p.index());
     C best = C(-__builtin_inf());
     int64_t begin_of_best = 0;
-    for (int64_t begin = 0; begin < x.cols && best == best; begin += kBlock) {
-      const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
+    for (int64_t begin = 0; begin < x.cols && best == best; begin += kKept) {
+      const int64_t rest = x.cols - begin, count = rest < kKept ? rest : kKept;
       const auto part = row_part(row, begin, count);
       C high = 0;
       tile::with_rows<C>(
@@ -56,7 +56,7 @@ struct Argmax {
       begin_of_best = begin;
     }
     const int64_t rest = x.cols - begin_of_best;
-    const auto block = row_part(row, begin_of_best, rest < kBlock ? rest : kBlock);
+    const auto block = row_part(row, begin_of_best, rest < kKept ? rest : kKept);
     out(p.index(), 0) = begin_of_best + first_of(p, block, best);
   }
   TW_INLINE static View<const T, 1> row_part(const View<const T, 1>& row, int64_t begin,
