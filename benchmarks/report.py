@@ -92,12 +92,41 @@ def operators(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
+
+
+def gpu(data: dict[str, Any]) -> str:
+    """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
+    about = data["machine"]
+    lines = [
+        f"{about['gpu']}; tilewright {about['tilewright']}, PyTorch {about['torch']}. "
+        f"Measured copy: {about['copy_gbs']:.0f} GB/s.\n",
+        "| operator | shape | dtype | tilewright | of copy | PyTorch | against PyTorch |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in data["results"]:
+        if row["bytes"] < LARGE:
+            continue
+        ours, torch = row["seconds"]["ours"], row["seconds"]["torch"]
+        shape = " x ".join(map(str, row["shape"]))
+        cells = [
+            row["op"], shape, row["dtype"],
+            f"{row['bytes'] / ours * 1e-9:.0f} GB/s", f"{100 * row['fraction_of_copy']:.0f} %",
+            f"{row['bytes'] / torch * 1e-9:.0f} GB/s", f"{torch / ours:.2f} x",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def text() -> str:
     """All tables."""
     parts = []
     for path in sorted(RESULTS.glob("*.json")):
         data = json.loads(path.read_text())
-        parts.append(language_model(data) if "rows" in data else operators(data))
+        if path.name.startswith("gpu_"):
+            parts.append(gpu(data))
+        else:
+            parts.append(language_model(data) if "rows" in data else operators(data))
     return "\n" + "\n".join(parts) + "\n"
 
 
