@@ -21,9 +21,10 @@ using nlohmann::json;
 json catalog() {
   json all = json::parse(c::catalog_json());
   for (size_t i = 0; i < all.size(); ++i) {
+    const runtime::OperatorInfo& op = runtime::operators()[i];
     json targets = {"reference"};
-    for (const Isa isa : runtime::operators()[i].isas)
-      targets.push_back(std::string("cpu/") + name(isa));
+    for (const Isa isa : op.isas) targets.push_back(std::string("cpu/") + name(isa));
+    if (op.on_cuda) targets.push_back("cuda");
     all[i]["targets"] = std::move(targets);
   }
   return all;
