@@ -73,9 +73,10 @@ struct RowSums {
     return plan;
   }
 
-  /// The block's own row of sum `which`.
+  /// The block's own row of sum `which`; no row where nothing is summed.
   template <class P>
   TW_INLINE View<float, 1> partial(P p, int64_t block, int which) const {
+    if (count == 0) return {nullptr, {cols}, {1}};
     return {p.template workspace<float>() + (block * count + which) * cols, {cols}, {1}};
   }
   template <class P>
