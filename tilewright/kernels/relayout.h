@@ -57,12 +57,10 @@ struct RelayoutDims {
   }
 };
 
-/// How a relayout is cut into programs.
+/// How a relayout is cut into programs, on every target.
 template <class U>
-struct Relayout {
-  static constexpr int64_t kBlock = 256 / int64_t{sizeof(U)};  // four lines of either side
-  static constexpr int64_t kPitch =
-      kBlock + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
+struct RelayoutCut {
+  static constexpr int64_t kBlock = tile::kTurnedBlock<U>;
 
   const U* from;
   U* to;
@@ -73,7 +71,10 @@ struct Relayout {
   ElementwiseGrid grid;  // of rows x last, if not turned
   int64_t unit_blocks = 1, last_blocks = 1;
 
-  TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out) : from(x.data), to(out.data) {
+  /// grid_of(shape): the target's ElementwiseGrid.
+  template <class GridOf>
+  TW_INLINE RelayoutCut(const Rows<const U>& x, const Rows<U>& out, GridOf&& grid_of)
+      : from(x.data), to(out.data) {
     if (out.rows == 0 || out.cols == 0) return;
     dims = RelayoutDims::of(x, out);
     if (dims.rank == 0) dims.push(1, 1, 1);
@@ -98,64 +99,14 @@ struct Relayout {
       Rows<U> shape;
       shape.rows = rows;
       shape.cols = dims.sizes[last];
-      grid = ElementwiseGrid::of(shape);
+      grid = grid_of(shape);
     }
   }
 
-  template <class P>
-  TW_INLINE tile::Plan plan(const Machine& machine) const {
-    if (!turned) return tile::plan_of(grid.programs);
-    return tile::plan_of(tile::row_groups<P>(blocks(), kBlock * kBlock, machine),
-                         kBlock * kPitch * int64_t{sizeof(U)});
-  }
+  /// Blocks of a turned relayout.
+  TW_INLINE int64_t blocks() const { return rows * unit_blocks * last_blocks; }
 
-  template <class P>
-  TW_INLINE void run(P p) const {
-    if (turned)
-      turn(p);
-    else
-      copy(p);
-  }
-
- private:
-  /// Offsets of both sides at row i of the outer dimensions.
-  TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
-    source = target = 0;
-    for (int d = outer - 1; d >= 0; --d) {
-      const int64_t index = i % dims.sizes[d];
-      i /= dims.sizes[d];
-      source += index * dims.from[d];
-      target += index * dims.to[d];
-    }
-  }
-
-  template <class P>
-  TW_INLINE void copy(P p) const {
-    const int last = dims.rank - 1;
-    const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
-    const int64_t rest = dims.sizes[last] - begin;
-    const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
-    const int64_t first = p.index() / grid.blocks_per_row * grid.rows_per_block;
-    for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
-      int64_t source, target;
-      offsets(r, source, target);
-      const View<const U, 1> in{
-          from + source + begin * dims.from[last], {count}, {dims.from[last]}};
-      const View<U, 1> out{to + target + begin * dims.to[last], {count}, {dims.to[last]}};
-      copy_row(p, in, out);
-    }
-  }
-
-  template <class P>
-  TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
-    const auto run = [&](const auto& source, const auto& target) {
-      tile::for_row<U>(p, in.size(0),
-                       [&](auto at) { tile::store(p, target, at, tile::load(source, at)); });
-    };
-    tile::with_rows(p, run, in, out);
-  }
-
-  /// One block of a turned relayout: unit and last count the source's columns and rows.
+  /// One of them: units and lasts count the source's columns and rows.
   struct Block {
     const U* from;
     U* to;
@@ -174,6 +125,74 @@ struct Relayout {
             rest_v < kBlock ? rest_v : kBlock};
   }
 
+  /// Calls copy_row(source, target) for the row parts of program i of a relayout as it comes.
+  template <class CopyRow>
+  TW_INLINE void for_rows(int64_t i, CopyRow&& copy_row) const {
+    const int last = dims.rank - 1;
+    const int64_t begin = i % grid.blocks_per_row * grid.block;
+    const int64_t rest = dims.sizes[last] - begin;
+    const int64_t count = rest < grid.block ? rest : grid.block;
+    const int64_t first = i / grid.blocks_per_row * grid.rows_per_block;
+    for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
+      int64_t source, target;
+      offsets(r, source, target);
+      const View<const U, 1> in{
+          from + source + begin * dims.from[last], {count}, {dims.from[last]}};
+      const View<U, 1> out{to + target + begin * dims.to[last], {count}, {dims.to[last]}};
+      copy_row(in, out);
+    }
+  }
+
+ private:
+  /// Offsets of both sides at row i of the outer dimensions.
+  TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
+    source = target = 0;
+    for (int d = outer - 1; d >= 0; --d) {
+      const int64_t index = i % dims.sizes[d];
+      i /= dims.sizes[d];
+      source += index * dims.from[d];
+      target += index * dims.to[d];
+    }
+  }
+};
+
+/// A relayout on the CPU.
+template <class U>
+struct Relayout : RelayoutCut<U> {
+  using Cut = RelayoutCut<U>;
+  using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
+  using Cut::kBlock;
+  static constexpr int64_t kPitch =
+      kBlock + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
+
+  TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out)
+      : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of(shape); }) {}
+
+  template <class P>
+  TW_INLINE tile::Plan plan(const Machine& machine) const {
+    if (!turned) return tile::plan_of(grid.programs);
+    return tile::plan_of(tile::row_groups<P>(blocks(), kBlock * kBlock, machine),
+                         kBlock * kPitch * int64_t{sizeof(U)});
+  }
+
+  template <class P>
+  TW_INLINE void run(P p) const {
+    if (turned)
+      turn(p);
+    else
+      for_rows(p.index(), [&](const auto& in, const auto& out) { copy_row(p, in, out); });
+  }
+
+ private:
+  template <class P>
+  TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
+    const auto run = [&](const auto& source, const auto& target) {
+      tile::for_row<U>(p, in.size(0),
+                       [&](auto at) { tile::store(p, target, at, tile::load(source, at)); });
+    };
+    tile::with_rows(p, run, in, out);
+  }
+
   /// The blocks of a group lie side by side in the source. While the rows of one are written, those
   /// of the next are fetched: blocks are too narrow for the hardware to foresee them.
   template <class P>
@@ -181,9 +200,9 @@ struct Relayout {
     const int last = dims.rank - 1, unit = last - 1;
     const auto group = tile::row_group(p, blocks(), kBlock * kBlock);
     U* const turned_block = p.template scratch<U>();  // [unit, last]
-    Block next = block_at(group.first);
+    auto next = block_at(group.first);
     for (int64_t i = group.first; i < group.last; ++i) {
-      const Block block = next;
+      const auto block = next;
       if (i + 1 < group.last) next = block_at(i + 1);
       tile::transpose_block(p, block.from, dims.from[last], turned_block, kPitch, block.units,
                             block.lasts);
@@ -196,7 +215,6 @@ struct Relayout {
       }
     }
   }
-  TW_INLINE int64_t blocks() const { return rows * unit_blocks * last_blocks; }
 };
 
 /// The unsigned integer as wide as T.
