@@ -41,13 +41,13 @@ std::span<const OperatorInfo> operators() {
 }
 
 const OperatorInfo& find_operator(std::string_view name) {
-  std::string near;
-  for (const OperatorInfo& op : operators()) {
+  for (const OperatorInfo& op : operators())
     if (op.name() == name) return op;
+  std::string near;
+  for (const OperatorInfo& op : operators())
     if (op.name().find(name) != std::string_view::npos ||
         name.find(op.name()) != std::string_view::npos)
       near += (near.empty() ? "; did you mean " : ", ") + std::string(op.name());
-  }
   throw Error(ErrorKind::kInvalidArgument, "there is no operator " + std::string(name) + near);
 }
 
