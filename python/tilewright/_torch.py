@@ -77,7 +77,7 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
     for arg in op.inputs:
         if arg.name not in tensors:
             continue
-        sizes = list(tensors[arg.name].shape)
+        sizes: list[Any] = list(tensors[arg.name].shape)
         for d in range(1, min(len(sizes), len(arg.dims)) + 1):
             factor, _, key = arg.dims[-d].rpartition("*")
             if not key.isidentifier():
