@@ -14,6 +14,7 @@ struct AttentionBuild {
   int keys;       // of a block
   int stages;     // of the rings of keys and of values
   bool turns;     // whether the consumers take turns with the tensor cores
+  bool overlaps;  // whether one computes weights while it multiplies
 
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers); }
   TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer
@@ -57,8 +58,8 @@ struct AttentionRows {
 
 template <class T>
 struct AttentionArguments {
-  tile::cuda::TensorMap q, out;  // [B, Hq / pack, S, pack, D], a box is queries x pack x 64
-  tile::cuda::TensorMap k, v;    // [B or pages, H, S, D], a box is box_keys x 64
+  tile::cuda::TensorMap q;     // [B, Hq / pack, S, pack, D], a box is queries x pack x 64
+  tile::cuda::TensorMap k, v;  // [B or pages, H, S, D], a box is box_keys x 64
   AttentionOrder order;
   int q_heads, value_dims;
   int pack;              // heads of one query that are rows of one tile
@@ -73,7 +74,7 @@ struct AttentionArguments {
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   View<const float, 1> sinks;
-  AttentionRows<T> rows;          // out, for what a box cannot store
+  AttentionRows<T> rows;          // out; rows begin at multiples of 16 bytes
   AttentionRows<float> lse;       // or no data
   AttentionRows<float> partials;  // a batch is a split; no data: there is one split
   AttentionRows<float> partial_lse;
@@ -81,5 +82,8 @@ struct AttentionArguments {
   /// Whether what follows the last key of a sequence is memory of others.
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };
+
+/// Of a block of the sum over splits; a warp has a row.
+inline constexpr int kAttentionCombineThreads = 128;
 
 }  // namespace tw::kernels

@@ -12,8 +12,10 @@
 #pragma once
 
 #include "tilewright/kernels/attention_store_sm90.h"
+#include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
 #include "tilewright/tile/cuda/wgmma_fragment.h"
 
@@ -26,8 +28,8 @@ struct AttentionSm90 {
   static constexpr int kWarpgroup = 128, kRowBytes = 128, kRows = 64;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;
-  // Named barriers: one of each consumer, and one for each one's turn.
-  static constexpr int kSelf = 1, kTurn = kSelf + kConsumers;
+  static constexpr int kTileSlots = 4;
+  static constexpr int kTurn = 1;  // the named barriers of the consumers' turns
 
   using Arguments = AttentionArguments<T>;
   using Tile = AttentionTile;
@@ -36,23 +38,29 @@ struct AttentionSm90 {
   struct alignas(1024) Shared {
     char k[kStages][kBuild.block_bytes()];
     char v[kStages][kBuild.block_bytes()];
-    char q[kConsumers][kBuild.query_bytes()];  // afterwards out
+    char q[kConsumers][kBuild.query_bytes()];
+    Tile tiles[kTileSlots];  // what the producer has loaded, or is about to
+    tile::cuda::Mbarrier tile_full[kTileSlots], tile_empty[kTileSlots];
     tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     tile::cuda::Mbarrier q_full[kConsumers], q_empty[kConsumers], tail_full;
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
-  struct Position {
-    int stage = 0;
+  /// A place in a ring.
+  template <int kCount>
+  struct Ring {
+    int index = 0;
     uint32_t phase = 0;
 
     TW_PTX void next() {
-      if (++stage == kStages) {
-        stage = 0;
+      if (++index == kCount) {
+        index = 0;
         phase ^= 1;
       }
     }
   };
+  using Position = Ring<kStages>;
+  using TileSlot = Ring<kTileSlots>;
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
@@ -62,7 +70,6 @@ struct AttentionSm90 {
       prefetch(given.q);
       prefetch(given.k);
       prefetch(given.v);
-      prefetch(given.out);
       for (int i = 0; i < kStages; ++i) {
         shared.k_full[i].init(1);
         shared.v_full[i].init(1);
@@ -72,6 +79,10 @@ struct AttentionSm90 {
       for (int i = 0; i < kConsumers; ++i) {
         shared.q_full[i].init(1);
         shared.q_empty[i].init(1);
+      }
+      for (int i = 0; i < kTileSlots; ++i) {
+        shared.tile_full[i].init(1);
+        shared.tile_empty[i].init(kConsumers);
       }
       shared.tail_full.init(1);
       fence_barrier_init();
@@ -92,10 +103,13 @@ struct AttentionSm90 {
 
   TW_PTX void produce(Shared& shared) const {
     Position keys, values;
+    TileSlot slot;
     uint32_t phase = 0, tail_phase = 0;
     Tile tile;
-    for (AttentionWalk walk(given.order);
-         walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);) {
+    AttentionWalk walk(given.order);
+    for (bool more = true; more; slot.next()) {
+      more = walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);
+      publish(shared, slot, tile);
       if (tile.empty()) continue;
       load_keys(shared, keys, tile, tile.last_block - 1);
       load_queries(shared, tile, phase);
@@ -106,6 +120,15 @@ struct AttentionSm90 {
       load_values(shared, values, tail_phase, tile, tile.first_block);
       phase ^= 1;
     }
+  }
+
+  TW_PTX static void publish(Shared& shared, const TileSlot& at, const Tile& tile) {
+    if (tile::cuda::elect_one()) {
+      shared.tile_empty[at.index].wait(at.phase ^ 1);
+      shared.tiles[at.index] = tile;
+      shared.tile_full[at.index].arrive();
+    }
+    __syncwarp();
   }
 
   TW_PTX void load_queries(Shared& shared, const Tile& tile, uint32_t phase) const {
@@ -124,8 +147,8 @@ struct AttentionSm90 {
   TW_PTX void load_keys(Shared& shared, Position& at, const Tile& tile, int block) const {
     using namespace tile::cuda;
     if (elect_one()) {
-      shared.k_empty[at.stage].wait(at.phase ^ 1);
-      load_block(shared.k[at.stage], given.k, shared.k_full[at.stage], tile, block);
+      shared.k_empty[at.index].wait(at.phase ^ 1);
+      load_block(shared.k[at.index], given.k, shared.k_full[at.index], tile, block);
     }
     __syncwarp();
     at.next();
@@ -135,18 +158,18 @@ struct AttentionSm90 {
     using namespace tile::cuda;
     const int keys = tile.kv_len - block * kKeys;
     const bool tail = keys < kKeys && given.shares_memory();
-    Mbarrier& full = tail ? shared.tail_full : shared.v_full[at.stage];
+    Mbarrier& full = tail ? shared.tail_full : shared.v_full[at.index];
     if (elect_one()) {
-      shared.v_empty[at.stage].wait(at.phase ^ 1);
-      load_block(shared.v[at.stage], given.v, full, tile, block);
+      shared.v_empty[at.index].wait(at.phase ^ 1);
+      load_block(shared.v[at.index], given.v, full, tile, block);
     }
     __syncwarp();
     if (tail) {
       full.wait(tail_phase);
       tail_phase ^= 1;
-      clear_rows(shared.v[at.stage], keys);
+      clear_rows(shared.v[at.index], keys);
       __syncwarp();
-      if (elect_one()) shared.v_full[at.stage].arrive();
+      if (elect_one()) shared.v_full[at.index].arrive();
     }
     at.next();
   }
@@ -190,80 +213,89 @@ struct AttentionSm90 {
 
   TW_PTX void consume(Shared& shared, int consumer) const {
     Position keys, values;
+    TileSlot slot;
     uint32_t phase = 0;
     if (kBuild.turns && consumer == kConsumers - 1) pass_turn(consumer);
-    Tile tile;
-    for (AttentionWalk walk(given.order);
-         walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);) {
-      AttentionRowState state;
-      Sums sums;
+    for (;; slot.next()) {
+      shared.tile_full[slot.index].wait(slot.phase);
+      const Tile& tile = shared.tiles[slot.index];
+      if (tile.ends) return;
+      const AttentionStore<T, kDims> store{given, tile, consumer};
       if (tile.empty()) {
-        TW_UNROLL
-        for (int i = 0; i < kDims / 2; ++i) sums[i] = 0;
+        store.put_nothing();
       } else {
+        AttentionRowState state;
+        Sums sums;
         shared.q_full[consumer].wait(phase);
         phase ^= 1;
         attend(shared, keys, values, tile, consumer, state, sums);
+        store.put(state, sums);
       }
-      AttentionStore<T, kDims>{given, tile, consumer, kSelf + consumer}.put(
-          shared.q[consumer], shared.q_empty[consumer], state, sums);
+      release(shared.tile_empty[slot.index]);
     }
   }
 
   TW_PTX void attend(Shared& shared, Position& keys, Position& values, const Tile& tile,
                      int consumer, AttentionRowState& state, Sums& sums) const {
     using namespace tile::cuda;
-    const AttentionRowPair rows(given, tile, consumer);
+    const int first = tile.first_block;
+    const AttentionSpan inner{tile.inner_begin, tile.inner_end};
     Scores scores;
     Weights weights;
     float keep[2];
-    shared.k_full[keys.stage].wait(keys.phase);
+    int block = tile.last_block - 1, started = 0;
+    shared.k_full[keys.index].wait(keys.phase);
     wgmma_fence();
-    multiply_keys(shared.q[consumer], shared.k[keys.stage], scores);
+    multiply_keys(shared.q[consumer], shared.k[keys.index], scores);
     wgmma_commit();
     wgmma_wait<0>();
     pin(scores);
-    release(shared.k_empty[keys.stage]);
-    keys.next();
-    weigh(tile, rows, tile.last_block - 1, scores, state, keep);
+    finish_keys(shared, keys, consumer, block == first);
+    weigh(tile, inner, consumer, block, scores, state, keep);
     round(scores, weights);
-    int started = 0;
-    for (int block = tile.last_block - 2; block >= tile.first_block; --block) {
-      shared.k_full[keys.stage].wait(keys.phase);
+    while (--block >= first) {
+      shared.k_full[keys.index].wait(keys.phase);
       if (kBuild.turns) sync_named(kTurn + consumer, 2 * kWarpgroup);
       pin(scores);
       wgmma_fence();
-      multiply_keys(shared.q[consumer], shared.k[keys.stage], scores);
+      multiply_keys(shared.q[consumer], shared.k[keys.index], scores);
       wgmma_commit();
-      shared.v_full[values.stage].wait(values.phase);
+      shared.v_full[values.index].wait(values.phase);
       pin(sums);
       wgmma_fence();
-      multiply_values(weights, shared.v[values.stage], sums, started);
+      multiply_values(weights, shared.v[values.index], sums, started);
       wgmma_commit();
       started = 1;
       if (kBuild.turns) pass_turn(consumer);
       wgmma_wait<1>();
       pin(scores);
-      release(shared.k_empty[keys.stage]);
-      keys.next();
-      weigh(tile, rows, block, scores, state, keep);
+      finish_keys(shared, keys, consumer, block == first);
+      weigh(tile, inner, consumer, block, scores, state, keep);
+      if (kBuild.overlaps) state.settle();
       wgmma_wait<0>();
       pin(sums);
-      release(shared.v_empty[values.stage]);
+      release(shared.v_empty[values.index]);
       values.next();
       round(scores, weights);
       TW_UNROLL
       for (int i = 0; i < kDims / 2; ++i) sums[i] *= keep[i / 2 % 2];
     }
-    shared.v_full[values.stage].wait(values.phase);
+    shared.v_full[values.index].wait(values.phase);
     pin(sums);
     wgmma_fence();
-    multiply_values(weights, shared.v[values.stage], sums, started);
+    multiply_values(weights, shared.v[values.index], sums, started);
     wgmma_commit();
     wgmma_wait<0>();
     pin(sums);
-    release(shared.v_empty[values.stage]);
+    release(shared.v_empty[values.index]);
     values.next();
+  }
+
+  /// A block of keys has been read; so have the queries, if it was the tile's last.
+  TW_PTX static void finish_keys(Shared& shared, Position& at, int consumer, bool last) {
+    release(shared.k_empty[at.index]);
+    at.next();
+    if (last) release(shared.q_empty[consumer]);
   }
 
   TW_PTX static void multiply_keys(const char* q, const char* k, Scores& scores) {
@@ -286,12 +318,13 @@ struct AttentionSm90 {
   }
 
   /// Scores of a block become weights.
-  TW_PTX void weigh(const Tile& tile, const AttentionRowPair& rows, int block, Scores& scores,
-                    AttentionRowState& state, float (&keep)[2]) const {
+  TW_PTX void weigh(const Tile& tile, const AttentionSpan& inner, int consumer, int block,
+                    Scores& scores, AttentionRowState& state, float (&keep)[2]) const {
     if (given.score_scale != 0) cap_scores(scores, given.score_scale);
     const int first = block * kKeys;
-    if (first < tile.inner_begin || first + kKeys > tile.inner_end) {
+    if (first < inner.begin || first + kKeys > inner.end) {
       const int offset = first + int(threadIdx.x) % 4 * 2;
+      const AttentionRowPair rows(given, tile, consumer);
       AttentionSpan seen[2];
       TW_UNROLL
       for (int r = 0; r < 2; ++r) {

@@ -1,13 +1,10 @@
-// How the sums of a warpgroup leave it: normalised, staged where its queries were and on by TMA; or
-// row by row where a box would reach into another sequence; or in float32, for the sum over splits.
+// How the sums of a warpgroup leave it: normalised, and from the registers, so that no tile waits
+// for the memory of another; or in float32, for the sum over splits.
 #pragma once
 
 #include "tilewright/kernels/attention_softmax_sm90.h"
 #include "tilewright/kernels/attention_tiles_sm90.h"
 #include "tilewright/tile/cuda/convert.h"
-#include "tilewright/tile/cuda/fence.h"
-#include "tilewright/tile/cuda/matrix.h"
-#include "tilewright/tile/cuda/tma.h"
 
 namespace tw::kernels {
 
@@ -32,107 +29,120 @@ struct AttentionRowPair {
 
 template <class T, int kDims>
 struct AttentionStore {
-  static constexpr int kRowBytes = 128, kChunks = kDims / 64, kChunkBytes = 64 * kRowBytes;
   using Arguments = AttentionArguments<T>;
   using Sums = float[kDims / 2];
 
   const Arguments& given;
   const AttentionTile& tile;
-  int consumer, barrier;  // the warpgroup and its own barrier
+  int consumer;
 
-  /// `staging` holds its queries, which no thread reads once all have arrived here.
-  TW_PTX void put(char* staging, tile::cuda::Mbarrier& empty, AttentionRowState& state,
-                  Sums& sums) const {
-    using namespace tile::cuda;
+  TW_PTX void put(AttentionRowState& state, Sums& sums) const {
     const AttentionRowPair rows(given, tile, consumer);
-    const bool whole = !given.partials;
-    float sink[2] = {attention_sm90::kLow, attention_sm90::kLow}, factor[2];
-    TW_UNROLL
-    for (int r = 0; r < 2; ++r)
-      if (whole && given.sinks && rows.exists[r]) sink[r] = given.sinks(rows.head[r]);
-    state.finish(sink, factor);
+    float factor[2];
+    finish(rows, state, factor);
     TW_UNROLL
     for (int i = 0; i < kDims / 2; ++i) sums[i] *= factor[i / 2 % 2];
-    put_lse(rows, state);
-    const int queries = 64 / given.pack, first = tile.first_query + consumer * queries;
-    const bool boxes =
-        whole && !tile.empty() && (!given.q_offsets || first + queries <= tile.q_len);
-    sync_named(barrier, 128);
-    if (boxes) {
-      stage(staging, sums);
-      fence_async_shared();
-      sync_named(barrier, 128);
-      if (thread() == 0) {
-        TW_UNROLL
-        for (int c = 0; c < kChunks; ++c)
-          store_box(given.out, staging + c * kChunkBytes, c * 64, 0, tile.q_base + first, tile.head,
-                    tile.q_outer);
-        commit_stores();
-        wait_stores_read<0>();
-      }
-    } else if (whole) {
-      put_rows(given.rows, rows, tile.q_outer, tile.q_base, sums);
-    } else if (!tile.empty()) {
-      put_rows(given.partials, rows, tile.split, absolute(), sums);
+    if (given.partials) {
+      TW_UNROLL
+      for (int i = 0; i < kDims / 8; ++i) put_partial(rows, i, sums + 4 * i);
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < kDims / 8; i += 4) put_columns(rows, i, sums + 4 * i);
     }
-    if (thread() == 0 && !tile.empty()) empty.arrive();
+  }
+
+  /// Of a tile that sees no key.
+  TW_PTX void put_nothing() const {
+    const AttentionRowPair rows(given, tile, consumer);
+    AttentionRowState state;
+    float factor[2];
+    finish(rows, state, factor);
+    if (given.partials) return;  // whose lse says that they weigh nothing
+    const float zeros[16] = {};
+#pragma unroll 1
+    for (int i = 0; i < kDims / 8; i += 4) put_columns(rows, i, zeros);
   }
 
  private:
-  TW_PTX static int thread() { return int(threadIdx.x) % 128; }
-  TW_PTX static int lane() { return thread() % 32; }
+  /// The factors that normalise the sums; lse is put.
+  TW_PTX void finish(const AttentionRowPair& rows, AttentionRowState& state,
+                     float (&factor)[2]) const {
+    float sink[2] = {attention_sm90::kLow, attention_sm90::kLow};
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r)
+      if (!given.partials && given.sinks && rows.exists[r]) sink[r] = given.sinks(rows.head[r]);
+    state.finish(sink, factor);
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r) put_lse(rows, r, state.lse(r));
+  }
+
+  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
   /// The sequence's first query among those of all.
   TW_PTX int64_t absolute() const {
     return given.q_offsets ? tile.q_base : int64_t{tile.batch} * given.queries;
   }
 
-  TW_PTX void put_lse(const AttentionRowPair& rows, const AttentionRowState& state) const {
-    if (lane() % 4 != 0) return;
-    TW_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      if (!rows.exists[r]) continue;
-      if (given.partials)
-        *given.partial_lse.at(tile.split, absolute() + rows.query[r], rows.head[r]) = state.lse(r);
-      else if (given.lse)
-        *given.lse.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) = state.lse(r);
-    }
+  TW_PTX void put_lse(const AttentionRowPair& rows, int r, float lse) const {
+    if (lane() % 4 != 0 || !rows.exists[r]) return;
+    if (given.partials)
+      *given.partial_lse.at(tile.split, absolute() + rows.query[r], rows.head[r]) = lse;
+    else if (given.lse)
+      *given.lse.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) = lse;
   }
 
-  TW_PTX void stage(char* staging, const Sums& sums) const {
-    using namespace tile::cuda;
-    const int row = thread() / 32 * 16 + lane() % 16, half = lane() / 16;
-    TW_UNROLL
-    for (int i = 0; i < kDims / 8; i += 2) {
-      char* chunk = staging + i / 8 * kChunkBytes;
-      const float* s = sums + 4 * i;
-      store_matrices(chunk + row * kRowBytes + ((i % 8 + half) ^ row % 8) * 16, pack<T>(s[0], s[1]),
-                     pack<T>(s[2], s[3]), pack<T>(s[4], s[5]), pack<T>(s[6], s[7]));
-    }
-  }
-
-  template <class Out>
-  TW_PTX void put_rows(const AttentionRows<Out>& to, const AttentionRowPair& rows, int64_t batch,
-                       int64_t base, const Sums& sums) const {
+  /// Columns 8 i ... 8 i + 31, four lanes of which have two of every eight: each gets eight.
+  TW_PTX void put_columns(const AttentionRowPair& rows, int i, const float* sums) const {
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
-      if (!rows.exists[r]) continue;
-      Out* const row = to.at(batch, base + rows.query[r], rows.head[r]) + lane() % 4 * 2;
-      const int columns = given.value_dims - lane() % 4 * 2;
+      uint32_t words[4];
       TW_UNROLL
-      for (int i = 0; i < kDims / 8; ++i)
-        put_pair(row + 8 * i, columns - 8 * i, sums[4 * i + 2 * r], sums[4 * i + 2 * r + 1]);
+      for (int j = 0; j < 4; ++j)
+        words[j] = tile::cuda::pack<T>(sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1]);
+      transpose_quad(words);
+      const int column = 8 * (i + lane() % 4), columns = given.value_dims - column;
+      if (!rows.exists[r] || columns <= 0) continue;
+      T* to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) + column;
+      if (columns >= 8) {
+        *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
+      } else {
+        put_some(reinterpret_cast<uint16_t*>(to), columns, words[0], words[1], words[2], words[3]);
+      }
     }
   }
-  TW_PTX static void put_pair(T* to, int columns, float a, float b) {
-    const uint32_t both = tile::cuda::pack<T>(a, b);
-    if (columns > 1)
-      *reinterpret_cast<uint32_t*>(to) = both;
-    else if (columns == 1)
-      *reinterpret_cast<uint16_t*>(to) = uint16_t(both);
+  /// Out of line: rare, and there are many places that would hold a copy.
+  static __device__ __noinline__ void put_some(uint16_t* to, int columns, uint32_t w0, uint32_t w1,
+                                               uint32_t w2, uint32_t w3) {
+    for (int c = 0; c < columns; ++c) {
+      const uint32_t word = c < 2 ? w0 : c < 4 ? w1 : c < 6 ? w2 : w3;
+      to[c] = uint16_t(word >> (16 * (c % 2)));
+    }
   }
-  TW_PTX static void put_pair(float* to, int columns, float a, float b) {
-    if (columns > 0) to[0] = a;
-    if (columns > 1) to[1] = b;
+  /// Word j of lane q of four becomes word q of lane j.
+  TW_PTX static void transpose_quad(uint32_t (&words)[4]) {
+    TW_UNROLL
+    for (int step = 1; step <= 2; step *= 2) {
+      const bool upper = (lane() & step) != 0;
+      TW_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if (j & step) continue;
+        uint32_t &low = words[j], &high = words[j + step];
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
+        (upper ? low : high) = got;
+      }
+    }
+  }
+
+  TW_PTX void put_partial(const AttentionRowPair& rows, int i, const float* sums) const {
+    const int column = 8 * i + lane() % 4 * 2;
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (!rows.exists[r]) continue;
+      float* const to =
+          given.partials.at(tile.split, absolute() + rows.query[r], rows.head[r]) + column;
+      TW_UNROLL
+      for (int c = 0; c < 2; ++c)
+        if (column + c < given.value_dims) to[c] = sums[2 * r + c];
+    }
   }
 };
 

@@ -18,6 +18,7 @@ struct AttentionTile {
   int kv_base, kv_len, kv_outer;
   int first_block, last_block;  // of keys, [first, last)
   int inner_begin, inner_end;   // keys that all rows see
+  bool ends;                    // there is no tile, and none after it
 
   TW_PTX bool empty() const { return first_block >= last_block; }
 
@@ -72,8 +73,11 @@ class AttentionWalk {
       tile.find_sequence(given);
       tile.find_blocks(given, queries, keys);
       second_ ? advance() : again();
+      tile.ends = false;
       return true;
     }
+    tile.ends = true;
+    tile.first_block = tile.last_block = 0;
     return false;
   }
 
