@@ -14,7 +14,6 @@ struct AttentionBuild {
   int keys;       // of a block
   int stages;     // of the rings of keys and of values
   bool turns;     // whether the consumers take turns with the tensor cores
-  bool overlaps;  // whether one computes weights while it multiplies
 
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers); }
   TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer

@@ -7,14 +7,15 @@
 namespace tw::kernels {
 
 inline constexpr AttentionBuild kAttentionBuilds[] = {
-    {.dims = 64, .consumers = 1, .keys = 128, .stages = 4, .turns = false, .overlaps = false},
-    {.dims = 64, .consumers = 3, .keys = 128, .stages = 3, .turns = true, .overlaps = false},
-    {.dims = 128, .consumers = 1, .keys = 128, .stages = 3, .turns = false, .overlaps = false},
-    {.dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true, .overlaps = false},
-    {.dims = 128, .consumers = 2, .keys = 176, .stages = 2, .turns = true, .overlaps = false},
-    {.dims = 256, .consumers = 1, .keys = 64, .stages = 3, .turns = false, .overlaps = false},
-    {.dims = 256, .consumers = 2, .keys = 64, .stages = 2, .turns = false, .overlaps = false},
-    {.dims = 256, .consumers = 2, .keys = 80, .stages = 2, .turns = false, .overlaps = false}};
+    {.dims = 64, .consumers = 1, .keys = 128, .stages = 4, .turns = false},
+    {.dims = 64, .consumers = 2, .keys = 128, .stages = 4, .turns = true},
+    {.dims = 64, .consumers = 3, .keys = 128, .stages = 3, .turns = true},
+    {.dims = 128, .consumers = 1, .keys = 128, .stages = 3, .turns = false},
+    {.dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
+    {.dims = 128, .consumers = 2, .keys = 176, .stages = 2, .turns = false},
+    {.dims = 256, .consumers = 1, .keys = 64, .stages = 3, .turns = false},
+    {.dims = 256, .consumers = 2, .keys = 64, .stages = 2, .turns = false},
+    {.dims = 256, .consumers = 2, .keys = 80, .stages = 2, .turns = false}};
 inline constexpr int kAttentionBuildCount =
     int(sizeof(kAttentionBuilds) / sizeof(kAttentionBuilds[0]));
 
@@ -27,6 +28,7 @@ struct AttentionSize {
   int64_t group;    // heads that share keys
   int64_t kv_heads;
   int64_t page_keys;  // 0: no pages
+  bool masked;        // causal or a window: blocks of keys at the ends are cut
 };
 
 struct AttentionChoice {
@@ -66,11 +68,21 @@ constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
   return int(most);
 }
 
+/// Tiles of few queries and blocks of few keys waste less at the ends of a sequence, large ones
+/// run at a higher rate: from how many keys on a build is the better one.
+constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
+  if (build.consumers == 3) return masked ? 3072 : 0;
+  if (build.keys == 176) return 6144;
+  if (build.keys == 80) return masked ? 1536 : 768;
+  return 0;
+}
+
 }  // namespace attention_policy
 
+/// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
 constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int multiprocessors) {
   using namespace attention_policy;
-  constexpr int64_t kRows = 64, kLongKeys = 6144;
+  constexpr int64_t kRows = 64;
   AttentionChoice out;
   const bool few = size.queries * size.group <= kRows;
   if (size.queries < kRows) out.pack = int(most_packed(size.group));
@@ -78,8 +90,7 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
     const AttentionBuild& build = kAttentionBuilds[i];
     if (build.dims < size.dims || !fits_pages(build, size.page_keys)) continue;
     if (out.build >= 0 && kAttentionBuilds[out.build].dims < build.dims) break;
-    const bool wide = build.keys == 176;  // costs more at the ends of a sequence than it gains
-    if ((build.consumers == 1) == few && (!wide || size.keys >= kLongKeys)) out.build = i;
+    if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
   }
   if (out.build < 0 || !few) return out;
   const AttentionBuild& build = kAttentionBuilds[out.build];

@@ -271,7 +271,6 @@ struct AttentionSm90 {
       pin(scores);
       finish_keys(shared, keys, consumer, block == first);
       weigh(tile, inner, consumer, block, scores, state, keep);
-      if (kBuild.overlaps) state.settle();
       wgmma_wait<0>();
       pin(sums);
       release(shared.v_empty[values.index]);

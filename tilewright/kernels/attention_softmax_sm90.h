@@ -82,12 +82,6 @@ struct AttentionRowState {
     }
   }
 
-  /// Ends the basic block in which the weights are computed, by a branch that is never taken:
-  /// within one, the assembler is free to move a wait for wgmma before them.
-  TW_PTX void settle() const {
-    if (total[0] + total[1] == -1) __nanosleep(1);
-  }
-
   /// The sums of whole rows, with the sink's share; returns the factors that normalise.
   TW_PTX void finish(const float (&sink)[2], float (&factor)[2]) {
     using namespace attention_sm90;

@@ -110,8 +110,14 @@ struct AttentionProblem {
     int64_t seen = keys;  // by one query
     if (options.window_left >= 0 && after() >= 0)
       seen = std::min(seen, options.window_left + after() + 1);
-    return {std::max(q.dims, v.dims), sequences, typical_queries(), seen, group(), k.heads,
-            bool(table) ? k.rows : 0};
+    return {.dims = std::max(q.dims, v.dims),
+            .sequences = sequences,
+            .queries = typical_queries(),
+            .keys = seen,
+            .group = group(),
+            .kv_heads = k.heads,
+            .page_keys = table ? k.rows : 0,
+            .masked = after() >= 0 || options.window_left >= 0};
   }
 
   Support support() const {
