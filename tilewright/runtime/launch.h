@@ -6,6 +6,7 @@
 #include "tilewright/built_isas.h"
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
+#include "tilewright/runtime/cuda/attention.h"
 #include "tilewright/runtime/cuda/gemm.h"
 #include "tilewright/runtime/cuda/launch.h"
 
@@ -82,6 +83,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     require_build<Op>(device);
     if constexpr (kIsCudaGemm<Op>)
       return cuda::launch_gemm(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCudaGemm && cuda::kHasAttentionSm90<Kernel>)
+      if (cuda::supports_attention_sm90(kernel, device.index))
+        return cuda::launch_attention_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;
