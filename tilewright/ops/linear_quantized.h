@@ -23,6 +23,7 @@ struct LinearQuantized {
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
       "exact: bool = false) -> out: T[*, N]"};
+  static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
   static constexpr Isa kIsas[] = {Isa::avx512_vnni};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
