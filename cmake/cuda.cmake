@@ -60,6 +60,24 @@ if(TILEWRIGHT_CUDA)
                               SKIP_UNITY_BUILD_INCLUSION ON)
   list(APPEND sources ${gemm_host})
 
+  # Attention has kernels for Hopper beside the neutral ones, one image for each 16-bit type.
+  foreach(element f16 bf16)
+    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/attention_sm90_${element}.fatbin)
+    set(ATTENTION_IMAGE_${element} ${image})
+    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/attention_kernels.cu)
+    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags}
+              -DTW_ATTENTION_ELEMENT=tw::${element} -fatbin -MD -MF ${image}.d -MT ${image}
+              ${source} -o ${image}
+      COMMENT "Building CUDA attention of ${element}" VERBATIM)
+    list(APPEND attention_images ${image})
+  endforeach()
+  set(attention_host ${PROJECT_BINARY_DIR}/kernels/cuda/attention_images.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_attention_images.cc.in ${attention_host} @ONLY)
+  set_source_files_properties(${attention_host} PROPERTIES OBJECT_DEPENDS "${attention_images}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  list(APPEND sources ${attention_host})
+
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)
   set_target_properties(tilewright_kernels_cuda PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
