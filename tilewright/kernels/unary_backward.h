@@ -15,7 +15,7 @@ struct UnaryBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>
@@ -35,7 +35,7 @@ struct OfInput {
 struct ReluOfOutput {
   template <class V>
   TW_INLINE V operator()(V grad, V output) const {
-    return output <= V{} ? V{} : grad;
+    return tile::select(output <= V{}, V{}, grad);
   }
 };
 struct SigmoidOfOutput {
@@ -60,7 +60,7 @@ struct GeluBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>

@@ -1,8 +1,6 @@
 // Attention on Hopper: which build runs and what it is given.
 #pragma once
 
-#include <type_traits>
-
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/attention.h"
 #include "tilewright/kernels/attention_paged.h"
@@ -14,9 +12,12 @@ namespace tw::runtime::cuda {
 /// Kernels whose queries, keys and values are of one 16-bit type have a build for Hopper.
 template <class K>
 inline constexpr bool kHasAttentionSm90 = false;
-template <template <class, class> class K, class T>
-  requires std::is_same_v<T, f16> || std::is_same_v<T, bf16>
-inline constexpr bool kHasAttentionSm90<K<T, T>> = true;
+template <class T>
+inline constexpr bool kHasAttentionSm90<kernels::Attention<T, T>> = sizeof(T) == 2;
+template <class T>
+inline constexpr bool kHasAttentionSm90<kernels::AttentionPaged<T, T>> = sizeof(T) == 2;
+template <class T>
+inline constexpr bool kHasAttentionSm90<kernels::AttentionVarlen<T, T>> = sizeof(T) == 2;
 
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class K>
