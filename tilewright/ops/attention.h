@@ -21,6 +21,9 @@ struct AttentionFamily {
              Combo<f16, float>, Combo<f16, f16>, Combo<f16, bf16>, Combo<f16, int8_t>,
              Combo<bf16, float>, Combo<bf16, f16>, Combo<bf16, bf16>, Combo<bf16, int8_t>>;
 
+  /// A GPU's matrix instructions take weights of the values' type: rounded like the result itself.
+  static constexpr double kToleranceScale = 2;
+
   /// Query i of `mask` sees key j. The last query stands at the last key.
   static bool sees(const kernels::AttentionMask& mask, int64_t i, int64_t j) {
     const int64_t position = i + mask.kv_len - mask.q_len;
