@@ -37,6 +37,12 @@
 #else
 #define TW_UNROLL _Pragma("GCC unroll 32")
 #endif
+// Of a loop over memory whose loads are to be on their way together: a CPU foresees them.
+#if defined(__CUDACC__)
+#define TW_UNROLL_LOADS _Pragma("unroll 8")
+#else
+#define TW_UNROLL_LOADS
+#endif
 
 #if defined(_WIN32) || defined(__CUDACC__)
 #define TW_API

@@ -113,11 +113,12 @@ struct RelayoutCut {
   };
   TW_INLINE Block block_at(int64_t i) const {
     const int last = dims.rank - 1, unit = last - 1;
-    const int64_t u = i % unit_blocks * kUnits;
-    i /= unit_blocks;
-    const int64_t v = i % last_blocks * kLasts;
+    const int64_t by_unit = index_quotient(i, unit_blocks);
+    const int64_t by_last = index_quotient(by_unit, last_blocks);
+    const int64_t u = (i - by_unit * unit_blocks) * kUnits;
+    const int64_t v = (by_unit - by_last * last_blocks) * kLasts;
     int64_t source, target;
-    offsets(i / last_blocks, source, target);
+    offsets(by_last, source, target);
     const int64_t rest_u = dims.sizes[unit] - u, rest_v = dims.sizes[last] - v;
     return {from + source + u + v * dims.from[last],
             to + target + u * dims.to[unit] + v * dims.to[last], rest_u < kUnits ? rest_u : kUnits,
@@ -128,10 +129,11 @@ struct RelayoutCut {
   template <class CopyRow>
   TW_INLINE void for_rows(int64_t i, CopyRow&& copy_row) const {
     const int last = dims.rank - 1;
-    const int64_t begin = i % grid.blocks_per_row * grid.block;
+    const int64_t group = index_quotient(i, grid.blocks_per_row);
+    const int64_t begin = (i - group * grid.blocks_per_row) * grid.block;
     const int64_t rest = dims.sizes[last] - begin;
     const int64_t count = rest < grid.block ? rest : grid.block;
-    const int64_t first = i / grid.blocks_per_row * grid.rows_per_block;
+    const int64_t first = group * grid.rows_per_block;
     for (int64_t r = first; r < first + grid.rows_per_block && r < rows; ++r) {
       int64_t source, target;
       offsets(r, source, target);
@@ -147,8 +149,9 @@ struct RelayoutCut {
   TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
     source = target = 0;
     for (int d = outer - 1; d >= 0; --d) {
-      const int64_t index = i % dims.sizes[d];
-      i /= dims.sizes[d];
+      const int64_t next = index_quotient(i, dims.sizes[d]);
+      const int64_t index = i - next * dims.sizes[d];
+      i = next;
       source += index * dims.from[d];
       target += index * dims.to[d];
     }
@@ -277,7 +280,8 @@ TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
   out.cols = rows.cols;
   out.col_stride = rows.col_stride;
   out.lead = rows.lead;
-  for (int d = 0; d < rows.lead; ++d) {
+  TW_UNROLL  // on a GPU an array indexed by constants stays in registers
+      for (int d = 0; d < Rows<T>::kMaxLead; ++d) {
     out.lead_sizes[d] = rows.lead_sizes[d];
     out.lead_strides[d] = rows.lead_strides[d];
   }

@@ -14,7 +14,7 @@ struct Swiglu {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(out).programs);
+    return plan_elementwise<P>(out);
   }
 
   template <tile::Program P>
@@ -35,7 +35,7 @@ struct SwigluBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(grad).programs);
+    return plan_elementwise<P>(grad);
   }
 
   template <tile::Program P>

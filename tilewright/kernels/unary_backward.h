@@ -15,7 +15,7 @@ struct UnaryBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>
@@ -60,7 +60,7 @@ struct GeluBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>

@@ -27,7 +27,13 @@ struct Plan {
     plan.columns = width;
     return plan;
   }
+  TW_INLINE Plan over_at_most(int64_t width, int64_t most) const {
+    return over(width < most ? width : most);
+  }
 };
+
+/// Columns of a row that is read once, whose threads would do for more of them.
+inline constexpr int64_t kColumnsReadOnce = 4096;
 
 /// The common case: one phase of `grid` instances.
 TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {

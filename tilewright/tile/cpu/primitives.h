@@ -60,6 +60,10 @@ template <class C = float, int kChains = 1, class P, class T, class F>
 TW_INLINE void for_row(P p, const View<T, 1>& row, F&& f) {
   for_row<C, kChains>(p, row.size(0), f);
 }
+template <class C = float, int kChains = 1, class P, class T, class F>
+TW_INLINE void for_row(P p, const AdjacentRow<T>& row, F&& f) {
+  for_row<C, kChains>(p, row.count, f);
+}
 
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
 template <class P, class C, bool kFull, class T>
@@ -171,17 +175,41 @@ TW_INLINE void prefetch(P p, const View<T, 1>& row) {
 template <class P>
 TW_INLINE void sync(P) {}
 
-/// A row that is read more than once. On a CPU it stays in cache by itself; elsewhere it is kept in
-/// registers.
-template <class C = float, class P, class T>
-TW_INLINE View<T, 1> keep_row(P, const View<T, 1>& row) {
+/// A row that is read more than once. On a CPU it stays in cache by itself; elsewhere it is kept
+/// near at hand, for which the plan needs kept_bytes of scratch.
+template <class C = float, class P, class Row>
+TW_INLINE Row keep_row(P, const Row& row) {
+  return row;
+}
+/// A row that is read once, together with others.
+template <class C = float, class P, class Row>
+TW_INLINE Row fetch_row(P, const Row& row) {
+  return row;
+}
+/// A row that is written and then read again: kept as keep_row does.
+template <class C = float, class P, class Row>
+TW_INLINE Row new_row(P, const Row& row) {
   return row;
 }
 
-/// A row that is written and then read again.
-template <class C = float, class P, class T>
-TW_INLINE View<T, 1> new_row(P, const View<T, 1>& row) {
-  return row;
+/// Values that one loop over a row computes and a later one wants again.
+template <class C>
+struct Memo {
+  View<C, 1> values;
+
+  template <class At, class V>
+  TW_INLINE void keep(const At& at, const V& v) const {
+    store_cached(values, at, v);
+  }
+  template <class At, class F>
+  TW_INLINE auto recall(const At& at, F&&) const {
+    return load(values, at);
+  }
+};
+/// Memo number `which` of rows of n columns.
+template <class C, class P>
+TW_INLINE Memo<C> memo(P p, int64_t n, int which) {
+  return {view(p.template scratch<C>() + which * n, n)};
 }
 
 /// to[c] = f(from[c] ...) for every column.
@@ -254,6 +282,64 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
 template <class C = float, int kChains = 1, class R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
   return reduce_row<C, kChains>(p, r, row.size(0), f);
+}
+template <class C = float, class R, class P, class T, class F>
+TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
+  return reduce_row<C>(p, r, row.count, f);
+}
+
+/// The reduction of a row's elements, which are read once.
+template <class C = float, class R, class P, class Row>
+TW_INLINE C reduce_elements(P p, R r, const Row& row) {
+  return reduce_row<C>(p, r, row, [&](auto at) { return load(row, at); });
+}
+
+/// The first column of a row, which has it, that holds `value`; NaN for NaN. Rows are short: their
+/// columns are exact as C.
+template <class C = float, class P, class Row>
+TW_INLINE int64_t find_first(P p, const Row& row, C value) {
+  return int64_t(reduce_row<C>(p, Min{}, row, [&](auto at) {
+    using V = decltype(load(row, at));
+    const V v = load(row, at);
+    const V column = columns<C>(at);
+    const V none = splat<V>(C(row.size(0)));
+    return value == value ? select(v == value, column, none) : select(v != v, column, none);
+  }));
+}
+
+/// On a CPU indices are checked before a call.
+template <class P>
+TW_INLINE void require_index(P, int64_t, int64_t) {}
+
+/// Two sums over a row in one pass: f(span) gives both members. The order of operations depends on
+/// the length alone.
+template <class C = float, class P, class Row, class F>
+TW_INLINE Two<C> sum_two(P p, const Row& row, F&& f) {
+  using V = typename P::template Vec<C>;
+  constexpr int64_t kBlock = 4096;  // summed by itself, so that the error hardly grows with n
+  const int64_t n = row.size(0);
+  Two<V> total{};
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    Two<V> sum{};
+    const int64_t rest = n - begin;
+    for_row<C>(p, rest < kBlock ? rest : kBlock, [&](auto at) {
+      at.offset += begin;
+      const auto two = f(at);
+      sum.first += masked(at, two.first, C(0));
+      sum.second += masked(at, two.second, C(0));
+    });
+    total.first += sum.first;
+    total.second += sum.second;
+  }
+  const auto add = [](C a, C b) { return a + b; };
+  return {fold_lanes(total.first, add), fold_lanes(total.second, add)};
+}
+
+/// Calls f(i) for the i in [0, n) that `matches`, in order.
+template <class P, class M, class F>
+TW_INLINE void for_each_match(P, int64_t n, M&& matches, F&& f) {
+  for (int64_t i = 0; i < n; ++i)
+    if (matches(i)) f(i);
 }
 
 }  // namespace tw::tile

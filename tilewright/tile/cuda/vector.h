@@ -271,6 +271,15 @@ __device__ __forceinline__ Pack<float, kN> smaller_or_nan(const Pack<float, kN>&
   return detail::lanes<float, kN>([&](int i) { return smaller_or_nan(a[i], b[i]); });
 }
 
+__device__ __forceinline__ float larger_number(float a, float b) {
+  return larger_or_nan(a, b);
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> larger_number(const Pack<float, kN>& a,
+                                                         const Pack<float, kN>& b) {
+  return larger_or_nan(a, b);
+}
+
 template <class V>
 inline constexpr bool kHasScale = false;
 
