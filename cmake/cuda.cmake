@@ -5,21 +5,26 @@
 option(TILEWRIGHT_CUDA "Build CUDA kernels (needs nvcc)" OFF)
 set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
     "nvcc options that name the GPUs to build for")
-mark_as_advanced(TILEWRIGHT_CUDA_TARGET)
+option(TILEWRIGHT_CUDA_RESOURCES "Let nvcc say what kernels use (tools/lint/cuda_stack.py)" OFF)
+mark_as_advanced(TILEWRIGHT_CUDA_TARGET TILEWRIGHT_CUDA_RESOURCES)
 
-# The operators that have kernels for a GPU.
-set(TILEWRIGHT_CUDA_OPERATORS
-    add argmax attention attention_paged attention_varlen copy embedding erf exp fused_add_rms_norm
-    gelu gelu_tanh_and_mul log mul permute relu rms_norm rope sample sigmoid silu silu_and_mul
-    softmax sum tanh transpose type_as)
-
-set(built_cuda_operators)
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
+  if(TILEWRIGHT_CUDA_RESOURCES)
+    list(APPEND nvcc_flags -Xptxas=-v)
+  endif()
   set(sources)
-  foreach(NAME IN LISTS TILEWRIGHT_CUDA_OPERATORS)
+  foreach(header IN LISTS operator_headers)
+    # Operators say where their kernels for GPUs come from, if not from the neutral text
+    # (tilewright/ops/core/operator.h).
+    file(STRINGS ${PROJECT_SOURCE_DIR}/tilewright/ops/${header} elsewhere
+         REGEX "kGpu = GpuKernels::k(Own|None)")
+    if(elsewhere)
+      continue()
+    endif()
+    string(REGEX REPLACE "\\.h$" "" NAME ${header})
     tilewright_camel_case(${NAME} CAMEL_NAME)
     set(stem ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME})
     set(IMAGE ${stem}.fatbin)
@@ -31,7 +36,6 @@ if(TILEWRIGHT_CUDA)
       COMMENT "Building CUDA kernels of ${NAME}" VERBATIM)
     set_source_files_properties(${stem}.cc PROPERTIES OBJECT_DEPENDS ${IMAGE})
     list(APPEND sources ${stem}.cc)
-    list(APPEND built_cuda_operators ${NAME})
   endforeach()
 
   # Matrix multiplication has kernels of its own, one image for each element type.
@@ -56,6 +60,24 @@ if(TILEWRIGHT_CUDA)
                               SKIP_UNITY_BUILD_INCLUSION ON)
   list(APPEND sources ${gemm_host})
 
+  # Attention has kernels for Hopper beside the neutral ones, one image for each 16-bit type.
+  foreach(element f16 bf16)
+    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/attention_sm90_${element}.fatbin)
+    set(ATTENTION_IMAGE_${element} ${image})
+    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/attention_kernels.cu)
+    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags}
+              -DTW_ATTENTION_ELEMENT=tw::${element} -fatbin -MD -MF ${image}.d -MT ${image}
+              ${source} -o ${image}
+      COMMENT "Building CUDA attention of ${element}" VERBATIM)
+    list(APPEND attention_images ${image})
+  endforeach()
+  set(attention_host ${PROJECT_BINARY_DIR}/kernels/cuda/attention_images.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_attention_images.cc.in ${attention_host} @ONLY)
+  set_source_files_properties(${attention_host} PROPERTIES OBJECT_DEPENDS "${attention_images}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  list(APPEND sources ${attention_host})
+
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)
   set_target_properties(tilewright_kernels_cuda PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
@@ -63,23 +85,17 @@ if(TILEWRIGHT_CUDA)
   list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_cuda)
 endif()
 
-set(has_cuda_gemm false)
+set(has_cuda false)
 if(TILEWRIGHT_CUDA)
-  set(has_cuda_gemm true)
+  set(has_cuda true)
 endif()
-set(cuda_entries)
-foreach(op IN LISTS built_cuda_operators)
-  string(APPEND cuda_entries " X(\"${op}\")")
-endforeach()
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/tilewright/built_cuda.h CONTENT
-"// Written by cmake/cuda.cmake: the operators that this build has CUDA kernels for.
+"// Written by cmake/cuda.cmake.
 #pragma once
 
-#define TW_FOR_EACH_CUDA_OPERATOR(X)${cuda_entries}
-
 namespace tw::runtime {
-/// Whether this build carries matrix multiplication for GPUs.
-inline constexpr bool kHasCudaGemm = ${has_cuda_gemm};
+/// Whether this build carries kernels for GPUs.
+inline constexpr bool kHasCuda = ${has_cuda};
 }  // namespace tw::runtime
 " @ONLY)
 if(TILEWRIGHT_CUDA)

@@ -305,8 +305,6 @@ def register() -> None:
     for op in _schema.operators().values():
         packet = getattr(torch.ops.tilewright, op.name)
         library.impl(f"{op.name}.out", _kernel_out(op, packet.out), "Autograd")
-        if op.has_free_dtype:
-            continue
         rule = _Rule(op)
         has_full = len(op.required_outputs) != len(op.outputs)
         full = packet.full if has_full else packet.default

@@ -198,8 +198,6 @@ def load() -> None:
     for op in _schema.operators().values():
         name = f"tilewright::{op.name}"
         torch.library.register_fake(f"{name}.out", _fake_out(op))
-        if op.has_free_dtype:
-            continue
         torch.library.register_fake(name, _fake(op, False))
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))

@@ -123,7 +123,6 @@ def every_workload() -> list[Case]:
     return [
         Case(op, combo, label, text)
         for op in _schema.operators().values()
-        if not op.has_free_dtype
         for combo in range(len(op.dtypes))
         for label, text in op.workloads
     ]
@@ -134,7 +133,6 @@ def every_case() -> list[Case]:
     return [
         Case(op, combo, label, text)
         for op in _schema.operators().values()
-        if not op.has_free_dtype
         for combo in range(len(op.dtypes))
         for label, text in op.edge_cases
     ]

@@ -23,12 +23,25 @@
 #define TW_FLATTEN __attribute__((flatten))
 #endif
 
+// The same of a single lambda, between its parameters and its body.
+#if defined(__CUDACC__)
+#define TW_INLINED
+#else
+#define TW_INLINED __attribute__((always_inline))
+#endif
+
 #define TW_RESTRICT __restrict__
 
 #if defined(__clang__) || defined(__CUDACC__)
 #define TW_UNROLL _Pragma("unroll")
 #else
 #define TW_UNROLL _Pragma("GCC unroll 32")
+#endif
+// Of a loop over memory whose loads are to be on their way together: a CPU foresees them.
+#if defined(__CUDACC__)
+#define TW_UNROLL_LOADS _Pragma("unroll 8")
+#else
+#define TW_UNROLL_LOADS
 #endif
 
 #if defined(_WIN32) || defined(__CUDACC__)

@@ -61,6 +61,14 @@ TW_INLINE View<T, int(sizeof...(Size))> view(T* data, Size... size) {
   return out;
 }
 
+/// i / n of indices. GPUs have no division of 64-bit integers, but most indices have 32 bits.
+TW_INLINE int64_t index_quotient(int64_t i, int64_t n) {
+#if defined(__CUDA_ARCH__)
+  if ((uint64_t(i) | uint64_t(n)) >> 32 == 0) return int64_t(uint32_t(i) / uint32_t(n));
+#endif
+  return i / n;
+}
+
 /// Any number of leading dimensions, seen as rows of one strided last dimension. Rows are numbered
 /// in row-major order, so that two Rows of equal leading shape agree on what row i is, however
 /// each is laid out.
@@ -86,8 +94,9 @@ struct Rows {
 #else
     for (int d = lead - 1; d > 0; --d) {
 #endif
-      offset += (i % lead_sizes[d]) * lead_strides[d];
-      i /= lead_sizes[d];
+      const int64_t next = index_quotient(i, lead_sizes[d]);
+      offset += (i - next * lead_sizes[d]) * lead_strides[d];
+      i = next;
     }
     offset += i * lead_strides[0];
     return {data + offset, {cols}, {col_stride}};

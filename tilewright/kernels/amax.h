@@ -14,14 +14,15 @@ struct Amax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows).over_at_most(x.cols, tile::kColumnsReadOnce);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto row = x.row(p.index());
-    out(p.index(), 0) = T(
-        tile::reduce_row<C>(p, tile::Max{}, x.cols, [&](auto at) { return tile::load(row, at); }));
+    const auto run = [&](const auto& row) {
+      out(p.index(), 0) = T(tile::reduce_elements<C>(p, tile::Max{}, row));
+    };
+    tile::with_rows<C>(p, run, x.row(p.index()));
   }
 };
 

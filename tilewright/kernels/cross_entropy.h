@@ -30,7 +30,7 @@ struct CrossEntropyRow {
     out.loss = (1 - smoothing) * (found.log_sum - at_label) + z_loss * out.lse * out.lse;
     if (smoothing != 0) {
       const float total = tile::reduce_row(
-          p, tile::Sum{}, row.size(0), [&](auto at) { return tile::load(row, at) - found.high; });
+          p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at) - found.high; });
       out.loss += smoothing * (found.log_sum - total / static_cast<float>(row.size(0)));
     }
     return out;
@@ -43,13 +43,27 @@ struct CrossEntropyRow {
     const float cols = static_cast<float>(row.size(0));
     const float slope = scale * (1 + 2 * z_loss * lse), even = scale * smoothing / cols;
     const float at_label = static_cast<float>(row(label));
-    tile::for_row(p, row.size(0), [&](auto at) {
-      tile::store(p, to, at, tile::exp_nonpositive(tile::load(row, at) - lse) * slope - even);
+    tile::sync(p);  // it may be overwritten now
+    tile::for_row(p, row, [&](auto at) {
+      tile::store(p, to, at, tile::exp_below(tile::load(row, at), lse) * slope - even);
     });
+    tile::sync(p);  // as the label's is now, whoever wrote it
     const float weight = scalar_exp<float, P>(at_label - lse);
     to(label) = T(weight * slope - even - scale * (1 - smoothing));
   }
 };
+
+/// How many labels are not ignored.
+template <class P, class I>
+TW_INLINE float count_labels(P p, const View<const I, 1>& target, int64_t ignored) {
+  return tile::reduce_row(p, tile::Sum{}, target.size(0), [&](auto at) {
+    typename P::template Vec<float> counted{};
+    TW_UNROLL
+    for (int i = 0; i < at.kLanes; ++i)
+      counted[i] = i < at.count && int64_t(target(at.offset + i)) != ignored ? 1.0f : 0.0f;
+    return counted;
+  });
+}
 
 template <class T, class I>
 struct CrossEntropy {
@@ -67,8 +81,8 @@ struct CrossEntropy {
   /// A program per row, and one that adds up.
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    tile::Plan plan;
-    plan.grid[0] = x.size(0);
+    tile::Plan plan =
+        tile::plan_of(x.size(0), logsumexp_scratch<P, float, T>(x.size(1))).over(x.size(1));
     if (!is_reduced()) return plan;
     plan.phases = 2;
     plan.grid[1] = 1;
@@ -79,8 +93,9 @@ struct CrossEntropy {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     float* const losses = p.template workspace<float>();
-    if (p.phase() == 1) return add_up(losses);
+    if (p.phase() == 1) return add_up(p, view(losses, x.size(0)));
     const int64_t r = p.index(), label = int64_t(target(r));
+    if (label != ignore_index) tile::require_index(p, label, x.size(1));
     CrossEntropyRow row;
     const auto run = [&](const auto& logits) {
       row = CrossEntropyRow::of(p, logits, label, label_smoothing, z_loss);
@@ -94,14 +109,11 @@ struct CrossEntropy {
   }
 
  private:
-  TW_INLINE void add_up(const float* losses) const {
-    double total = 0;
-    int64_t counted = 0;
-    for (int64_t r = 0; r < x.size(0); ++r) {
-      total += double(losses[r]);
-      counted += int64_t(target(r)) != ignore_index;
-    }
-    if (reduction == int(LossReduction::kMean)) total /= double(counted);
+  template <class P>
+  TW_INLINE void add_up(P p, const View<float, 1>& losses) const {
+    float total =
+        tile::reduce_row(p, tile::Sum{}, losses, [&](auto at) { return tile::load(losses, at); });
+    if (reduction == int(LossReduction::kMean)) total /= count_labels(p, target, ignore_index);
     loss(0, 0) = T(total);
   }
 };
@@ -124,16 +136,15 @@ struct CrossEntropyBackward {
     plan.phases = 2;
     plan.grid[0] = 1;
     plan.grid[1] = x.size(0);
-    plan.workspace_bytes = sizeof(double);
-    return plan;
+    plan.workspace_bytes = sizeof(float);
+    return plan.over(x.size(1));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    double* const counted = p.template workspace<double>();
+    float* const counted = p.template workspace<float>();
     if (p.phase() == 0) {
-      *counted = 0;
-      for (int64_t r = 0; r < x.size(0); ++r) *counted += int64_t(target(r)) != ignore_index;
+      *counted = count_labels(p, target, ignore_index);
       return;
     }
     const int64_t r = p.index(), label = int64_t(target(r));
@@ -143,9 +154,10 @@ struct CrossEntropyBackward {
       tile::for_row(p, to.size(0), [&](auto at) { tile::store(p, to, at, V{}); });
       return;
     }
+    tile::require_index(p, label, x.size(1));
     const bool is_reduced = reduction != int(LossReduction::kNone);
     float scale = static_cast<float>(grad(is_reduced ? 0 : r, 0));
-    if (reduction == int(LossReduction::kMean)) scale = static_cast<float>(scale / *counted);
+    if (reduction == int(LossReduction::kMean)) scale /= *counted;
     const auto run = [&](const auto& logits, const auto& target_row) {
       CrossEntropyRow::gradient<T>(p, logits, label, lse(r), scale, label_smoothing, z_loss,
                                    target_row);

@@ -7,7 +7,10 @@
 #pragma once
 
 #include "tilewright/kernels/elementwise.h"
+#include "tilewright/tile/philox.h"
+#if !defined(__CUDACC__)
 #include "tilewright/tile/cpu/philox_block.h"
+#endif
 
 namespace tw::kernels {
 
@@ -27,30 +30,85 @@ struct Dropout {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(out).programs);
+    return plan_elementwise<P>(out);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P program) const {
-    const ElementwiseGrid grid = ElementwiseGrid::of(out);
+    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
     const int64_t first_row = program.index() / grid.blocks_per_row * grid.rows_per_block;
-    const int64_t begin = program.index() % grid.blocks_per_row * kElementwiseBlock;
-    const int64_t rest = out.cols - begin;
-    const int64_t end = begin + (rest < kElementwiseBlock ? rest : kElementwiseBlock);
+    const int64_t begin = program.index() % grid.blocks_per_row * grid.block;
+    const int64_t rest = out.cols - begin, end = begin + (rest < grid.block ? rest : grid.block);
     const auto run = [&](const auto& from, const auto& to) {
       for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
-        for (int64_t c = begin; c < end;) {
-          const int64_t element = r * out.cols + c, inside = element % kGroup;
-          const int64_t left = end - c, count = left < kGroup - inside ? left : kGroup - inside;
-          group(program, from.row(r).part(c, count), to.row(r).part(c, count), element / kGroup,
-                inside);
-          c += count;
-        }
+        if constexpr (P::kOnGpu)
+          drop_part(program, from.row(r).part(begin, end - begin),
+                    to.row(r).part(begin, end - begin), r * out.cols + begin);
+        else
+          drop_columns(program, from.row(r), to.row(r), r * out.cols, begin, end);
     };
-    tile::with_rows(program, run, x, out);
+    tile::with_rows<C>(program, run, x, out);
   }
 
  private:
+#if defined(__CUDACC__)
+  /// Elements first, first + 1, ... One draw serves four spans, 16 elements apart.
+  template <class P, class From, class To>
+  TW_INLINE void drop_part(P program, const From& from, const To& to, int64_t first) const {
+    constexpr int kN = P::template kLanes<C>, kSpan = 16, kSpans = int(kGroup) / kSpan;
+    const uint64_t least = threshold();
+    const C kept = factor();
+    const int64_t n = to.size(0);
+    if (first % kGroup != 0) {
+      tile::for_row<C>(program, to, [&](auto at) {
+        auto v = tile::load(from, at);
+        TW_UNROLL
+        for (int i = 0; i < kN; ++i)
+          v[i] *= tile::philox_word(uint64_t(seed), uint64_t(first + at.offset + i)) >= least
+                      ? kept
+                      : C(0);
+        tile::store(program, to, at, v);
+      });
+      return;
+    }
+    constexpr int kParts = kSpan / kN;  // spans that begin side by side
+    for (int64_t u = program.thread(); u / kParts * kGroup < n; u += program.threads()) {
+      const int64_t c = u / kParts * kGroup + u % kParts * kN;
+      const uint64_t counter = uint64_t(first + c) / kGroup * kSpan + uint64_t(c) % kSpan;
+      const auto span = [&](int j) { return tile::span_at<C>(program, to, c + j * kSpan); };
+      decltype(tile::load_raw(from, span(0))) raw[kSpans];
+      TW_UNROLL  // before the draws, which take as long
+          for (int j = 0; j < kSpans; ++j) if (c + j * kSpan < n) raw[j] =
+              tile::load_raw(from, span(j));
+      uint32_t keeps[kSpans] = {};  // a bit for each lane
+      TW_UNROLL
+      for (int i = 0; i < kN; ++i) {
+        const tile::PhiloxBits bits = tile::philox(uint64_t(seed), counter + uint64_t(i), 0);
+        TW_UNROLL
+        for (int j = 0; j < kSpans; ++j) keeps[j] |= uint32_t(bits.word[j] >= least) << i;
+      }
+      TW_UNROLL
+      for (int j = 0; j < kSpans; ++j) {
+        if (c + j * kSpan >= n) break;
+        auto v = raw[j].template widen<C>();
+        TW_UNROLL
+        for (int i = 0; i < kN; ++i) v[i] *= (keeps[j] >> i & 1) != 0 ? kept : C(0);
+        tile::store(program, to, span(j), v);
+      }
+    }
+  }
+#else
+  /// Columns [begin, end) of a row whose first element has the number `before`.
+  template <class P, class From, class To>
+  TW_INLINE void drop_columns(P program, const From& from, const To& to, int64_t before,
+                              int64_t begin, int64_t end) const {
+    for (int64_t c = begin; c < end;) {
+      const int64_t element = before + c, inside = element % kGroup;
+      const int64_t left = end - c, count = left < kGroup - inside ? left : kGroup - inside;
+      group(program, from.part(c, count), to.part(c, count), element / kGroup, inside);
+      c += count;
+    }
+  }
   template <class P, class From, class To>
   TW_INLINE void group(P program, const From& from, const To& to, int64_t number,
                        int64_t inside) const {
@@ -66,6 +124,7 @@ struct Dropout {
       tile::store_cached(to, at, tile::load(from, at) * tile::load(scale, at));
     });
   }
+#endif
 };
 
 }  // namespace tw::kernels

@@ -20,10 +20,13 @@ struct Embedding {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using U = bits_of<T>;
-    const auto row = weight[int64_t(indices(p.index(), 0))];
+    const int64_t index = int64_t(indices(p.index(), 0));
+    tile::require_index(p, index, weight.size(0));
+    const auto row = weight[index];
     const View<const U, 1> from{
         reinterpret_cast<const U*>(row.data), {row.size(0)}, {row.stride(0)}};
-    const auto to = rows_as<U>(out).row(p.index());
+    const auto target = out.row(p.index());
+    const View<U, 1> to{reinterpret_cast<U*>(target.data), {target.size(0)}, {target.stride(0)}};
     tile::map_row<U>(p, to, [](auto v) { return v; }, from);
   }
 };

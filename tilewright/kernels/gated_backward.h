@@ -15,11 +15,10 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
                               const Rows<const T>& up, const Rows<T>& gate_grad,
                               const Rows<T>& up_grad) {
   using C = tile::compute_t<T>;
-  const ElementwiseGrid grid = ElementwiseGrid::of(grad);
+  const ElementwiseGrid grid = ElementwiseGrid::of<P>(grad);
   const int64_t first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
-  const int64_t begin = p.index() % grid.blocks_per_row * kElementwiseBlock;
-  const int64_t rest = grad.cols - begin;
-  const int64_t count = rest < kElementwiseBlock ? rest : kElementwiseBlock;
+  const int64_t begin = p.index() % grid.blocks_per_row * grid.block;
+  const int64_t rest = grad.cols - begin, count = rest < grid.block ? rest : grid.block;
   const int64_t last_row = first_row + grid.rows_per_block;
   const auto run = [&](const auto& grads, const auto& gates, const auto& ups,
                        const auto& gate_grads, const auto& up_grads) {
@@ -28,7 +27,10 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
       const auto g = gates.row(r).part(begin, count), u = ups.row(r).part(begin, count);
       const auto to_g = gate_grads.row(r).part(begin, count);
       const auto to_u = up_grads.row(r).part(begin, count);
-      tile::for_row<C>(p, count, [&](auto at) {
+      tile::for_row<C, tile::kMathChains>(p, from, [&](auto at) TW_INLINED {
+        tile::prefetch_ahead(p, from, at);
+        tile::prefetch_ahead(p, g, at);
+        tile::prefetch_ahead(p, u, at);
         const auto d = tile::load(from, at);
         const auto f = S{}(tile::load(g, at));
         const auto slope = d * tile::load(u, at) * f.slope;
@@ -37,7 +39,7 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
       });
     }
   };
-  tile::with_rows(p, run, grad, gate, up, gate_grad, up_grad);
+  tile::with_rows<C>(p, run, grad, gate, up, gate_grad, up_grad);
 }
 
 /// gate and up are the halves of each row of x.
@@ -49,7 +51,7 @@ struct GatedBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(grad).programs);
+    return plan_elementwise<P>(grad);
   }
 
   template <tile::Program P>

@@ -17,10 +17,9 @@ struct RowMoments {
   template <class P, class Row>
   TW_INLINE static RowMoments of(P p, const Row& row, float eps) {
     const float n = static_cast<float>(row.size(0));
-    const float mean = tile::reduce_row(p, tile::Sum{}, row.size(0),
-                                        [&](auto at) { return tile::load(row, at); }) /
-                       n;
-    const float squares = tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto at) {
+    const float mean =
+        tile::reduce_row(p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at); }) / n;
+    const float squares = tile::reduce_row(p, tile::Sum{}, row, [&](auto at) {
       const auto d = tile::load(row, at) - mean;
       return d * d;
     });
@@ -38,16 +37,17 @@ struct LayerNorm {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows, tile::kept_bytes<P, float, T>(x.cols)).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const auto from = x.row(p.index());
     const bool scaled = bool(weight), shifted = bool(bias);
-    const auto run = [&](const auto& row, const auto& scale, const auto& shift, const auto& to) {
+    const auto run = [&](const auto& in, const auto& scale, const auto& shift, const auto& to) {
+      const auto row = tile::keep_row(p, in);
       const RowMoments moments = RowMoments::of(p, row, eps);
-      tile::for_row(p, x.cols, [&](auto at) {
+      tile::for_row(p, row, [&](auto at) {
         auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
         if (scaled) v = v * tile::load(scale, at);
         if (shifted) v = v + tile::load(shift, at);

@@ -19,7 +19,7 @@ struct LogSoftmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.cols > 0 ? x.rows : 0);
+    return tile::plan_of(x.cols > 0 ? x.rows : 0, logsumexp_scratch<P, C, T>(x.cols)).over(x.cols);
   }
 
   template <tile::Program P>
@@ -27,11 +27,11 @@ struct LogSoftmax {
     const auto run = [&](const auto& from, const auto& to) {
       const LogSumExp<C> found = row_logsumexp<C>(p, from);
       // In two steps: where the maximum is large, adding the logarithm to it would lose digits.
-      tile::for_row<C>(p, x.cols, [&](auto at) {
+      tile::for_row<C>(p, from, [&](auto at) {
         tile::store(p, to, at, (tile::load(from, at) - found.high) - found.log_sum);
       });
     };
-    tile::with_rows(p, run, x.row(p.index()), out.row(p.index()));
+    tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
   }
 };
 

@@ -17,7 +17,7 @@ struct SumBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x_grad.cols > 0 ? x_grad.rows : 0);
+    return tile::plan_of(x_grad.cols > 0 ? x_grad.rows : 0).over(x_grad.cols);
   }
 
   template <tile::Program P>
@@ -26,9 +26,9 @@ struct SumBackward {
     const C g = C(grad(p.index(), 0)) / (kMean ? static_cast<C>(x_grad.cols) : C(1));
     const auto all = tile::splat<typename P::template Vec<C>>(g);
     const auto run = [&](const auto& row) {
-      tile::for_row<C>(p, x_grad.cols, [&](auto at) { tile::store(p, row, at, all); });
+      tile::for_row<C>(p, row, [&](auto at) { tile::store(p, row, at, all); });
     };
-    tile::with_rows(p, run, to);
+    tile::with_rows<C>(p, run, to);
   }
 };
 
@@ -44,22 +44,24 @@ struct AmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows);
+    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols)).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using V = typename P::template Vec<C>;
-    const auto from = x.row(p.index());
-    const auto to = x_grad.row(p.index());
     const V high = tile::splat<V>(C(output(p.index(), 0))), one = tile::splat<V>(C(1));
-    const C count = tile::reduce_row<C>(p, tile::Sum{}, x.cols, [&](auto at) {
-      return tile::select(V(tile::load(from, at)) == high, one, V{});
-    });
-    const V share = tile::splat<V>(C(grad(p.index(), 0)) / count);
-    tile::for_row<C>(p, x.cols, [&](auto at) {
-      tile::store(p, to, at, tile::select(V(tile::load(from, at)) == high, share, V{}));
-    });
+    const auto run = [&](const auto& row, const auto& to) {
+      const auto from = tile::keep_row<C>(p, row);
+      const C count = tile::reduce_row<C>(p, tile::Sum{}, from, [&](auto at) {
+        return tile::select(V(tile::load(from, at)) == high, one, V{});
+      });
+      const V share = tile::splat<V>(C(grad(p.index(), 0)) / count);
+      tile::for_row<C>(p, from, [&](auto at) {
+        tile::store(p, to, at, tile::select(V(tile::load(from, at)) == high, share, V{}));
+      });
+    };
+    tile::with_rows<C>(p, run, x.row(p.index()), x_grad.row(p.index()));
   }
 };
 

@@ -20,53 +20,26 @@ struct RmsNorm {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if constexpr (P::kOnGpu) return tile::plan_of(x.rows).over(x.cols);
-    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
+                         tile::kept_bytes<P, float, T>(x.cols))
+        .over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      keep_row(p);
-    else
-      run_rows(p);
-  }
-
- private:
-  /// On a GPU a program has one row, which stays in registers.
-  template <class P>
-  TW_DEVICE void keep_row(P p) const {
-    tile::with_rows(
-        p,
-        [&](const auto& row, const auto& scale, const auto& to) {
-          const auto from = tile::keep_row(p, row);
-          const float squares = tile::reduce_row(p, tile::Sum{}, from, [&](auto at) {
-            const auto v = tile::load(from, at);
-            return v * v;
-          });
-          const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-          tile::for_row(p, from, [&](auto at) {
-            tile::store(p, to, at, tile::load(from, at) * rstd * tile::load(scale, at));
-          });
-        },
-        x.row(p.index()), weight, out.row(p.index()));
-  }
-
-  template <class P>
-  TW_DEVICE void run_rows(P p) const {
     const auto run = [&](const auto& in, const auto& scale, const auto& to) {
       pipeline_rows(
-          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols), x.cols,
-          [&](int64_t i) { return in.row(i); },
+          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols),
+          [&](int64_t i) { return tile::keep_row(p, in.row(i)); },
           [](int64_t, const auto& row) {
-            return [row](auto at) {
+            return [&row](auto at) {
               const auto v = tile::load(row, at);
               return v * v;
             };
           },
           [&](int64_t i, const auto& row, float squares) {
             const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-            return [&p, &scale, row, rstd, target = to.row(i)](auto at) {
+            return [&p, &scale, &row, rstd, target = to.row(i)](auto at) {
               tile::store(p, target, at, tile::load(row, at) * rstd * tile::load(scale, at));
             };
           });

@@ -12,6 +12,8 @@ namespace tw::kernels {
 
 template <class T>
 struct RmsNormBackward {
+  static constexpr int kGpuRegisters = 128;  // two rows are kept
+
   Rows<const T> grad;           // [*, cols]
   Rows<const T> x;              // [*, cols]
   View<const T, 1> weight;      // [cols]
@@ -20,34 +22,40 @@ struct RmsNormBackward {
   Rows<T> x_grad;          // [*, cols], may alias grad, x or residual_grad
   View<T, 1> weight_grad;  // [cols], or no data
 
-  TW_INLINE RowSums sums() const { return {x.rows, x.cols, weight_grad ? 1 : 0}; }
+  template <class P>
+  TW_INLINE RowSums<P> sums() const {
+    return {x.rows, x.cols, weight_grad ? 1 : 0};
+  }
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return sums().plan();
+    return sums<P>().plan();
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if (p.phase() == 1) return sums().fold(p, 0, weight_grad);
-    if (weight_grad) sums().clear(p, p.index());
-    for (int64_t r = sums().first_row(p.index()); r < sums().end_row(p.index()); ++r) row(p, r);
+    const RowSums<P> all = sums<P>();
+    if (p.phase() == 1) return all.fold(p, 0, weight_grad);
+    all.begin(p);
+    for (int64_t r = all.first_row(p.index()); r < all.end_row(p.index()); ++r) row(p, r, all);
+    all.end(p);
   }
 
  private:
   template <class P>
-  TW_INLINE void row(P p, int64_t r) const {
+  TW_INLINE void row(P p, int64_t r, const RowSums<P>& all) const {
     const float n = static_cast<float>(x.cols);
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
-    const auto run = [&](const auto& g, const auto& from, const auto& scale, const auto& rest,
+    const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& rest,
                          const auto& to, const auto& sum) {
-      const RowPair sums = row_sums(p, x.cols, [&](auto at) {
+      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
+      const auto sums = tile::sum_two(p, from, [&](auto at) {
         const auto v = tile::load(from, at);
-        return two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
+        return tile::two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
       });
       const float rstd = tile::rsqrt(sums.first / n + eps);
       const float slope = sums.second / n * rstd * rstd;
-      tile::for_row(p, x.cols, [&](auto at) {
+      tile::for_row(p, from, [&](auto at) {
         const auto v = tile::load(from, at), u = tile::load(g, at);
         auto out = (u * tile::load(scale, at) - v * slope) * rstd;
         if (is_residual) out = out + tile::load(rest, at);
@@ -58,7 +66,7 @@ struct RmsNormBackward {
     // What is absent is not read: any row will do.
     const auto g = grad.row(r);
     tile::with_rows(p, run, g, x.row(r), weight, is_residual ? residual_grad.row(r) : g,
-                    x_grad.row(r), sums().partial(p, p.index(), 0));
+                    x_grad.row(r), all.sum(p, 0));
   }
 };
 

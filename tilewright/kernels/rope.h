@@ -13,8 +13,6 @@ namespace tw::kernels {
 
 template <class T>
 struct Rope {
-  static constexpr int kGpuRegisters = 128;  // six rows at once
-
   View<const T, 4> x;                // [batch, seq, heads, dim]
   View<const float, 2> cos;          // [positions, pairs], pairs <= dim / 2
   View<const float, 2> sin;          // [positions, pairs]
@@ -42,38 +40,37 @@ struct Rope {
   /// On a GPU, where caches serve cos and sin, a program has one head.
   template <class P>
   TW_DEVICE void turn_head(P p) const {
-    const int64_t heads = 1;  // of this program
-    const int64_t token = p.index() * heads / x.size(2), first = p.index() * heads % x.size(2);
-    const int64_t b = token / x.size(1), s = token % x.size(1);
+    const int64_t token = index_quotient(p.index(), x.size(2)), h = p.index() - token * x.size(2);
+    const int64_t b = index_quotient(token, x.size(1)), s = token - b * x.size(1);
     const int64_t position = positions ? positions(b, s) : s;
+    tile::require_index(p, position, cos.size(0));
     const auto cos_row = cos[position], sin_row = sin[position];
     const int64_t pairs = cos_row.size(0);
     const float sign = inverse ? -1.0f : 1.0f;
-    for (int64_t h = first; h < first + heads; ++h) {
-      const auto from = x[b][s][h];
-      const auto to = out[b][s][h];
-      tile::with_rows(
-          p,
-          [&](const auto& from_a, const auto& from_b, const auto& cosine, const auto& sine,
-              const auto& to_a, const auto& to_b) {
-            tile::for_row(p, from_a, [&](auto at) {
-              const auto a = tile::load(from_a, at), o = tile::load(from_b, at);
-              const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
-              tile::store(p, to_a, at, a * c - o * n);
-              tile::store(p, to_b, at, o * c + a * n);
-            });
-          },
-          half(from, 0, pairs), half(from, 1, pairs), cos_row, sin_row, half(to, 0, pairs),
-          half(to, 1, pairs));
-      if (2 * pairs < from.size(0))
-        tile::map_row(p, rest(to, 2 * pairs), [](auto v) { return v; }, rest(from, 2 * pairs));
-    }
+    const auto from = x[b][s][h];
+    const auto to = out[b][s][h];
+    tile::with_rows(
+        p,
+        [&](const auto& from_a, const auto& from_b, const auto& cosine, const auto& sine,
+            const auto& to_a, const auto& to_b) {
+          tile::for_row(p, from_a, [&](auto at) {
+            const auto a = tile::load(from_a, at), o = tile::load(from_b, at);
+            const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
+            tile::store(p, to_a, at, a * c - o * n);
+            tile::store(p, to_b, at, o * c + a * n);
+          });
+        },
+        half(from, 0, pairs), half(from, 1, pairs), cos_row, sin_row, half(to, 0, pairs),
+        half(to, 1, pairs));
+    if (2 * pairs < from.size(0))
+      tile::map_row(p, rest(to, 2 * pairs), [](auto v) { return v; }, rest(from, 2 * pairs));
   }
 
   template <class P>
   TW_DEVICE void turn_token(P p) const {
     const int64_t b = p.index() / x.size(1), s = p.index() % x.size(1);
     const int64_t position = positions ? positions(b, s) : s;
+    tile::require_index(p, position, cos.size(0));
     const auto cos_row = cos[position], sin_row = sin[position];
     const int64_t pairs = cos_row.size(0);
     const float sign = inverse ? -1.0f : 1.0f;

@@ -20,23 +20,33 @@ TW_INLINE C scalar_log(C value) {
   return tile::first_lane(tile::log(tile::splat<typename P::template Vec<C>>(value)));
 }
 
-/// Block by block, so that a block is in L1 when its exponentials follow its maximum.
+/// Columns that are read twice, once for their maximum: on a CPU so few that they are in L1 then,
+/// on a GPU as many as are kept.
+template <class P>
+inline constexpr int64_t kLogSumExpBlock = P::kOnGpu ? 1 << 16 : 4096;
+
+template <class P, class C, class T>
+TW_INLINE int64_t logsumexp_scratch(int64_t cols) {
+  return tile::kept_bytes<P, C, T>(cols < kLogSumExpBlock<P> ? cols : kLogSumExpBlock<P>);
+}
+
+/// The plan's scratch begins with logsumexp_scratch.
 template <class C, class P, class Row>
 TW_INLINE LogSumExp<C> row_logsumexp(P p, const Row& row) {
-  constexpr int64_t kBlock = 4096;
+  constexpr int64_t kBlock = kLogSumExpBlock<P>;
   constexpr C kLow = C(-__builtin_inf());
   C high = kLow, total = 0;
   for (int64_t begin = 0; begin < row.size(0); begin += kBlock) {
     const int64_t rest = row.size(0) - begin;
-    const auto block = row.part(begin, rest < kBlock ? rest : kBlock);
+    const auto block = tile::keep_row<C>(p, row.part(begin, rest < kBlock ? rest : kBlock));
     const C before = high;
-    high = tile::Max::combine(high,
-                              tile::reduce_row<C>(p, tile::Max{}, block.size(0),
-                                                  [&](auto at) { return tile::load(block, at); }));
+    high = tile::Max::combine(high, tile::reduce_row<C>(p, tile::Max{}, block, [&](auto at) {
+                                return tile::load(block, at);
+                              }));
     if (total != 0) total *= scalar_exp<C, P>(before - high);
     if (high == kLow) continue;  // -inf - -inf is NaN, but these weigh nothing
-    total += tile::reduce_row<C>(p, tile::Sum{}, block.size(0), [&](auto at) {
-      return tile::exp_nonpositive(tile::load(block, at) - high);
+    total += tile::reduce_row<C>(p, tile::Sum{}, block, [&](auto at) {
+      return tile::exp_below(tile::load(block, at), high);
     });
   }
   return {high, scalar_log<C, P>(total)};

@@ -4,34 +4,36 @@
 // A row that is first read and then written leaves the memory's write path idle for one half of the
 // time and its read path for the other. So the output of a row is written in the loop that reads
 // the next one. Rows of a program's group; the order of operations within a row depends on its
-// length alone.
+// length alone. On a GPU a group is one row: other blocks fill the gaps.
 #pragma once
 
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
-/// For every row of the group: row = open(i), an object of the kernel's own; the statistic is the
-/// reduction of read(i, row)(span) over the columns; then write(i, row, statistic)(span) for every
-/// span. write may write what no later row reads.
+/// For every row of the group: row = open(i), what for_row walks, as keep_row or new_row gives it;
+/// the statistic is the reduction of read(i, row)(span) over its columns; then
+/// write(i, row, statistic)(span) for every span. write may write what no later row reads.
 template <class C = float, class P, class R, class Open, class Read, class Write>
-TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, int64_t cols, Open&& open,
-                             Read&& read, Write&& write) {
+TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
+                             Write&& write) {
   if (group.first >= group.last) return;
   auto row = open(group.first);
-  auto statistic = tile::reduce_row<C>(p, reduction, cols, read(group.first, row));
-  for (int64_t i = group.first; i + 1 < group.last; ++i) {
-    auto next = open(i + 1);
-    const auto put = write(i, row, statistic);
-    const auto get = read(i + 1, next);
-    statistic = tile::reduce_row<C>(p, reduction, cols, [&](auto at) {
-      const auto value = get(at);  // first: it may have to wait for memory
-      put(at);
-      return value;
-    });
-    row = next;
+  auto statistic = tile::reduce_row<C>(p, reduction, row, read(group.first, row));
+  if constexpr (!P::kOnGpu) {
+    for (int64_t i = group.first; i + 1 < group.last; ++i) {
+      auto next = open(i + 1);
+      const auto put = write(i, row, statistic);
+      const auto get = read(i + 1, next);
+      statistic = tile::reduce_row<C>(p, reduction, next, [&](auto at) {
+        const auto value = get(at);  // first: it may have to wait for memory
+        put(at);
+        return value;
+      });
+      row = next;
+    }
   }
-  tile::for_row<C>(p, cols, write(group.last - 1, row, statistic));
+  tile::for_row<C>(p, row, write(group.last - 1, row, statistic));
 }
 
 }  // namespace tw::kernels

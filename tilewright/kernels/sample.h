@@ -105,7 +105,10 @@ struct Sample {
     const auto tokens = history.row(p.index());
     const auto each = [&](auto f) {
       for (int64_t i = 0; i < tokens.size(0); ++i)
-        if (tokens(i) >= 0) f(tokens(i));
+        if (tokens(i) >= 0) {
+          tile::require_index(p, tokens(i), logits.cols);
+          f(tokens(i));
+        }
     };
     each([&](int32_t token) { counts[token] = 0; });
     each([&](int32_t token) { ++counts[token]; });

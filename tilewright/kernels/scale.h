@@ -13,7 +13,7 @@ struct Scale {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(out).programs);
+    return plan_elementwise<P>(out);
   }
 
   template <tile::Program P>

@@ -2,10 +2,10 @@
 //
 //   out[r, c] = exp(x[r, c] - max_c x[r, :]) / sum_c exp(x[r, c] - max_c x[r, :])
 //
-// Three passes over a row: its maximum; its exponentials, into scratch, and their sum; their
-// quotients. The exponentials of a row are computed in the loop that writes the row before it and
-// begins to fetch the row after it, so that memory is busy while arithmetic is. Arithmetic in
-// float32, so that a bf16 row keeps its small weights.
+// Three passes over a row: its maximum; its exponentials and their sum; their quotients. On a CPU
+// the exponentials of a row are computed in the loop that writes the row before it and begins to
+// fetch the row after it, so that memory is busy while arithmetic is. Arithmetic in float32, so
+// that a bf16 row keeps its small weights.
 #pragma once
 
 #include "tilewright/kernels/row_pipeline.h"
@@ -24,68 +24,58 @@ struct Softmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if constexpr (P::kOnGpu) return tile::plan_of(x.cols > 0 ? x.rows : 0).over(x.cols);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
-    return tile::plan_of(groups, 2 * x.cols * int64_t{sizeof(C)});  // of this row and the next
+    return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols) +
+                                     tile::memo_bytes<P, C>(2 * x.cols))  // this row and the next
+        .over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      keep_row(p);
-    else
-      run_rows(p);
-  }
-
- private:
-  /// On a GPU a program has one row, which stays in registers.
-  template <class P>
-  TW_DEVICE void keep_row(P p) const {
-    tile::with_rows<C>(
-        p,
-        [&](const auto& row, const auto& to) {
-          const auto from = tile::keep_row<C>(p, row);
-          const C high = tile::reduce_row<C>(p, tile::Max{}, from,
-                                             [&](auto at) { return tile::load(from, at); });
-          const C base = high == C(-__builtin_inf()) ? C(0) : high;
-          const auto weight = [&](auto at) { return tile::exp_below(tile::load(from, at), base); };
-          const C scale = 1 / tile::reduce_row<C>(p, tile::Sum{}, from, weight);
-          tile::for_row<C>(p, from, [&](auto at) { tile::store(p, to, at, weight(at) * scale); });
-        },
-        x.row(p.index()), out.row(p.index()));
-  }
-
-  template <class P>
-  TW_DEVICE void run_rows(P p) const {
     const auto group = tile::row_group(p, x.rows, x.cols);
-    const auto weights_of = [&](int64_t i) {
-      return view(p.template scratch<C>() + i % 2 * x.cols, x.cols);
-    };
+    const auto memo_of = [&](int64_t i) { return tile::memo<C>(p, x.cols, int(i % 2)); };
     const auto run = [&](const auto& in, const auto& to) {
       pipeline_rows<C>(
-          p, tile::Sum{}, group, x.cols,
+          p, tile::Sum{}, group,
           [&](int64_t i) {
-            const auto row = in.row(i);
-            const C high = tile::reduce_row<C>(p, tile::MaxOfNumbers{}, x.cols,
+            const auto row = tile::keep_row<C>(p, in.row(i));
+            const C high = tile::reduce_row<C>(p, tile::MaxOfNumbers{}, row,
                                                [&](auto at) { return tile::load(row, at); });
-            return high == C(-__builtin_inf()) ? C(0) : high;  // -inf - -inf would be NaN
+            return based(row, high);
           },
-          [&](int64_t i, C base) {
+          [&](int64_t i, const auto& row) {
             const auto ahead = in.row(i + 1 < group.last ? i + 1 : i);
-            return [&p, base, ahead, row = in.row(i), weights = weights_of(i)](auto at) {
+            return [&p, ahead, &row, memo = memo_of(i)](auto at) {
               tile::prefetch(p, ahead, at);
-              const auto weight = tile::exp_nonpositive(tile::load(row, at) - base);
-              tile::store_cached(weights, at, weight);
+              const auto weight = row.weight(at);
+              memo.keep(at, weight);
               return weight;
             };
           },
-          [&](int64_t i, C, C total) {
-            return [&p, scale = 1 / total, target = to.row(i), weights = weights_of(i)](auto at) {
-              tile::store(p, target, at, tile::load(weights, at) * scale);
+          [&](int64_t i, const auto& row, C total) {
+            return [&p, &row, scale = 1 / total, target = to.row(i), memo = memo_of(i)](auto at) {
+              const auto weight = memo.recall(at, [&](auto here) { return row.weight(here); });
+              tile::store(p, target, at, weight * scale);
             };
           });
     };
-    tile::with_rows(p, run, x, out);
+    tile::with_rows<C>(p, run, x, out);
+  }
+
+ private:
+  /// A row, and what its exponents are counted from.
+  template <class Row>
+  struct Based : Row {
+    C base;
+
+    template <class At>
+    TW_INLINE auto weight(At at) const {
+      return tile::exp_below(tile::load(static_cast<const Row&>(*this), at), base);
+    }
+  };
+  template <class Row>
+  TW_INLINE static Based<Row> based(const Row& row, C high) {
+    return {row, high == C(-__builtin_inf()) ? C(0) : high};  // -inf - -inf would be NaN
   }
 };
 

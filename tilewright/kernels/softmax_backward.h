@@ -13,6 +13,7 @@ namespace tw::kernels {
 
 template <class T>
 struct SoftmaxBackward {
+  static constexpr int kGpuRegisters = 128;  // two rows are kept
   using C = tile::compute_t<T>;
   Rows<const T> grad;    // [*, cols]
   Rows<const T> output;  // [*, cols]
@@ -21,25 +22,28 @@ struct SoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0);
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+        .over(grad.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto run = [&](const auto& g, const auto& y, const auto& to) {
-      const C total = tile::reduce_row<C>(p, tile::Sum{}, grad.cols, [&](auto at) {
-        return tile::load(g, at) * tile::load(y, at);
-      });
-      tile::for_row<C>(p, grad.cols, [&](auto at) {
+    const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
+      const auto g = tile::keep_row<C>(p, grads);
+      const auto y = tile::fetch_row<C>(p, outputs);
+      const C total = tile::reduce_row<C>(
+          p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at) * tile::load(y, at); });
+      tile::for_row<C>(p, g, [&](auto at) {
         tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
       });
     };
-    tile::with_rows(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 
 template <class T>
 struct LogSoftmaxBackward {
+  static constexpr int kGpuRegisters = 128;  // two rows are kept
   using C = tile::compute_t<T>;
   Rows<const T> grad;    // [*, cols]
   Rows<const T> output;  // [*, cols]
@@ -48,19 +52,22 @@ struct LogSoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0);
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+        .over(grad.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto run = [&](const auto& g, const auto& y, const auto& to) {
-      const C total = tile::reduce_row<C>(p, tile::Sum{}, grad.cols,
-                                          [&](auto at) { return tile::load(g, at); });
-      tile::for_row<C>(p, grad.cols, [&](auto at) {
+    const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
+      const auto g = tile::keep_row<C>(p, grads);
+      const auto y = tile::fetch_row<C>(p, outputs);
+      const C total =
+          tile::reduce_row<C>(p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at); });
+      tile::for_row<C>(p, g, [&](auto at) {
         tile::store(p, to, at, tile::load(g, at) - tile::exp(tile::load(y, at)) * total);
       });
     };
-    tile::with_rows(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 

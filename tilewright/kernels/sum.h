@@ -1,9 +1,9 @@
 // The sum of each row, or its mean, in float32 (float64 for float64).
 //
-// One program per row.
+// One program per row, unless rows lie side by side in memory (column_sums.h).
 #pragma once
 
-#include "tilewright/tile/tile.h"
+#include "tilewright/kernels/column_sums.h"
 
 namespace tw::kernels {
 
@@ -17,51 +17,27 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if constexpr (P::kOnGpu) return tile::plan_of(x.rows).over(x.cols < 4096 ? x.cols : 4096);
-    return tile::plan_of(x.rows);
+    if (ColumnSums<T>::takes(x)) return ColumnSums<T>(x).plan();
+    return tile::plan_of(x.rows).over_at_most(x.cols, tile::kColumnsReadOnce);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      keep_row(p);
-    else
-      run_rows(p);
+    if (ColumnSums<T>::takes(x))
+      return ColumnSums<T>(x).run(p, [&](int64_t first, auto at, auto total) {
+        TW_UNROLL
+        for (int i = 0; i < at.kLanes; ++i)
+          if (i < at.count) put(first + at.offset + i, total[i]);
+      });
+    const auto run = [&](const auto& in) {
+      put(p.index(), tile::reduce_elements<C>(p, tile::Sum{}, in));
+    };
+    tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
  private:
-  /// On a GPU a program has one row, which stays in registers.
-  template <class P>
-  TW_DEVICE void keep_row(P p) const {
-    constexpr int64_t kBlock = 4096;
-    const auto row = x.row(p.index());
-    C total = 0;
-    for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
-      const int64_t rest = x.cols - begin, count = rest < kBlock ? rest : kBlock;
-      const View<const T, 1> part{row.data + begin * row.stride(0), {count}, {row.stride(0)}};
-      tile::with_rows<C>(
-          p,
-          [&](const auto& whole) {
-            const auto block = tile::keep_row<C>(p, whole);
-            total += tile::reduce_row<C>(p, tile::Sum{}, block,
-                                         [&](auto at) { return tile::load(block, at); });
-          },
-          part);
-    }
-    out(p.index(), 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
-  }
-
-  template <class P>
-  TW_DEVICE void run_rows(P p) const {
-    tile::with_rows(
-        p,
-        [&](const auto& in) {
-          const auto row = in.row(p.index());
-          const C total = tile::reduce_row<C>(p, tile::Sum{}, x.cols,
-                                              [&](auto at) { return tile::load(row, at); });
-          out(p.index(), 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
-        },
-        x);
+  TW_INLINE void put(int64_t row, C total) const {
+    out(row, 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
   }
 };
 

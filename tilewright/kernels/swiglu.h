@@ -14,13 +14,14 @@ struct Swiglu {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(out).programs);
+    return plan_elementwise<P>(out);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
-    elementwise<C>(p, out, [](auto g, auto u) { return Silu{}(g)*u; }, gate, up);
+    elementwise<C, tile::kMathChains>(
+        p, out, [](auto g, auto u) TW_INLINED { return Silu{}(g)*u; }, gate, up);
   }
 };
 
@@ -34,7 +35,7 @@ struct SwigluBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(grad).programs);
+    return plan_elementwise<P>(grad);
   }
 
   template <tile::Program P>

@@ -15,12 +15,12 @@ struct UnaryBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    elementwise<tile::compute_t<T>>(p, x_grad, F{}, grad, y);
+    elementwise<tile::compute_t<T>, tile::kMathChains>(p, x_grad, F{}, grad, y);
   }
 };
 
@@ -35,7 +35,7 @@ struct OfInput {
 struct ReluOfOutput {
   template <class V>
   TW_INLINE V operator()(V grad, V output) const {
-    return output <= V{} ? V{} : grad;
+    return tile::select(output <= V{}, V{}, grad);
   }
 };
 struct SigmoidOfOutput {
@@ -60,16 +60,16 @@ struct GeluBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(ElementwiseGrid::of(x_grad).programs);
+    return plan_elementwise<P>(x_grad);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
     if (approximate)
-      elementwise<C>(p, x_grad, OfInput<GeluTanhSlope>{}, grad, x);
+      elementwise<C, tile::kMathChains>(p, x_grad, OfInput<GeluTanhSlope>{}, grad, x);
     else
-      elementwise<C>(p, x_grad, OfInput<GeluSlope>{}, grad, x);
+      elementwise<C, tile::kMathChains>(p, x_grad, OfInput<GeluSlope>{}, grad, x);
   }
 };
 

@@ -21,6 +21,7 @@ struct FusedLinearCrossEntropy {
   static constexpr Gradient kGradient{
       "mul(x=x_grad, other=loss.grad) -> x.grad; mul(x=weight_grad, other=loss.grad) -> "
       "weight.grad"};
+  static constexpr GpuKernels kGpu = GpuKernels::kNone;
   using Types = Combos<Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
   using ReferenceTypes = Combos<Combo<double, int64_t>>;
   static constexpr double kToleranceScale = 4;  // logits are rounded to T, as a linear layer's are

@@ -22,6 +22,7 @@ struct LinearPacked {
   static constexpr Schema kSchema{
       "linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
+  static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 

@@ -23,6 +23,7 @@ struct LinearQuantized {
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
       "exact: bool = false) -> out: T[*, N]"};
+  static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
   static constexpr Isa kIsas[] = {Isa::avx512_vnni};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
@@ -102,8 +103,8 @@ struct LinearQuantized {
     const DType dtype =
         DType(static_cast<int>(DType::kQ4_0) + static_cast<int>(known["format"] % kFormats));
     const int64_t n = known["N"], k = known["K"];
-    const auto it = known.scalars.find("activation");
-    const bool gated = it != known.scalars.end() && it->second >= Kernel<float>::kSiluAndMul;
+    const double* activation = known.scalars.find("activation");
+    const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;
     const std::vector<uint8_t> blocks = random_blocks(dtype, (gated ? 2 : 1) * n * k, seed);
     if (!gated) return pack_quantized(dtype, blocks.data(), n, k).bytes;
     const uint8_t* up =

@@ -12,6 +12,7 @@ struct Matmul {
       "matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"};
   static constexpr Gradient kGradient{
       "matmul(a=out.grad, b=b.T, alpha) -> a.grad; matmul(a=a.T, b=out.grad, alpha) -> b.grad"};
+  static constexpr GpuKernels kGpu = GpuKernels::kOwn;
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;

@@ -6,8 +6,9 @@
 #include "tilewright/built_isas.h"
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
-#include "tilewright/runtime/cuda/gemm.h"
+#include "tilewright/runtime/cuda/attention.h"
 #include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/own_kernels.h"
 
 namespace tw::runtime {
 
@@ -23,33 +24,22 @@ const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
   return best;
 }
 
-namespace detail {
-constexpr bool is_built_for_cuda([[maybe_unused]] std::string_view name) {
-  bool found = false;
-#define TW_CONSIDER(built) found = found || name == built;
-  TW_FOR_EACH_CUDA_OPERATOR(TW_CONSIDER)
-#undef TW_CONSIDER
-  return found;
-}
-}  // namespace detail
-
 /// Op's CUDA build; without image when the library carries none.
 template <class Op>
 ops::CudaBuild cuda_build_of() {
-  if constexpr (detail::is_built_for_cuda(Op::kSchema.name()))
+  if constexpr (kHasCuda && ops::gpu_kernels<Op>() == ops::GpuKernels::kNeutral)
     return ops::cuda_build<Op>();
   else
     return {};
 }
 
-/// Operators whose CUDA kernels are those of matrix multiplication.
+/// Whether Op's kernels on a GPU are its own.
 template <class Op>
-inline constexpr bool kIsCudaGemm =
-    kHasCudaGemm && (Op::kSchema.name() == "matmul" || Op::kSchema.name() == "linear");
+inline constexpr bool kHasOwnKernels = kHasCuda && ops::gpu_kernels<Op>() == ops::GpuKernels::kOwn;
 
 template <class Op>
 bool runs_on_cuda() {
-  return kIsCudaGemm<Op> || cuda_build_of<Op>().image != nullptr;
+  return kHasOwnKernels<Op> || cuda_build_of<Op>().image != nullptr;
 }
 
 namespace detail {
@@ -80,8 +70,11 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
-    if constexpr (kIsCudaGemm<Op>)
-      return cuda::launch_gemm(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasOwnKernels<Op>)
+      return cuda::launch_own(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::kHasAttentionSm90<Kernel>)
+      if (cuda::supports_attention_sm90(kernel, device.index))
+        return cuda::launch_attention_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;

@@ -27,7 +27,13 @@ struct Plan {
     plan.columns = width;
     return plan;
   }
+  TW_INLINE Plan over_at_most(int64_t width, int64_t most) const {
+    return over(width < most ? width : most);
+  }
 };
+
+/// Columns of a row that is read once, whose threads would do for more of them.
+inline constexpr int64_t kColumnsReadOnce = 4096;
 
 /// The common case: one phase of `grid` instances.
 TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
@@ -37,7 +43,7 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   return plan;
 }
 
-/// Units and rows of a block that turn_block takes: four lines of either side.
+/// Units and rows of a block that turn_block takes on a GPU: four lines of either side.
 template <class U>
 inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};
 

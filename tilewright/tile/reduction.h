@@ -10,12 +10,26 @@ namespace tw::tile {
 
 // A target may have an instruction for these, on its own vectors.
 template <class V>
+TW_INLINE V larger_number(const V& a, const V& b) {
+  return max(a, b);
+}
+template <class V>
 TW_INLINE V larger_or_nan(const V& a, const V& b) {
   return select((a > b) | (a != a), a, b);
 }
 template <class V>
 TW_INLINE V smaller_or_nan(const V& a, const V& b) {
   return select((a < b) | (a != a), a, b);
+}
+
+/// Two values that are reduced in one pass.
+template <class V>
+struct Two {
+  V first, second;
+};
+template <class V>
+TW_INLINE Two<V> two_of(V first, V second) {
+  return {first, second};
 }
 
 struct Sum {
@@ -49,7 +63,7 @@ struct Max {
     return larger_or_nan(a, b);
   }
 };
-/// May or may not see NaN: for those who meet it anyway. A single instruction on a CPU.
+/// May or may not see NaN: for those who meet it anyway. A single instruction.
 struct MaxOfNumbers {
   template <class C>
   TW_INLINE static constexpr C identity() {
@@ -57,7 +71,7 @@ struct MaxOfNumbers {
   }
   template <class V>
   TW_INLINE static V combine(V a, V b) {
-    return max(a, b);
+    return larger_number(a, b);
   }
 };
 /// Propagates NaN.

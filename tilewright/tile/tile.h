@@ -14,6 +14,24 @@
 
 namespace tw::tile {
 
+// What plans ask, which are made on the host for every target.
+
+/// The programs that walk `rows` in groups (row_group).
+template <class P>
+TW_INLINE int64_t row_groups(int64_t rows, int64_t cols, const Machine& machine) {
+  return P::row_groups(rows, cols, machine);
+}
+/// Scratch that keep_row or new_row needs for a row of T of so many columns.
+template <class P, class C, class T>
+TW_INLINE constexpr int64_t kept_bytes(int64_t cols) {
+  return P::template kept_bytes<C, T>(cols);
+}
+/// Scratch for memos of so many columns.
+template <class P, class C>
+TW_INLINE constexpr int64_t memo_bytes(int64_t cols) {
+  return P::template memo_bytes<C>(cols);
+}
+
 /// What a kernel may ask of the program that runs it.
 template <class P>
 concept Program = requires(const P p) {

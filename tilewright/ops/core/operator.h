@@ -101,6 +101,21 @@ constexpr bool changes_with(Isa isa) {
   return false;
 }
 
+/// Where an operator's kernels for GPUs come from. cmake/cuda.cmake reads the declaration too.
+enum class GpuKernels {
+  kNeutral,  // its Kernel, compiled for GPUs
+  kOwn,      // a schedule of their own: runtime/cuda/own_kernels.h launches them
+  kNone,     // it runs on the CPU only
+};
+/// As the operator declares: `static constexpr GpuKernels kGpu = GpuKernels::kOwn;`
+template <class Op>
+constexpr GpuKernels gpu_kernels() {
+  if constexpr (requires { Op::kGpu; })
+    return Op::kGpu;
+  else
+    return GpuKernels::kNeutral;
+}
+
 /// The operators of a library, in the order they are listed.
 template <class... Ops>
 struct Catalog {

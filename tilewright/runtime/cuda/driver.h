@@ -28,6 +28,20 @@ using Event = EventOpaque*;
 using Graph = GraphOpaque*;
 using GraphExec = GraphExecOpaque*;
 
+/// CUlaunchAttribute and CUlaunchConfig.
+struct LaunchAttribute {
+  int id;
+  alignas(8) int value;
+  char rest[60];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], shared_bytes;
+  Stream stream;
+  LaunchAttribute* attributes;
+  unsigned attribute_count;
+};
+static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
+
 // X(member, symbol, parameters)
 #define TW_FOR_EACH_DRIVER_FUNCTION(X)                                                             \
   X(init, "cuInit", (unsigned flags))                                                              \
@@ -53,6 +67,8 @@ using GraphExec = GraphExecOpaque*;
     (Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** arguments,   \
      void** extra))                                                                                \
+  X(launch_kernel_with, "cuLaunchKernelEx",                                                        \
+    (const LaunchConfig* config, Kernel kernel, void** arguments, void** extra))                   \
   X(encode_tensor_map, "cuTensorMapEncodeTiled",                                                   \
     (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                     \
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,          \

@@ -177,8 +177,11 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   }
   const int64_t clusters = arguments.order.tiles;
   const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
-  launch(from.variants[index], std::min(clusters, most) * build.cluster(), 1, build.threads(),
-         build.shared_bytes(), arguments, stream);
+  void* pointers[] = {&arguments};
+  check(launch_overlapped(
+            from.variants[index], on, unsigned(std::min(clusters, most) * build.cluster()),
+            unsigned(build.threads()), 1, unsigned(build.shared_bytes()), stream, pointers),
+        "gemm: launching");
 }
 
 /// 16-bit elements on Hopper.
@@ -235,7 +238,7 @@ bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
 }  // namespace
 
 template <class T>
-void launch_gemm(const kernels::Matmul<T>& call, int device, Stream stream) {
+void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   const auto &a = call.a, &b = call.b;
   const auto& out = call.out;
   if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return;
@@ -266,7 +269,7 @@ void launch_gemm(const kernels::Matmul<T>& call, int device, Stream stream) {
 }
 
 template <class T>
-void launch_gemm(const kernels::Linear<T>& call, int device, Stream stream) {
+void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
   if (call.out.rows == 0 || call.out.cols == 0) return;
   const auto& weight = call.weight;
   const GemmOperand<const T> right{
@@ -298,11 +301,11 @@ void launch_gemm(const kernels::Linear<T>& call, int device, Stream stream) {
   wait_if_asked("linear", on, stream);
 }
 
-template void launch_gemm(const kernels::Matmul<float>&, int, Stream);
-template void launch_gemm(const kernels::Matmul<f16>&, int, Stream);
-template void launch_gemm(const kernels::Matmul<bf16>&, int, Stream);
-template void launch_gemm(const kernels::Linear<float>&, int, Stream);
-template void launch_gemm(const kernels::Linear<f16>&, int, Stream);
-template void launch_gemm(const kernels::Linear<bf16>&, int, Stream);
+template void launch_own(const kernels::Matmul<float>&, int, Stream);
+template void launch_own(const kernels::Matmul<f16>&, int, Stream);
+template void launch_own(const kernels::Matmul<bf16>&, int, Stream);
+template void launch_own(const kernels::Linear<float>&, int, Stream);
+template void launch_own(const kernels::Linear<f16>&, int, Stream);
+template void launch_own(const kernels::Linear<bf16>&, int, Stream);
 
 }  // namespace tw::runtime::cuda

@@ -11,10 +11,10 @@ namespace tw::runtime::cuda {
 
 /// out = alpha a b for each matrix of the batch, into `stream`. T is float, f16 or bf16.
 template <class T>
-void launch_gemm(const kernels::Matmul<T>& call, int device, Stream stream);
+void launch_own(const kernels::Matmul<T>& call, int device, Stream stream);
 
 /// out = activation(x weight^T + bias) + residual.
 template <class T>
-void launch_gemm(const kernels::Linear<T>& call, int device, Stream stream);
+void launch_own(const kernels::Linear<T>& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

@@ -11,24 +11,12 @@
 namespace tw::runtime::cuda {
 namespace {
 
-constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
+constexpr int kMaxDynamicSharedBytes = 8;            // CUfunction_attribute
+constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
 constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
 constexpr int64_t kScratchAlignment = 64;
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 constexpr int kResidentBlocks = 4;  // per multiprocessor, where scratch is global memory
-
-/// A span each up to a warp, then four each; whole warps from 33 threads on, powers of two below.
-int64_t threads_for(int64_t columns) {
-  constexpr int64_t kSpan = tile::cuda::Program::kLanes<float>, kWarp = 32;
-  constexpr int64_t kColumns = kSpan * tile::cuda::kSlots;  // of a thread
-  if (columns > kWarp * kColumns) {
-    const int64_t warps = (columns + kWarp * kColumns - 1) / (kWarp * kColumns);
-    return std::min<int64_t>(warps * kWarp, tile::cuda::kMaxThreads);
-  }
-  int64_t threads = 1;
-  while (threads < kWarp && threads * kSpan < columns) threads *= 2;
-  return threads;
-}
 
 bool synchronizes() {
   static const bool kSync = [] {
@@ -51,10 +39,18 @@ void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream) {
   if (synchronizes()) check(driver().synchronize_stream(stream), op + ": running on " + gpu.name);
 }
 
+Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
+                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments) {
+  LaunchAttribute overlap{kProgrammaticStreamSerialization, 1, {}};
+  const LaunchConfig config{{blocks, 1, 1}, {block_x, block_y, 1},           shared_bytes, stream,
+                            &overlap,       gpu.compute_major >= 9 ? 1u : 0u};
+  return driver().launch_kernel_with(&config, kernel, arguments, nullptr);
+}
+
 Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
   Geometry out;
   const int64_t instances = plan.grid[phase];
-  const int64_t threads = threads_for(plan.columns);
+  const int64_t threads = tile::cuda::threads_for(plan.columns);
   int64_t per_block = threads > 32 ? 1 : tile::cuda::kSharedBlockThreads / threads;
   int64_t most = kMaxBlocks;
   if (plan.scratch_bytes > 0) {
@@ -119,8 +115,8 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
-    check(d.launch_kernel(function, g.blocks, 1, 1, g.threads, g.instances_per_block, 1,
-                          g.shared_bytes, stream, arguments, nullptr),
+    check(launch_overlapped(function, on, g.blocks, g.threads, g.instances_per_block,
+                            g.shared_bytes, stream, arguments),
           op_ + ": launching on " + on.name);
   }
   wait_if_asked(op_, on, stream);

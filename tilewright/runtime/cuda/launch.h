@@ -19,6 +19,11 @@ struct Geometry {
 };
 TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
 
+/// Launches a kernel whose threads begin with tile::cuda::wait_for_grids_before(): it starts while
+/// the kernel before it on the stream ends, where the GPU can do that.
+Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
+                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments);
+
 /// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of.
 void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream);
 

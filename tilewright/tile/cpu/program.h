@@ -17,9 +17,28 @@ struct CpuProgram {
   using Vec = vec<C, kBytes / int(sizeof(C))>;
   template <class C = float>
   static constexpr int kLanes = kBytes / int(sizeof(C));
-  /// Scratch of turn_block.
-  template <class U>
-  static constexpr int64_t kTurnedBytes = kTurnedBlock<U> * kTurnedBlock<U> * int64_t{sizeof(U)};
+  static constexpr int64_t kSharedBytes = 0;
+
+  /// As many rows as are a few tens of microseconds of work, fewer where threads would lack some.
+  TW_INLINE static int64_t rows_per_program(int64_t rows, int64_t cols, const Machine& machine) {
+    constexpr int64_t kElements = 128 << 10, kProgramsPerThread = 8;
+    const int64_t by_work = cols > 0 ? kElements / cols : kElements;
+    const int64_t by_balance = rows / (kProgramsPerThread * machine.threads);
+    const int64_t count = by_work < by_balance ? by_work : by_balance;
+    return count > 1 ? count : 1;
+  }
+  TW_INLINE static int64_t row_groups(int64_t rows, int64_t cols, const Machine& machine) {
+    const int64_t count = rows_per_program(rows, cols, machine);
+    return (rows + count - 1) / count;
+  }
+  template <class C, class T>
+  TW_INLINE static constexpr int64_t kept_bytes(int64_t) {
+    return 0;
+  }
+  template <class C>
+  TW_INLINE static constexpr int64_t memo_bytes(int64_t cols) {
+    return cols * int64_t{sizeof(C)};
+  }
   using f32 = Vec<float>;
   using i32 = Vec<int32_t>;
 

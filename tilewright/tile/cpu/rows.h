@@ -53,7 +53,7 @@ TW_INLINE AdjacentRows<T> adjacent(P p, const Rows<T>& rows) {
 
 /// Calls f with the operands, each a View of rank 1 or Rows; as AdjacentRow or AdjacentRows where
 /// the elements of every operand's rows are adjacent.
-template <class P, class F, class... Operand>
+template <class C = float, class P, class F, class... Operand>
 TW_INLINE void with_rows(P p, F&& f, const Operand&... operands) {
   if ((detail::is_adjacent(operands) && ...)) [[likely]]
     f(detail::adjacent(p, operands)...);
@@ -61,26 +61,10 @@ TW_INLINE void with_rows(P p, F&& f, const Operand&... operands) {
     f(operands...);
 }
 
-namespace detail {
-/// As many rows as are a few tens of microseconds of work, fewer where threads would lack some.
-TW_INLINE int64_t rows_per_program(int64_t rows, int64_t cols, const Machine& machine) {
-  constexpr int64_t kElements = 128 << 10, kProgramsPerThread = 8;
-  const int64_t by_work = cols > 0 ? kElements / cols : kElements;
-  const int64_t by_balance = rows / (kProgramsPerThread * machine.threads);
-  const int64_t count = by_work < by_balance ? by_work : by_balance;
-  return count > 1 ? count : 1;
-}
-}  // namespace detail
-
-/// The programs that walk `rows` in groups, and the group of the program p.
-template <class P>
-TW_INLINE int64_t row_groups(int64_t rows, int64_t cols, const Machine& machine) {
-  const int64_t count = detail::rows_per_program(rows, cols, machine);
-  return (rows + count - 1) / count;
-}
+/// The group of rows of the program p.
 template <class P>
 TW_INLINE RowGroup row_group(P p, int64_t rows, int64_t cols) {
-  const int64_t count = detail::rows_per_program(rows, cols, p.machine());
+  const int64_t count = P::rows_per_program(rows, cols, p.machine());
   const int64_t first = p.index() * count;
   return {first, first + count < rows ? first + count : rows};
 }

@@ -1,197 +1,11 @@
-// Row primitives on CUDA: the threads of an instance take the spans of a row in turn. The names and
+// Row primitives on CUDA: reductions over the threads of an instance, and maps. The names and
 // meanings are those of tile/cpu/primitives.h. Freestanding.
-//
-// Rows of any strides go lane by lane. Where with_rows finds all rows aligned, and their length
-// whole spans, it hands out AlignedRow, whose spans are loaded and stored in words of 16 bytes; of
-// these, keep_row keeps the first in registers.
 #pragma once
 
-#include "tilewright/tile/cuda/memory.h"
-#include "tilewright/tile/cuda/program.h"
+#include "tilewright/tile/cuda/rows.h"
 #include "tilewright/tile/reduction.h"
 
-// What is not spelled out stays a loop: registers are worth more than branches.
-#define TW_ROLLED _Pragma("unroll 1")
-#define TW_UNROLL_4 _Pragma("unroll 4")
-
 namespace tw::tile {
-
-/// The columns [offset, offset + count) of a row, one lane each. kFull: count is the lane count.
-template <class P, class C, bool kFull>
-struct Span {
-  using Vec = typename P::template Vec<C>;
-  static constexpr int kLanes = P::template kLanes<C>;
-  int64_t offset;
-  int count;
-  int slot;  // of those the thread keeps, a constant once loops are unrolled; -1: beyond
-};
-
-/// Adjacent elements, aligned to words and in whole spans.
-template <class T>
-struct AlignedRow {
-  T* data;
-  int64_t sizes[1];
-  TW_INLINE int64_t size(int) const { return sizes[0]; }
-};
-
-/// A row that is read more than once: its first spans stay in the thread's registers, in the
-/// storage type, so that memory is read once.
-template <class P, class C, class T>
-struct KeptRow {
-  using R = RawOf<P, C, T>;
-  /// 32 registers at most.
-  static constexpr int kKept = cuda::kSlots * R::kBytes <= 128 ? cuda::kSlots : 128 / R::kBytes;
-  AlignedRow<T> row;
-  R slots[kKept];
-  TW_INLINE int64_t size(int d) const { return row.size(d); }
-};
-
-/// Calls f(span) for the thread's spans of a row of n columns, in arithmetic type C.
-template <class C = float, class P, class F>
-__device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
-  constexpr int kN = P::template kLanes<C>;
-  const int64_t step = int64_t{p.threads()} * kN;
-  TW_ROLLED
-  for (int64_t c = int64_t{p.thread()} * kN; c < n; c += step)
-    f(Span<P, C, false>{c, n - c < kN ? int(n - c) : kN, -1});
-}
-/// The same for the columns of a row.
-template <class C = float, class P, class T, class F>
-__device__ __forceinline__ void for_row(P p, const View<T, 1>& row, F&& f) {
-  for_row<C>(p, row.size(0), f);
-}
-template <class C = float, class P, class T, class F>
-__device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
-  constexpr int kN = P::template kLanes<C>;
-  const int64_t step = int64_t{p.threads()} * kN;
-  TW_ROLLED
-  for (int64_t c = int64_t{p.thread()} * kN; c < row.size(0); c += step)
-    f(Span<P, C, true>{c, kN, -1});
-}
-template <class C = float, class P, class T, class F>
-__device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f) {
-  constexpr int kN = P::template kLanes<C>;
-  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
-  int64_t c = int64_t{p.thread()} * kN;
-  TW_UNROLL
-  for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
-    if (c < n) f(Span<P, C, true>{c, kN, slot});
-  TW_UNROLL_4  // so that loads go ahead of what is done with the ones before
-      for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
-}
-
-/// The span's elements of a row, as they lie.
-template <class P, class C, bool kFull, class T>
-__device__ __forceinline__ auto load_raw(const AlignedRow<T>& row, const Span<P, C, kFull>& at) {
-  static_assert(kFull);
-  return RawOf<P, C, T>::load(row.data + at.offset);
-}
-template <class P, class C, bool kFull, class T>
-__device__ __forceinline__ auto load_raw(const View<T, 1>& row, const Span<P, C, kFull>& at) {
-  return RawOf<P, C, T>::gather(row.data + at.offset * row.stride(0), row.stride(0), at.count);
-}
-template <class P, class C, bool kFull, class T>
-__device__ __forceinline__ auto load_raw(const KeptRow<P, C, T>& kept,
-                                         const Span<P, C, kFull>& at) {
-  if (at.slot >= 0) return kept.slots[at.slot];
-  return load_raw(kept.row, at);
-}
-
-/// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
-template <class Row, class P, class C, bool kFull>
-__device__ __forceinline__ auto load(const Row& row, const Span<P, C, kFull>& at) {
-  return load_raw(row, at).template widen<C>();
-}
-
-template <class P, class C, bool kFull, class T, class V>
-__device__ __forceinline__ void store_cached(const AlignedRow<T>& row, const Span<P, C, kFull>& at,
-                                             const V& v) {
-  static_assert(kFull);
-  RawOf<P, C, T>::narrow(v).store(row.data + at.offset);
-}
-template <class P, class C, bool kFull, class T, class V>
-__device__ __forceinline__ void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at,
-                                             const V& v) {
-  RawOf<P, C, T>::narrow(v).scatter(row.data + at.offset * row.stride(0), row.stride(0), at.count);
-}
-template <class P, class C, bool kFull, class T, class V>
-__device__ __forceinline__ void store_cached(KeptRow<P, C, T>& kept, const Span<P, C, kFull>& at,
-                                             const V& v) {
-  const auto raw = RawOf<P, C, T>::narrow(v);
-  if (at.slot >= 0) kept.slots[at.slot] = raw;
-  raw.store(kept.row.data + at.offset);
-}
-template <class Row, class P, class C, bool kFull, class V>
-__device__ __forceinline__ void store(P, const Row& row, const Span<P, C, kFull>& at, const V& v) {
-  store_cached(row, at, v);
-}
-
-template <class C = float, class P, class T>
-__device__ __forceinline__ View<T, 1> keep_row(P, const View<T, 1>& row) {
-  return row;
-}
-/// `row`, for loads in arithmetic type C, in registers as far as they reach.
-template <class C = float, class P, class T>
-__device__ __forceinline__ KeptRow<P, C, T> keep_row(P p, const AlignedRow<T>& row) {
-  KeptRow<P, C, T> out;
-  out.row = row;
-  for_row<C>(p, out, [&](const auto& at) {
-    if (at.slot >= 0) out.slots[at.slot] = load_raw(row, at);
-  });
-  return out;
-}
-
-/// A row that is written and then read again: kept as keep_row does.
-template <class C = float, class P, class T>
-__device__ __forceinline__ View<T, 1> new_row(P, const View<T, 1>& row) {
-  return row;
-}
-template <class C = float, class P, class T>
-__device__ __forceinline__ KeptRow<P, C, T> new_row(P, const AlignedRow<T>& row) {
-  KeptRow<P, C, T> out;
-  out.row = row;
-  return out;
-}
-
-/// A program has one row: the blocks of a multiprocessor overlap each other.
-template <class P>
-TW_INLINE int64_t row_groups(int64_t rows, int64_t, const Machine&) {
-  return rows;
-}
-template <class P>
-TW_INLINE RowGroup row_group(P p, int64_t, int64_t) {
-  return {p.index(), p.index() + 1};
-}
-/// Nothing: other blocks run meanwhile.
-template <class P, class Row, class At>
-__device__ __forceinline__ void prefetch(P, const Row&, const At&) {}
-template <class P, class T>
-__device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
-
-/// What the program's threads wrote before, all of them see after.
-template <class P>
-__device__ __forceinline__ void sync(P p) {
-  p.sync();
-}
-
-namespace detail {
-
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_aligned(P, const View<T, 1>& row) {
-  return row.stride(0) == 1 && row.size(0) % P::template kLanes<C> == 0 &&
-         RawOf<P, C, T>::is_aligned(row.data);
-}
-
-}  // namespace detail
-
-/// f of the rows, as AlignedRow where all of them are.
-template <class C = float, class P, class F, class... T>
-__device__ __forceinline__ void with_rows(P p, F&& f, const View<T, 1>&... rows) {
-  if ((detail::is_aligned<C>(p, rows) && ...))
-    f(AlignedRow<T>{rows.data, {rows.size(0)}}...);
-  else
-    f(rows...);
-}
 
 /// v where the span has a column, `fill` in lanes past the end.
 template <class P, class C, bool kFull, class V>
@@ -227,6 +41,12 @@ __device__ __forceinline__ C reduce_threads(P p, R, C value) {
   return all;
 }
 
+namespace detail {
+struct Least {
+  TW_INLINE static int combine(int a, int b) { return a < b ? a : b; }
+};
+}  // namespace detail
+
 /// Reduces f(span) over a row, or over n columns; the same value in every thread. The order of
 /// operations depends on the length and on the plan's columns alone. An empty row gives the
 /// identity.
@@ -240,6 +60,103 @@ __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
     acc = R::combine(acc, masked(at, v, identity));
   });
   return reduce_threads(p, r, fold_lanes(acc, [](C a, C b) { return R::combine(a, b); }));
+}
+
+/// The reduction of a row's elements, which are read once.
+template <class C = float, class R, class P, class T>
+__device__ __forceinline__ C reduce_elements(P p, R r, const View<T, 1>& row) {
+  return reduce_row<C>(p, r, row, [&](const auto& at) { return load(row, at); });
+}
+template <class C = float, class R, class P, class T>
+__device__ __forceinline__ C reduce_elements(P p, R r, const AlignedRow<T>& row) {
+  using Spans = RawOf<P, C, T>;
+  constexpr int kN = P::template kLanes<C>, kAhead = 4;  // loads before the first is used
+  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
+  auto acc = splat<typename P::template Vec<C>>(R::template identity<C>());
+  int64_t c = int64_t{p.thread()} * kN;
+  TW_ROLLED
+  for (; c + (kAhead - 1) * step < n; c += kAhead * step) {
+    Spans spans[kAhead];
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) spans[i] = Spans::load(row.data + c + i * step);
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) acc = R::combine(acc, spans[i].template widen<C>());
+  }
+  TW_ROLLED
+  for (; c < n; c += step) acc = R::combine(acc, Spans::load(row.data + c).template widen<C>());
+  return reduce_threads(p, r, fold_lanes(acc, [](C a, C b) { return R::combine(a, b); }));
+}
+
+/// The first column of a row, which has it, that holds `value`; NaN for NaN.
+template <class C = float, class P, class Row>
+__device__ __forceinline__ int64_t find_first(P p, const Row& row, C value) {
+  constexpr int kN = P::template kLanes<C>;
+  const int none = 1 << 30;
+  int first = none;
+  const auto is_it = [&](C v) { return value == value ? v == value : v != v; };
+  for_row<C>(p, row, [&](const auto& at) {
+    const auto v = load(row, at);
+    bool found = false;
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) found |= i < at.count && is_it(v[i]);
+    if (!found) return;
+    TW_UNROLL
+    for (int i = kN - 1; i >= 0; --i)
+      if (i < at.count && is_it(v[i]) && int(at.offset) + i < first) first = int(at.offset) + i;
+  });
+  return reduce_threads(p, detail::Least{}, first);
+}
+
+/// Two sums over a row in one pass: f(span) gives both members.
+template <class C = float, class P, class Row, class F>
+__device__ __forceinline__ auto sum_two(P p, const Row& row, F&& f) {
+  using V = typename P::template Vec<C>;
+  V first = splat<V>(C(0)), second = first;
+  for_row<C>(p, row, [&](const auto& at) {
+    const auto two = f(at);
+    first += masked(at, two.first, C(0));
+    second += masked(at, two.second, C(0));
+  });
+  const auto add = [](C a, C b) { return a + b; };
+  return Two<C>{reduce_threads(p, Sum{}, fold_lanes(first, add)),
+                reduce_threads(p, Sum{}, fold_lanes(second, add))};
+}
+
+/// Stops the program unless 0 <= index < size: what follows would read memory that is not the
+/// tensor's. The host learns of it when it next waits.
+template <class P>
+__device__ __forceinline__ void require_index(P, int64_t index, int64_t size) {
+  if (uint64_t(index) >= uint64_t(size)) __trap();
+}
+
+/// Calls f(i) for the i in [0, n) that `matches`, in order. Each warp looks for itself.
+template <class P, class M, class F>
+__device__ __forceinline__ void for_each_match(P p, int64_t n, M&& matches, F&& f) {
+  const int width = p.threads() < 32 ? p.threads() : 32;
+  const int lane = p.thread() % width;
+  const unsigned mask = p.mask();
+  const int first_lane = __ffs(int(mask)) - 1;
+  for (int64_t begin = 0; begin < n; begin += width) {
+    const int64_t i = begin + lane;
+    unsigned found = __ballot_sync(mask, i < n && matches(i)) >> first_lane;
+    for (; found != 0; found &= found - 1) f(begin + __ffs(int(found)) - 1);
+  }
+}
+
+/// Values that one loop over a row computes and a later one wants again: on a GPU they are computed
+/// again, as arithmetic is cheaper than memory.
+struct Memo {
+  template <class At, class V>
+  TW_INLINE void keep(const At&, const V&) const {}
+  template <class At, class F>
+  __device__ __forceinline__ auto recall(const At& at, F&& compute) const {
+    return compute(at);
+  }
+};
+/// Memo number `which` of rows of n columns.
+template <class C, class P>
+TW_INLINE Memo memo(P, int64_t, int) {
+  return {};
 }
 
 namespace detail {

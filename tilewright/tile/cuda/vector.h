@@ -36,6 +36,9 @@ struct vector_traits<Pack<T, kN>> {
 };
 template <class V>
 inline constexpr int kLanesOf = vector_traits<V>::kLanes;
+/// The vector of elements T with as many lanes as V.
+template <class T, class V>
+using with_element = vec<T, kLanesOf<V>>;
 
 namespace detail {
 
@@ -266,6 +269,15 @@ template <int kN>
 __device__ __forceinline__ Pack<float, kN> smaller_or_nan(const Pack<float, kN>& a,
                                                           const Pack<float, kN>& b) {
   return detail::lanes<float, kN>([&](int i) { return smaller_or_nan(a[i], b[i]); });
+}
+
+__device__ __forceinline__ float larger_number(float a, float b) {
+  return larger_or_nan(a, b);
+}
+template <int kN>
+__device__ __forceinline__ Pack<float, kN> larger_number(const Pack<float, kN>& a,
+                                                         const Pack<float, kN>& b) {
+  return larger_or_nan(a, b);
 }
 
 template <class V>

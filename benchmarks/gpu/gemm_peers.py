@@ -1,0 +1,120 @@
+"""Matrix multiplication beside cuBLAS (through PyTorch) on a GPU.
+
+    python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
+
+Both results are compared first. Large products run one launch of ours, one of the peer, in turn,
+timed by events, since the card's clocks drift with its power; those of a few microseconds as CUDA
+graphs over several weights, so that none is found in cache. Random normal data: zeros run faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tilewright.torch
+import torch
+import torch.nn.functional as F
+from torch_peers import OPS, ROUNDS, _graph_of, _normal, _seconds
+
+SQUARE = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
+MODEL = [(4096, 14336, 4096), (4096, 4096, 14336), (8192, 28672, 8192)]
+FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)] + [(1, 14336, 4096)]
+ODD = [(4095, 4097, 4093), (8191, 8193, 8190), (1023, 1025, 1027)]
+HOST_CYCLES = 400_000
+GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
+
+Call = Callable[..., torch.Tensor]
+
+
+def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return OPS.matmul(a[None], b[None])[0]
+
+
+def _cases() -> list[tuple[str, tuple[int, int, int], Call, Call, int]]:
+    """Name, m n k, ours, the peer, operands beside x and weight."""
+    cases: list[tuple[str, tuple[int, int, int], Call, Call, int]] = []
+    for size in SQUARE + MODEL + FEW_ROWS + ODD:
+        cases.append(("nt", size, lambda x, w: _matmul(x, w.t()), lambda x, w: x @ w.t(), 0))
+    for size in [(4096, 4096, 4096), ODD[0]]:
+        cases.append(("nn", size, _matmul, lambda x, w: x @ w, 0))
+    cases.append(("linear bias", (4096, 4096, 4096), OPS.linear, F.linear, 1))
+    return cases
+
+
+def _operands(name: str, size: tuple[int, int, int], extra: int) -> tuple[torch.Tensor, ...]:
+    m, n, k = size
+    weight = _normal(k, n) if name == "nn" else _normal(n, k)
+    return (_normal(m, k), weight, *(_normal(n) for _ in range(extra)))
+
+
+def _check(ours: torch.Tensor, peer: torch.Tensor, k: int) -> None:
+    error = (ours.float() - peer.float()).norm() / peer.float().norm()
+    assert error < 1e-2, (tuple(ours.shape), k, float(error))
+
+
+def _in_turns(calls: dict[str, Call], operands: tuple[Any, ...], count: int) -> dict[str, float]:
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call(*operands)
+    for _ in range(count):
+        for name, call in calls.items():
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(HOST_CYCLES)  # meanwhile the host issues what follows
+            begin.record()
+            call(*operands)
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) * 1e-3)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _replayed(calls: dict[str, Call], operands: list[tuple[Any, ...]]) -> dict[str, float]:
+    graphs = {name: _graph_of(call, operands, 8) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(ROUNDS):
+        for name, graph in graphs.items():
+            times[name].append(_seconds(graph, 8 * len(operands)))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("filters", nargs="*")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    properties = torch.cuda.get_device_properties(0)
+    print(f"{properties.name}, torch {torch.__version__}")
+    results = []
+    for name, size, ours, peer, extra in _cases():
+        label = f"{name} {'x'.join(map(str, size))}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        m, n, k = size
+        flops = 2.0 * m * n * k
+        operands = [_operands(name, size, extra) for _ in range(8 if flops < GRAPH_FLOPS else 1)]
+        _check(ours(*operands[0]), peer(*operands[0]), k)
+        calls = {"ours": ours, "cublas": peer}
+        if flops < GRAPH_FLOPS:
+            seconds = _replayed(calls, operands)
+        else:
+            seconds = _in_turns(calls, operands[0], max(5, min(50, int(5e13 / flops))))
+        ratio = seconds["cublas"] / seconds["ours"]
+        print(f"{label:28} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS "
+              f"{seconds['ours'] * 1e6:9.2f} us  cuBLAS {seconds['cublas'] * 1e6:9.2f} us  "
+              f"{ratio:5.3f}", flush=True)  # fmt: skip
+        results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
+                        "ratio": ratio})  # fmt: skip
+    if options.out:
+        machine = {"gpu": properties.name, "torch": torch.__version__,
+                   "tilewright": tilewright.__version__}  # fmt: skip
+        options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+// Copies from global to shared memory that no register sees and no thread waits for until it says
+// so. Freestanding.
+#pragma once
+
+#include "tilewright/tile/cuda/ptx.h"
+
+namespace tw::tile::cuda {
+
+/// kBytes, 4, 8 or 16, between addresses that are multiples of it.
+template <int kBytes>
+TW_PTX void copy_async(void* shared, const void* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(shared)),
+               "l"(global), "n"(kBytes)
+               : "memory");
+}
+/// Waits for the copies of this thread, which then sees what they brought.
+TW_PTX void wait_copies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+}  // namespace tw::tile::cuda
