@@ -5,12 +5,16 @@
 option(TILEWRIGHT_CUDA "Build CUDA kernels (needs nvcc)" OFF)
 set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
     "nvcc options that name the GPUs to build for")
-mark_as_advanced(TILEWRIGHT_CUDA_TARGET)
+option(TILEWRIGHT_CUDA_RESOURCES "Let nvcc say what kernels use (tools/lint/cuda_stack.py)" OFF)
+mark_as_advanced(TILEWRIGHT_CUDA_TARGET TILEWRIGHT_CUDA_RESOURCES)
 
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
+  if(TILEWRIGHT_CUDA_RESOURCES)
+    list(APPEND nvcc_flags -Xptxas=-v)
+  endif()
   set(sources)
   foreach(header IN LISTS operator_headers)
     # Operators say where their kernels for GPUs come from, if not from the neutral text
