@@ -70,8 +70,9 @@ struct AttentionCombine {
       float sum = 0;
       TW_UNROLL
       for (int i = 0; i < kEach; ++i) {
-#pragma unroll 8
-        for (int lane = 0; lane < min(32, given.order.splits - 32 * i); ++lane) {
+        const int count = min(32, given.order.splits - 32 * i);
+        TW_UNROLL
+        for (int lane = 0; lane < count; ++lane) {
           const float weight = __shfl_sync(~0u, weights[i], lane);
           if (weight != 0 && exists)  // or nothing was put
             sum += weight * given.partials.at(lane + 32 * i, query, head)[column];

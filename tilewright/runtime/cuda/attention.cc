@@ -111,9 +111,9 @@ TensorMap key_map(const AttentionTensor<const T>& k, int64_t box_keys) {
                           {uint32_t(box_keys), 1, 1});
 }
 
-/// A window of at least 2^30 sees everything.
+/// A window of at least 2^29 sees everything.
 int window(int64_t keys) {
-  return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 30));
+  return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 29));
 }
 
 template <class T>
