@@ -51,7 +51,7 @@ if(TILEWRIGHT_CUDA)
     add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
               -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
-      COMMENT "Building CUDA matrix multiplication of ${element}" VERBATIM)
+      COMMENT "Building CUDA gemm of ${element}" VERBATIM)
     list(APPEND gemm_images ${image})
   endforeach()
   set(gemm_host ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_images.cc)

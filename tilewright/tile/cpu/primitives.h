@@ -314,22 +314,29 @@ TW_INLINE void require_index(P, int64_t, int64_t) {}
 /// Two sums over a row in one pass: f(span) gives both members. The order of operations depends on
 /// the length alone.
 template <class C = float, class P, class Row, class F>
-TW_INLINE Two<C> sum_two(P p, const Row& row, F&& f) {
+TW_INLINE Two<C> sum_two(P, const Row& row, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int64_t kBlock = 4096;  // summed by itself, so that the error hardly grows with n
+  constexpr int kN = P::template kLanes<C>, kSums = 4;  // additions that wait for none before
   const int64_t n = row.size(0);
   Two<V> total{};
   for (int64_t begin = 0; begin < n; begin += kBlock) {
-    Two<V> sum{};
-    const int64_t rest = n - begin;
-    for_row<C>(p, rest < kBlock ? rest : kBlock, [&](auto at) {
-      at.offset += begin;
+    Two<V> sums[kSums] = {};
+    const int64_t end = n - begin < kBlock ? n : begin + kBlock;
+    const auto add_span = [&](Two<V>& sum, const auto& at) TW_INLINED {
       const auto two = f(at);
       sum.first += masked(at, two.first, C(0));
       sum.second += masked(at, two.second, C(0));
-    });
-    total.first += sum.first;
-    total.second += sum.second;
+    };
+    int64_t c = begin;
+    for (; c + kSums * kN <= end; c += kSums * kN) {
+      TW_UNROLL
+      for (int i = 0; i < kSums; ++i) add_span(sums[i], Span<P, C, true>{c + i * kN, kN});
+    }
+    for (; c + kN <= end; c += kN) add_span(sums[0], Span<P, C, true>{c, kN});
+    if (c < end) add_span(sums[1], Span<P, C, false>{c, int(end - c)});
+    total.first += (sums[0].first + sums[1].first) + (sums[2].first + sums[3].first);
+    total.second += (sums[0].second + sums[1].second) + (sums[2].second + sums[3].second);
   }
   const auto add = [](C a, C b) { return a + b; };
   return {fold_lanes(total.first, add), fold_lanes(total.second, add)};
