@@ -95,7 +95,7 @@ def operators(data: dict[str, Any]) -> str:
 LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
 
 
-def gpu(data: dict[str, Any]) -> str:
+def gpu_memory_bound(data: dict[str, Any]) -> str:
     """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
     about = data["machine"]
     lines = [
@@ -118,31 +118,63 @@ def gpu(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def gpu_products(data: dict[str, Any]) -> str:
-    """Matrix multiplication beside cuBLAS."""
+def gpu_gemm(data: dict[str, Any]) -> str:
+    """One row for each product beside cuBLAS."""
     about = data["machine"]
     lines = [
-        f"Matrix multiplication in bf16, {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
+        f"bf16, {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
         "m x n x k, nt: rows of the weight along k.\n",
         "| product | tilewright | cuBLAS | against cuBLAS |",
         "|---|---|---|---|",
     ]
     for row in data["results"]:
-        rates = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOPS, "
+        rates = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOP/s, "
                  f"{row['seconds'][who] * 1e6:.1f} us" for who in ("ours", "cublas"))  # fmt: skip
         lines.append(f"| {row['case']} | {' | '.join(rates)} | {row['ratio']:.2f} x |")
     return "\n".join(lines) + "\n"
 
 
+def gpu_attention(data: dict[str, Any]) -> str:
+    """One row for each shape, beside the kernels that PyTorch has."""
+    about = data["machine"]
+    names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
+    lines = [
+        f"{about['gpu']}, {about['dtype']}; PyTorch {about['torch']}, cuDNN {about['cudnn']}. "
+        f"Measured copy: {about['copy_tbs']:.2f} TB/s.\n",
+        f"| shape | unit | {' | '.join(names)} | against the best |",
+        f"|---|---|{'---|' * len(names)}---|",
+    ]
+    for row in data["results"]:
+        rates = row["rates"]
+        digits = 2 if row["unit"] == "TB/s" else 0
+        cells = [f"{rates[name]:.{digits}f}" if name in rates else "" for name in names]
+        peers = [rate for name, rate in rates.items() if name != "ours"]
+        ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
+        lines.append(f"| {row['name']} | {row['unit']} | {' | '.join(cells)} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+# Title, results, table; what is long is folded.
+SECTIONS = (
+    ("A language model on a CPU", "smollm2*.json", language_model, False),
+    ("Operators on a CPU", "operators.json", operators, True),
+    ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
+    ("Attention on a GPU", "gpu_attention*.json", gpu_attention, True),
+    ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound, True),
+)
+
+
 def text() -> str:
     """All tables."""
     parts = []
-    for path in sorted(RESULTS.glob("*.json")):
-        data = json.loads(path.read_text())
-        if path.name.startswith("gpu_"):
-            parts.append(gpu_products(data) if "gemm" in path.name else gpu(data))
-        else:
-            parts.append(language_model(data) if "rows" in data else operators(data))
+    for title, pattern, table, folded in SECTIONS:
+        for path in sorted(RESULTS.glob(pattern)):
+            shown = table(json.loads(path.read_text()))
+            if folded:
+                shown = f"<details><summary>{title}</summary>\n\n{shown}\n</details>\n"
+            else:
+                shown = f"{title}: {shown}"
+            parts.append(shown)
     return "\n" + "\n".join(parts) + "\n"
 
 

@@ -38,6 +38,7 @@ import tilewright  # noqa: E402
 from tilewright import _torch  # noqa: E402
 
 PEERS = ("torch", "inductor")
+PASSES = ("forward", "training")
 MODES = {"quick": 0.1, "timing": 1.0, "deep": 5.0}  # of the suite's seconds
 ROTATED_BYTES = 16 << 20  # calls that touch less are measured in the caches
 MOST_BYTES = 1 << 30
@@ -54,6 +55,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dtype", action="append", help="f32, f16, ... instead of the suite's")
     parser.add_argument("--backend", default="cpu", help="one of tilewright's (default: cpu)")
     parser.add_argument("--peers", default="torch,inductor", help="torch, inductor, or none")
+    parser.add_argument(
+        "--pass",
+        dest="work",
+        choices=PASSES,
+        default="forward",
+        help="training: forward and backward, of operators that have a gradient",
+    )
     parser.add_argument("--mode", choices=MODES, default="timing")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--out", type=Path, help="write JSON to this file")
@@ -75,6 +83,10 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
         wanted |= set(families[family])
     dtypes = args.dtype or suite["dtypes"]
     cases = [case for case in every_workload() if dtype_of(case) in dtypes]
+    if args.work == "training":
+        cases = [
+            case for case in cases if composites.COMPOSITES.get(case.op.name) and trained(case)
+        ]
     if unknown := wanted - {case.op.name for case in every_workload()}:
         raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
     if wanted:
@@ -87,13 +99,62 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
     return cases
 
 
-def operands(case: Case, cache: int) -> list[list[Any]]:
+def trained(case: Case) -> list[int]:
+    """Positions of the inputs that have a gradient."""
+    steps = case.op.gradient.steps if case.op.gradient else ()
+    found = {name for step in steps for name in step.results}
+    return [i for i, arg in enumerate(case.op.inputs) if f"{arg.name}.grad" in found]
+
+
+def prepared(case: Case, seed: int, work: str) -> list[Any]:
+    """Arguments of one call; for training those that have a gradient ask for it."""
+    given = case.arguments(seed)
+    for i in trained(case) if work == "training" else ():
+        if given[i] is not None:
+            given[i].requires_grad_()
+    return given
+
+
+def operands(case: Case, cache: int, work: str) -> list[list[Any]]:
     """Arguments for the call, of several seeds if it reads much."""
     _, size = case.cost()
     if size < ROTATED_BYTES:
-        return [case.arguments()]
+        return [prepared(case, 1, work)]
     count = 1 + int(min(max(3 * cache, 2 * size), MOST_BYTES) / size)
-    return [case.arguments(seed) for seed in range(1, count + 1)]
+    return [prepared(case, seed, work) for seed in range(1, count + 1)]
+
+
+def step(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Forward and backward of a call: its gradients, for the same gradients of its results."""
+    given: dict[Any, torch.Tensor] = {}
+
+    def gradient_of(result: torch.Tensor) -> torch.Tensor:
+        key = (result.shape, result.dtype)
+        if key not in given:
+            random = torch.Generator().manual_seed(3)
+            wide = torch.randn(result.shape, generator=random)
+            given[key] = wide.bfloat16().to(result.dtype)  # the same number in every dtype
+        return given[key]
+
+    def run(*arguments: Any) -> tuple[torch.Tensor, ...]:
+        made = [r for r in results(call(*arguments)) if r.requires_grad]
+        leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+        return torch.autograd.grad(made, leaves, [gradient_of(r) for r in made])
+
+    return run
+
+
+def gradients_in_double(case: Case, arguments: list[Any]) -> tuple[torch.Tensor, ...]:
+    """PyTorch's gradients of the same function in float64, rounded once."""
+    wide = [
+        a.detach().double().requires_grad_(a.requires_grad)
+        if isinstance(a, torch.Tensor) and a.is_floating_point()
+        else a
+        for a in arguments
+    ]
+    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
+    found = step(composites.COMPOSITES[case.op.name])(*wide)
+    return tuple(g.to(leaf.dtype) for g, leaf in zip(found, leaves, strict=True))
 
 
 def implementation(case: Case, backend: str) -> Callable[..., Any]:
@@ -155,22 +216,28 @@ def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[
         "workload": case.label,
         "case": case.text,
         "dtype": "/".join(case.dtypes),
-        "pass": "forward",
+        "pass": args.work,
         "threads": args.threads,
         "backend": args.backend,
     }
     ours = implementation(case, args.backend)
-    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20))
+    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args.work)
     others, row["peers_left_out"] = peers(case, args.peer_names, given[0])
+    training = args.work == "training"
+    if training:
+        ours, others = step(ours), {name: step(other) for name, other in others.items()}
     got = ours(*given[0])
     flops, size = case.cost()
-    if flops <= CHECKED_FLOPS:
+    if flops <= CHECKED_FLOPS and training:
+        reference, row["checked"] = gradients_in_double(case, given[0]), "torch in float64"
+    elif flops <= CHECKED_FLOPS:
         reference = getattr(tilewright.ops, case.op.name)(*given[0], backend="reference")
         row["checked"] = "definition"
     else:
         reference = others["torch"](*given[0]) if "torch" in others else None
         row["checked"] = "torch" if reference is not None else "not"
-    slack = PEER_TOLERANCE if row["checked"] == "torch" else 1
+    # A gradient is rounded more than once: in the forward, whose result is used, and after it.
+    slack = PEER_TOLERANCE if row["checked"] == "torch" else 4 if training else 1
     if reference is not None and (mismatch := check(case, got, reference, slack)):
         return {**row, "status": "mismatch", "mismatch": mismatch}
     row["mismatched_peers"] = {}
@@ -182,8 +249,9 @@ def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[
     times = harness.interleaved({"tilewright": ours, **others}, given, seconds)
     row |= {"status": "ok", "copies": len(given), **harness.summary(times["tilewright"])}
     p50 = row["us"] * 1e-6
-    row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
-    if least := limit(case, env, args.threads, len(given)):
+    if not training:  # whose cost nobody states
+        row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
+    if not training and (least := limit(case, env, args.threads, len(given))):
         row["fraction_of_limit"] = least / p50
     row["peers"] = {
         name: {
@@ -228,11 +296,10 @@ def show(row: dict[str, Any]) -> None:
         print(f"{name:52} MISMATCH, not timed: {row['mismatch']}")
         return
     share = row.get("fraction_of_limit")
-    parts = [
-        f"{name:52} {row['us']:10.1f} us [{row['us_p10']:.1f}, {row['us_p90']:.1f}]",
-        f"{row['gflops']:8.1f} GF/s {row['gbs']:6.1f} GB/s",
-        "   -" if share is None else f"{100 * share:3.0f}%",
-    ]
+    parts = [f"{name:52} {row['us']:10.1f} us [{row['us_p10']:.1f}, {row['us_p90']:.1f}]"]
+    if "gflops" in row:
+        parts.append(f"{row['gflops']:8.1f} GF/s {row['gbs']:6.1f} GB/s")
+        parts.append("   -" if share is None else f"{100 * share:3.0f}%")
     parts += [f"{peer} {r['ratio']:.2f}x" for peer, r in row["peers"].items()]
     parts += [f"{peer} MISMATCH" for peer in row["mismatched_peers"]]
     print("  ".join(parts), flush=True)
@@ -255,7 +322,7 @@ def main() -> int:
     suite = config["suites"][args.suite]
     seconds = suite["seconds"] * MODES[args.mode]
     rows = []
-    with torch.inference_mode():
+    with torch.inference_mode(args.work == "forward"):
         for case in select(suite, config["families"], args):
             rows.append(measure(case, args, seconds, env))
             show(rows[-1])

@@ -29,6 +29,7 @@ sanitize() { # the edge cases of operators that reach every branch of the primit
   filter+=':EdgeCases.fused_add_rms_norm/cuda/f16:EdgeCases.argmax/cuda/f32:EdgeCases.sum/cuda/f32'
   filter+=':EdgeCases.rms_norm_backward/cuda/bf16:EdgeCases.cross_entropy*/cuda/f32*'
   filter+=':EdgeCases.dropout/cuda/f16:EdgeCases.matmul/cuda/bf16'
+  filter+=':EdgeCases.attention*/cuda/bf16_bf16'
   local tool status=0
   for tool in memcheck racecheck synccheck initcheck; do
     printf -- '---- %s\n' "$tool"

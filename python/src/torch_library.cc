@@ -141,6 +141,23 @@ tw_tensor view_of(AtenTensorHandle tensor, bool is_output) {
   return view;
 }
 
+/// Refuses a tensor whose storage was made smaller than what it describes.
+void check_storage(const Overload& overload, size_t index, const Held& held) {
+  int64_t last = 0, offset = 0, bytes = 0;
+  for (int32_t d = 0; d < held.view.rank; ++d) {
+    if (held.view.shape[d] == 0) return;
+    last += (held.view.shape[d] - 1) * held.view.strides[d];
+  }
+  check(aoti_torch_get_storage_offset(held.tensor.get(), &offset), "tell where a tensor begins");
+  check(aoti_torch_get_storage_size(held.tensor.get(), &bytes), "tell the size of a storage");
+  const int64_t needed = (offset + last + 1) * (held.view.dtype.bits / 8);
+  if (needed <= bytes) return;
+  const tw_argument* arg = tw_operator_argument(overload.op, static_cast<int32_t>(index));
+  throw std::invalid_argument(std::string(tw_operator_name(overload.op)) + ": " + arg->name +
+                              " needs " + std::to_string(needed) + " bytes, but its storage has " +
+                              std::to_string(bytes) + "\n  in " + tw_operator_schema(overload.op));
+}
+
 template <class T>
 T bits_to(StableIValue value) {
   T out;
@@ -258,6 +275,8 @@ void run(const Overload& overload, StableIValue* stack, uint64_t taken, uint64_t
   std::array<Held, kMaxArguments> held;
   for (size_t i = 0; i < taken; ++i)
     values[i] = take(overload.kinds[i], stack[i], i >= overload.inputs, held[i]);
+  for (size_t i = 0; i < taken; ++i)
+    if (held[i].tensor) check_storage(overload, i, held[i]);
   if (overload.form == Form::kFull)
     for (const int32_t i : overload.optional_outputs)
       values[static_cast<size_t>(i)].kind = TW_ALLOCATE;

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import _C
+from torch.autograd import forward_ad
 
 from tilewright import _schema
 from tilewright._schema import Argument, Operator, Step, Value
@@ -250,7 +251,9 @@ def _by_output(op: Operator, returned: Sequence[Argument], grads: Sequence[Any])
     return [by_name.get(arg.name) for arg in op.outputs]
 
 
-def _kernel(overload: Any, function: type[torch.autograd.Function]) -> Callable[..., Any]:
+def _kernel(
+    op: Operator, overload: Any, function: type[torch.autograd.Function]
+) -> Callable[..., Any]:
     """What PyTorch calls: records only if something requires a gradient."""
     # Past torch.autograd.Function.apply, which is Python and serves functorch's transforms.
     transformed: Callable[..., Any] = function.apply
@@ -260,10 +263,22 @@ def _kernel(overload: Any, function: type[torch.autograd.Function]) -> Callable[
         if _C.is_grad_enabled() and _C._any_requires_grad(*given):
             transforms = _C._are_functorch_transforms_active()
             return transformed(*given) if transforms else apply(*given)
+        if forward_ad._current_level >= 0:
+            _refuse_tangents(op, given)
         with _C._AutoDispatchBelowAutograd():
             return overload(*given)
 
     return kernel
+
+
+def _refuse_tangents(op: Operator, given: Sequence[Any]) -> None:
+    """Forward mode would lose them without a word."""
+    unpack: Callable[..., Any] = forward_ad.unpack_dual
+    for value in given:
+        if isinstance(value, torch.Tensor) and unpack(value).tangent is not None:
+            raise NotImplementedError(
+                f"{op.name} has no derivative in forward mode\n  in {op.schema}"
+            )
 
 
 def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
@@ -296,4 +311,4 @@ def register() -> None:
         for overload in {packet.default, full}:
             name = op.name if overload is packet.default else f"{op.name}.full"
             function = _function(rule, overload, full)
-            library.impl(name, _kernel(overload, function), "Autograd")
+            library.impl(name, _kernel(op, overload, function), "Autograd")

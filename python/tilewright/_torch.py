@@ -154,6 +154,7 @@ def _fake(op: Operator, full: bool) -> Callable[..., Any]:
 
     def fake(*positional: Any, **named: Any) -> Any:
         arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
+        _check_devices(op, arguments)
         shapes = _infer(op, arguments)
         like = next(value for value in arguments.values() if _arrays.is_torch(value))
         results = [
@@ -166,8 +167,26 @@ def _fake(op: Operator, full: bool) -> Callable[..., Any]:
     return fake
 
 
-def _fake_out(*_positional: Any, **_named: Any) -> None:
-    """Outputs are given; the CPU kernel validates them."""
+def _check_devices(op: Operator, arguments: dict[str, Any]) -> None:
+    """Refuses tensors on several devices; a meta tensor among others brings them here as well."""
+    tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
+    first = next(iter(tensors))
+    for name, value in tensors.items():
+        if value.device != tensors[first].device:
+            raise ValueError(
+                f"{op.name}: {name} is on {value.device}, but {first} is on "
+                f"{tensors[first].device}\n  in {op.schema}"
+            )
+
+
+def _fake_out(op: Operator) -> Callable[..., None]:
+    """Outputs are given; the kernel validates all but where they are."""
+    names = [arg.name for arg in op.inputs]
+
+    def fake(*positional: Any, **named: Any) -> None:
+        _check_devices(op, {**dict(zip(names, positional, strict=False)), **named})
+
+    return fake
 
 
 @functools.cache
@@ -178,7 +197,7 @@ def load() -> None:
     torch.ops.load_library(binding)  # type: ignore[no-untyped-call]
     for op in _schema.operators().values():
         name = f"tilewright::{op.name}"
-        torch.library.register_fake(f"{name}.out", _fake_out)
+        torch.library.register_fake(f"{name}.out", _fake_out(op))
         torch.library.register_fake(name, _fake(op, False))
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))

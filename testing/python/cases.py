@@ -29,7 +29,7 @@ _GIVE = ctypes.CFUNCTYPE(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Case:
     """One edge case, or one workload, for one combination of dtypes."""
 
@@ -41,6 +41,10 @@ class Case:
     def __str__(self) -> str:
         """A name for tests and reports."""
         return "-".join([self.op.name, *self.dtypes, self.label])
+
+    def __repr__(self) -> str:
+        """What it takes to build it again."""
+        return f"<{self}: {self.text}>"
 
     @property
     def dtypes(self) -> list[str]:

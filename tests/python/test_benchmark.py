@@ -49,6 +49,20 @@ def test_an_operator_beside_torch(tmp_path) -> None:
     assert run_json("compare", out, out)["rows"][0]["verdict"] == "same"
 
 
+def test_training_beside_torch(tmp_path) -> None:
+    out = tmp_path / "out.json"
+    result = run("--op", "silu_and_mul", "--pass", "training", *QUICK, "--out", out)
+    assert result.returncode == 0, result.stderr
+    (row,) = json.loads(out.read_text())["results"]
+    assert (row["pass"], row["checked"], row["status"]) == ("training", "torch in float64", "ok")
+    assert "torch" in row["peers"]
+    assert "gflops" not in row
+    wrong = "import composites; composites.COMPOSITES['silu_and_mul'] = lambda x: x.chunk(2, -1)[0]"
+    result = run("--op", "silu_and_mul", "--pass", "training", *QUICK, before=wrong)
+    assert result.returncode == 1
+    assert "MISMATCH, not timed" in result.stdout
+
+
 def test_what_does_not_match_is_not_timed() -> None:
     wrong = "import tilewright; tilewright.register_impl('rms_norm', 'torch', lambda x, w, e: x)"
     result = run("--op", "rms_norm", "--backend", "torch", *QUICK, before=wrong)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tilewright/c/catalog_json.h"
+#include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
@@ -146,26 +147,6 @@ TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) 
   return out;
 }
 
-/// Whether two elements may share an address: writing them would depend on the order of threads.
-bool may_overlap(const TensorRef& tensor) {
-  if (tensor.count() == 0) return false;
-  std::array<std::pair<int64_t, int64_t>, tw::kMaxRank> dims;  // stride, size; sorted
-  size_t rank = 0;
-  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d) {
-    if (tensor.sizes[d] <= 1) continue;
-    const std::pair next{std::abs(tensor.strides[d]), tensor.sizes[d]};
-    size_t at = rank++;
-    for (; at > 0 && dims[at - 1] > next; --at) dims[at] = dims[at - 1];
-    dims[at] = next;
-  }
-  int64_t reach = 0;  // largest offset that the dimensions so far lead to
-  for (size_t d = 0; d < rank; ++d) {
-    if (dims[d].first <= reach) return true;
-    reach += dims[d].first * (dims[d].second - 1);
-  }
-  return false;
-}
-
 void set_scalar(Call& call, const Arg& arg, tw::ops::Slot& slot, const tw_value& value) {
   if (value.kind == TW_TEXT) {
     call.set_choice(arg.name, value.as.text);
@@ -192,13 +173,11 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
     if (value.kind == TW_TENSOR) {
       call[i].present = true;
       call[i].tensor = tensor_ref(*value.as.tensor, call, arg);
-      if (arg.output && may_overlap(call[i].tensor))
-        refuse(op, std::string(arg.name) + " is " + call[i].tensor.describe() +
-                       ", but its elements may overlap in memory");
     } else {
       set_scalar(call, arg, call[i], value);
     }
   }
+  if (outputs) tw::c::check_outputs_apart(call);
   return call;
 }
 

@@ -23,6 +23,13 @@
 #define TW_FLATTEN __attribute__((flatten))
 #endif
 
+// The same of a single lambda, between its parameters and its body.
+#if defined(__CUDACC__)
+#define TW_INLINED
+#else
+#define TW_INLINED __attribute__((always_inline))
+#endif
+
 #define TW_RESTRICT __restrict__
 
 #if defined(__clang__) || defined(__CUDACC__)

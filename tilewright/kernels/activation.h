@@ -37,7 +37,8 @@ struct GeluTanh {
     const V inner =
         tile::splat<V>(0.79788456080286536) * tile::fma(x * x * x, tile::splat<V>(0.044715), x);
     return tile::quotient(
-        x, 1 + tile::exp(-2 * inner));  // (1 + tanh u) / 2 is the logistic function of 2 u
+        x,
+        1 + tile::exp_of_moderate(-2 * inner));  // (1 + tanh u) / 2 is the logistic function of 2 u
   }
 };
 /// σ(x) = 1 / (1 + e^-x).
@@ -57,7 +58,7 @@ struct Tanh {
 struct Silu {
   template <class V>
   TW_INLINE V operator()(V x) const {
-    return tile::quotient(x, 1 + tile::exp(-x));
+    return tile::quotient(x, 1 + tile::exp_of_moderate(-x));
   }
 };
 

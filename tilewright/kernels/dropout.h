@@ -115,7 +115,8 @@ struct Dropout {
     alignas(64) uint32_t words[kGroup];
     alignas(64) C factors[kGroup];
     tile::philox_words(program, uint64_t(seed), uint64_t(number), words);
-    const uint64_t least = threshold();
+    // In 32 bits, as wide as the words; for p = 1 the factor drops what is left.
+    const uint32_t least = p < 1 ? static_cast<uint32_t>(threshold()) : ~uint32_t{0};
     const C kept = factor();
     for (int64_t i = 0; i < kGroup; ++i) factors[i] = words[i] >= least ? kept : C(0);
     // Groups begin anywhere in a row: too rarely aligned for stores around the caches.

@@ -65,8 +65,8 @@ TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin,
   return out;
 }
 
-/// The work of one program: f over its block, in arithmetic type C.
-template <class C, class P, class T, class F, class... In>
+/// The work of one program: f over its block, in arithmetic type C. kChains: see tile::for_row.
+template <class C, int kChains = 1, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
   const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
   const int64_t block_size = grid.block;
@@ -87,8 +87,10 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
       for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
         const auto to = to_rows.row(r).part(begin, count);
         [&](const auto&... from) {
-          tile::for_row<C>(p, count,
-                           [&](auto at) { tile::store(p, to, at, f(tile::load(from, at)...)); });
+          tile::for_row<C, kChains>(p, count, [&](auto at) TW_INLINED {
+            (tile::prefetch_ahead(p, from, at), ...);
+            tile::store(p, to, at, f(tile::load(from, at)...));
+          });
         }(from_rows.row(r).part(begin, count)...);
       }
     };

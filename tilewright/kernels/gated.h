@@ -24,7 +24,8 @@ struct Gated {
     Rows<const T> gate = x, up = x;
     gate.cols = up.cols = out.cols;
     up.data += out.cols * x.col_stride;
-    elementwise<tile::compute_t<T>>(p, out, [](auto g, auto u) { return F{}(g)*u; }, gate, up);
+    elementwise<tile::compute_t<T>, tile::kMathChains>(
+        p, out, [](auto g, auto u) TW_INLINED { return F{}(g)*u; }, gate, up);
   }
 };
 

@@ -27,7 +27,10 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
       const auto g = gates.row(r).part(begin, count), u = ups.row(r).part(begin, count);
       const auto to_g = gate_grads.row(r).part(begin, count);
       const auto to_u = up_grads.row(r).part(begin, count);
-      tile::for_row<C>(p, from, [&](auto at) {
+      tile::for_row<C, tile::kMathChains>(p, from, [&](auto at) TW_INLINED {
+        tile::prefetch_ahead(p, from, at);
+        tile::prefetch_ahead(p, g, at);
+        tile::prefetch_ahead(p, u, at);
         const auto d = tile::load(from, at);
         const auto f = S{}(tile::load(g, at));
         const auto slope = d * tile::load(u, at) * f.slope;

@@ -21,9 +21,9 @@ struct GeluElementwise {
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
     if (approximate)
-      elementwise<C>(p, out, GeluTanh{}, x);
+      elementwise<C, tile::kMathChains>(p, out, GeluTanh{}, x);
     else
-      elementwise<C>(p, out, Gelu{}, x);
+      elementwise<C, tile::kMathChains>(p, out, Gelu{}, x);
   }
 };
 

@@ -57,11 +57,10 @@ struct RelayoutDims {
   }
 };
 
-/// How a relayout is cut into programs, on every target.
-template <class U>
+/// How a relayout is cut into programs, on every target. A turned block is kUnits of the source's
+/// columns by kLasts of its rows.
+template <class U, int64_t kUnits, int64_t kLasts>
 struct RelayoutCut {
-  static constexpr int64_t kBlock = tile::kTurnedBlock<U>;
-
   const U* from;
   U* to;
   RelayoutDims dims;     // [outer..., unit if turned, last]
@@ -93,8 +92,8 @@ struct RelayoutCut {
     outer = turned ? last - 1 : last;
     for (int d = 0; d < outer; ++d) rows *= dims.sizes[d];
     if (turned) {
-      unit_blocks = (dims.sizes[last - 1] + kBlock - 1) / kBlock;
-      last_blocks = (dims.sizes[last] + kBlock - 1) / kBlock;
+      unit_blocks = (dims.sizes[last - 1] + kUnits - 1) / kUnits;
+      last_blocks = (dims.sizes[last] + kLasts - 1) / kLasts;
     } else {
       Rows<U> shape;
       shape.rows = rows;
@@ -116,14 +115,14 @@ struct RelayoutCut {
     const int last = dims.rank - 1, unit = last - 1;
     const int64_t by_unit = index_quotient(i, unit_blocks);
     const int64_t by_last = index_quotient(by_unit, last_blocks);
-    const int64_t u = (i - by_unit * unit_blocks) * kBlock;
-    const int64_t v = (by_unit - by_last * last_blocks) * kBlock;
+    const int64_t u = (i - by_unit * unit_blocks) * kUnits;
+    const int64_t v = (by_unit - by_last * last_blocks) * kLasts;
     int64_t source, target;
     offsets(by_last, source, target);
     const int64_t rest_u = dims.sizes[unit] - u, rest_v = dims.sizes[last] - v;
     return {from + source + u + v * dims.from[last],
-            to + target + u * dims.to[unit] + v * dims.to[last], rest_u < kBlock ? rest_u : kBlock,
-            rest_v < kBlock ? rest_v : kBlock};
+            to + target + u * dims.to[unit] + v * dims.to[last], rest_u < kUnits ? rest_u : kUnits,
+            rest_v < kLasts ? rest_v : kLasts};
   }
 
   /// Calls copy_row(source, target) for the row parts of program i of a relayout as it comes.
@@ -159,14 +158,22 @@ struct RelayoutCut {
   }
 };
 
+/// A turned block on the CPU. Memory likes long runs, so it is large: half a KiB of each row that
+/// is written, up to 1 KiB of each that is read; two blocks fit a second-level cache.
+template <class U>
+inline constexpr int64_t kTurnedUnits = sizeof(U) < 8 ? 256 : 128;
+template <class U>
+inline constexpr int64_t kTurnedLasts = 512 / int64_t{sizeof(U)};
+
 /// A relayout on the CPU.
 template <class U>
-struct Relayout : RelayoutCut<U> {
-  using Cut = RelayoutCut<U>;
+struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
+  using Cut = RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
-  using Cut::kBlock;
+  static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
+  static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
   static constexpr int64_t kPitch =
-      kBlock + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
+      kLasts + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
 
   TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out)
       : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of(shape); }) {}
@@ -174,8 +181,8 @@ struct Relayout : RelayoutCut<U> {
   template <class P>
   TW_INLINE tile::Plan plan(const Machine& machine) const {
     if (!turned) return tile::plan_of(grid.programs);
-    return tile::plan_of(tile::row_groups<P>(blocks(), kBlock * kBlock, machine),
-                         kBlock * kPitch * int64_t{sizeof(U)});
+    return tile::plan_of(tile::row_groups<P>(blocks(), kGroupWork, machine),
+                         2 * kUnits * kPitch * int64_t{sizeof(U)});
   }
 
   template <class P>
@@ -196,27 +203,49 @@ struct Relayout : RelayoutCut<U> {
     tile::with_rows(p, run, in, out);
   }
 
-  /// The blocks of a group lie side by side in the source. While the rows of one are written, those
-  /// of the next are fetched: blocks are too narrow for the hardware to foresee them.
+  /// While a block is read, a few rows at a time, the one before it is written: memory is busy both
+  /// ways.
   template <class P>
   TW_INLINE void turn(P p) const {
-    const int last = dims.rank - 1, unit = last - 1;
-    const auto group = tile::row_group(p, blocks(), kBlock * kBlock);
-    U* const turned_block = p.template scratch<U>();  // [unit, last]
-    auto next = block_at(group.first);
+    const int64_t step = dims.from[dims.rank - 1];
+    const auto group = tile::row_group(p, blocks(), kGroupWork);
+    const auto turned_block = [&](int64_t i) {  // [unit, last]
+      return p.template scratch<U>() + i % 2 * kUnits * kPitch;
+    };
+    typename Cut::Block before{nullptr, nullptr, 0, 0};
     for (int64_t i = group.first; i < group.last; ++i) {
-      const auto block = next;
-      if (i + 1 < group.last) next = block_at(i + 1);
-      tile::transpose_block(p, block.from, dims.from[last], turned_block, kPitch, block.units,
-                            block.lasts);
-      for (int64_t r = 0; r < block.units; ++r) {
-        const View<const U, 1> in{turned_block + r * kPitch, {block.lasts}, {1}};
-        const View<U, 1> out{block.to + r * dims.to[unit], {block.lasts}, {dims.to[last]}};
-        if (i + 1 < group.last && r < next.lasts)
-          tile::prefetch(p, View<const U, 1>{next.from + r * dims.from[last], {next.units}, {1}});
-        copy_row(p, in, out);
-      }
+      const auto block = block_at(i);
+      int64_t written = 0;
+      tile::transpose_block(p, block.from, step, turned_block(i), kPitch, block.units, block.lasts,
+                            [&](int64_t read) TW_INLINED {
+                              const int64_t due = before.units * read / block.lasts;
+                              write_units(p, before, turned_block(i + 1), written, due);
+                              written = due;
+                            });
+      before = block;
     }
+    write_units(p, before, turned_block(group.last + 1), 0, before.units);
+  }
+
+  template <class P>
+  TW_INLINE void write_units(P p, const typename Cut::Block& block, const U* turned_block,
+                             int64_t first, int64_t end) const {
+    const int last = dims.rank - 1, unit = last - 1;
+    Rows<const U> in = rows(turned_block, block.units, block.lasts);
+    Rows<U> out = rows(block.to, block.units, block.lasts);
+    in.lead_strides[0] = kPitch;
+    out.lead_strides[0] = dims.to[unit];
+    out.col_stride = dims.to[last];
+    const auto run = [&](const auto& source, const auto& target) TW_INLINED {
+      for (int64_t u = first; u < end; ++u) {
+        const auto read = source.row(u);
+        const auto written = target.row(u);
+        tile::for_row<U, 4>(p, block.lasts, [&](auto at) TW_INLINED {
+          tile::store(p, written, at, tile::load(read, at));
+        });
+      }
+    };
+    tile::with_rows(p, run, in, out);
   }
 };
 

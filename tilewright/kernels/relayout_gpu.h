@@ -7,8 +7,8 @@ namespace tw::kernels {
 
 /// Worked out on the host: every thread uses it.
 template <class P, class U>
-struct RelayoutOnGpu : RelayoutCut<U> {
-  using Cut = RelayoutCut<U>;
+struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>> {
+  using Cut = RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
 

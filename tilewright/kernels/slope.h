@@ -29,7 +29,7 @@ struct ErfSlope {
 struct SiluSlope {
   template <class V>
   TW_INLINE Slope<V> operator()(V x) const {
-    const V s = 1 / (1 + tile::exp(-x));
+    const V s = 1 / (1 + tile::exp_of_moderate(-x));
     return {x * s, s * (1 + x * (1 - s))};
   }
 };
@@ -37,8 +37,8 @@ struct SiluSlope {
 struct GeluSlope {
   template <class V>
   TW_INLINE Slope<V> operator()(V x) const {
-    const V below = 0.5f * (1 + tile::erf(x * tile::splat<V>(0.70710678118654752)));
-    const V density = tile::splat<V>(0.39894228040143268) * tile::exp(-0.5f * x * x);
+    const V below = tile::normal_cdf(x);
+    const V density = tile::splat<V>(0.39894228040143268) * tile::exp_nonpositive(-0.5f * x * x);
     return {x * below, tile::fma(x, density, below)};
   }
 };

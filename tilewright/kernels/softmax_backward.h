@@ -64,7 +64,8 @@ struct LogSoftmaxBackward {
       const C total =
           tile::reduce_row<C>(p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at); });
       tile::for_row<C>(p, g, [&](auto at) {
-        tile::store(p, to, at, tile::load(g, at) - tile::exp(tile::load(y, at)) * total);
+        tile::store(p, to, at,
+                    tile::load(g, at) - tile::exp_nonpositive(tile::load(y, at)) * total);
       });
     };
     tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));

@@ -20,7 +20,8 @@ struct Swiglu {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
-    elementwise<C>(p, out, [](auto g, auto u) { return Silu{}(g)*u; }, gate, up);
+    elementwise<C, tile::kMathChains>(
+        p, out, [](auto g, auto u) TW_INLINED { return Silu{}(g)*u; }, gate, up);
   }
 };
 

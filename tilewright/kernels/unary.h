@@ -18,7 +18,7 @@ struct Unary {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    elementwise<tile::compute_t<T>>(p, out, F{}, x);
+    elementwise<tile::compute_t<T>, tile::kMathChains>(p, out, F{}, x);
   }
 };
 

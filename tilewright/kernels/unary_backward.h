@@ -20,7 +20,7 @@ struct UnaryBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    elementwise<tile::compute_t<T>>(p, x_grad, F{}, grad, y);
+    elementwise<tile::compute_t<T>, tile::kMathChains>(p, x_grad, F{}, grad, y);
   }
 };
 
@@ -67,9 +67,9 @@ struct GeluBackward {
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
     if (approximate)
-      elementwise<C>(p, x_grad, OfInput<GeluTanhSlope>{}, grad, x);
+      elementwise<C, tile::kMathChains>(p, x_grad, OfInput<GeluTanhSlope>{}, grad, x);
     else
-      elementwise<C>(p, x_grad, OfInput<GeluSlope>{}, grad, x);
+      elementwise<C, tile::kMathChains>(p, x_grad, OfInput<GeluSlope>{}, grad, x);
   }
 };
 

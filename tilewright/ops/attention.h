@@ -21,6 +21,9 @@ struct AttentionFamily {
              Combo<f16, float>, Combo<f16, f16>, Combo<f16, bf16>, Combo<f16, int8_t>,
              Combo<bf16, float>, Combo<bf16, f16>, Combo<bf16, bf16>, Combo<bf16, int8_t>>;
 
+  /// A GPU's matrix instructions take weights of the values' type: rounded like the result itself.
+  static constexpr double kToleranceScale = 2;
+
   /// Query i of `mask` sees key j. The last query stands at the last key.
   static bool sees(const kernels::AttentionMask& mask, int64_t i, int64_t j) {
     const int64_t position = i + mask.kv_len - mask.q_len;
@@ -63,6 +66,7 @@ struct AttentionFamily {
   static Support supports_shape(const kernels::AttentionShape& shape,
                                 const kernels::AttentionOptions& options) {
     if (shape.dims == 0) return Support::no("D = 0, but scores need at least one dimension");
+    if (shape.value_dims == 0) return Support::no("Dv = 0, but values need at least one dimension");
     if (shape.q_heads > 0 && (shape.kv_heads == 0 || shape.q_heads % shape.kv_heads != 0))
       return Support::no("Hq = " + std::to_string(shape.q_heads) +
                          " must be a multiple of H = " + std::to_string(shape.kv_heads));
@@ -173,7 +177,7 @@ struct AttentionFamily {
             weight * scale_of(s.v_scale, j) * double(value.data[d * value.dim_stride]);
     }
     for (int64_t d = 0; d < shape.value_dims; ++d)
-      s.out(i, h, d) = T(sum > 0 ? result[static_cast<size_t>(d)] / sum : 0.0);
+      s.out(i, h, d) = T(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);
     if (s.lse) s.lse(h, i) = float(top + std::log(sum));
   }
 };

@@ -10,6 +10,9 @@
 
 namespace tw::tile {
 
+/// Vectors to a span of a loop that spends its time in these functions (tile/cpu/chains.h).
+inline constexpr int kMathChains = 4;
+
 namespace detail {
 
 template <class V>
@@ -18,22 +21,63 @@ inline constexpr bool is_f64 = same_type<typename vector_traits<V>::scalar, doub
 /// f(|x|) with the sign of x, for odd functions.
 template <class V, class F>
 TW_INLINE V odd(V x, F f) {
-  using I = vec<uint32_t, kLanesOf<V>>;
+  using I = with_element<uint32_t, V>;
   const I sign = bit_cast<I>(x) & 0x80000000u;
   return bit_cast<V>(bit_cast<I>(f(bit_cast<V>(bit_cast<I>(x) ^ sign))) | sign);
 }
 
-/// p * 2^n for p in [0.5, 2) and whole n in [-160, 129]: rounded once, subnormals and infinity
-/// included.
+/// Added to a number below 2^21 it leaves the nearest whole number n in the lowest bits, as n +
+/// 127: moved to the exponent's place they are 2^n, from 0 for n = -127 to infinity for n = 128.
+inline constexpr float kToWhole = 0x1.8p23f + 127;
+
+/// p * 2^n, rounded once, for p in [0.5, 2) and the whole number n that `shifted` = n + kToWhole
+/// holds.
 template <class V>
-TW_INLINE V scale_by_power_of_2(V p, V n) {
+TW_INLINE V times_power_of_2(V p, V shifted) {
+  if constexpr (kHasScale<V>)
+    return scale(p, shifted - kToWhole);
+  else
+    return p * bit_cast<V>(bit_cast<with_element<int32_t, V>>(shifted) << 23);
+}
+/// The same for any n in [-160, 129], subnormals included.
+template <class V>
+TW_INLINE V times_any_power_of_2(V p, V shifted) {
   if constexpr (kHasScale<V>) {
-    return scale(p, n);
+    return scale(p, shifted - kToWhole);
   } else {
-    using I = vec<int32_t, kLanesOf<V>>;
-    const I whole = convert<I>(n), half = whole >> 1;  // 2^n itself may be no normal number
-    return p * bit_cast<V>((half + 127) << 23) * bit_cast<V>((whole - half + 127) << 23);
+    using I = with_element<int32_t, V>;
+    const I n = bit_cast<I>(shifted) - __builtin_bit_cast(int32_t, kToWhole);
+    const I half = n >> 1;  // 2^n itself may be no normal number
+    return p * bit_cast<V>((half + 127) << 23) * bit_cast<V>((n - half + 127) << 23);
   }
+}
+
+/// e^r, r = x - n ln 2, for the whole number n that `shifted` holds.
+template <class V>
+TW_INLINE V exp_of_rest(V x, V shifted) {
+  const V n = shifted - kToWhole;
+  V r = fma(n, splat<V>(-0.693359375f), x);  // ln 2 in two parts, the first one exact times n
+  r = fma(n, splat<V>(2.12194440e-4f), r);
+  // e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2; q is the minimax polynomial, relative error 3e-9.
+  V q = splat<V>(0x1.6a244cp-10f);
+  q = fma(q, r, splat<V>(0x1.1239d4p-7f));
+  q = fma(q, r, splat<V>(0x1.5558f2p-5f));
+  q = fma(q, r, splat<V>(0x1.555492p-3f));
+  q = fma(q, r, splat<V>(0x1.fffffcp-2f));
+  return fma(q, r * r, r) + 1.0f;
+}
+
+/// 2^x by way of 2^f, f = x - n, for x >= -127; 0 where the result is subnormal.
+template <class V>
+TW_INLINE V exp2_of_parts(V f, V shifted) {
+  V p = splat<V>(0x1.41fbbcp-13f);  // relative error 2e-9
+  p = fma(p, f, splat<V>(0x1.5f3e52p-10f));
+  p = fma(p, f, splat<V>(0x1.3b2d4cp-7f));
+  p = fma(p, f, splat<V>(0x1.c6aee8p-5f));
+  p = fma(p, f, splat<V>(0x1.ebfbdcp-3f));
+  p = fma(p, f, splat<V>(0x1.62e430p-1f));
+  p = fma(p, f, splat<V>(1.0f));
+  return times_power_of_2(p, shifted);
 }
 
 }  // namespace detail
@@ -49,56 +93,48 @@ TW_INLINE V exp(V x) {
     return exp2_unit(x * 0x1.715476p+0f);
   } else {
     const V bounded = min(splat<V>(89.0f), max(splat<V>(-105.0f), x));  // keeps NaN
-    const V n = round(bounded * 1.44269504f);
-    V r =
-        fma(n, splat<V>(-0.693359375f), bounded);  // ln 2 in two parts, the first one exact times n
-    r = fma(n, splat<V>(2.12194440e-4f), r);
-    // e^r = 1 + r + r^2 q(r), |r| <= ln 2 / 2; q is the minimax polynomial, relative error 3e-9.
-    V q = splat<V>(0x1.6a244cp-10f);
-    q = fma(q, r, splat<V>(0x1.1239d4p-7f));
-    q = fma(q, r, splat<V>(0x1.5558f2p-5f));
-    q = fma(q, r, splat<V>(0x1.555492p-3f));
-    q = fma(q, r, splat<V>(0x1.fffffcp-2f));
-    return detail::scale_by_power_of_2(fma(q, r * r, r) + 1.0f, n);
+    const V n = fma(bounded, splat<V>(1.44269504f), splat<V>(detail::kToWhole));
+    return detail::times_any_power_of_2(detail::exp_of_rest(bounded, n), n);
   }
 }
 
-namespace detail {
-/// 2^(n + f) for whole n in [-125, 0] and |f| <= 1/2.
+/// exp to add to 1, or for what comes near to it: 0 below -87.3 and infinity above 88.3. Two thirds
+/// of the work.
 template <class V>
-TW_INLINE V exp2_of_parts(V n, V f) {
-  using I = vec<int32_t, kLanesOf<V>>;
-  V p = splat<V>(0x1.41fbbcp-13f);  // relative error 2e-9
-  p = fma(p, f, splat<V>(0x1.5f3e52p-10f));
-  p = fma(p, f, splat<V>(0x1.3b2d4cp-7f));
-  p = fma(p, f, splat<V>(0x1.c6aee8p-5f));
-  p = fma(p, f, splat<V>(0x1.ebfbdcp-3f));
-  p = fma(p, f, splat<V>(0x1.62e430p-1f));
-  p = fma(p, f, splat<V>(1.0f));
-  return bit_cast<V>(bit_cast<I>(p) + (convert<I>(n) << 23));
+TW_INLINE V exp_of_moderate(V x) {
+  if constexpr (detail::is_f64<V> || kHasExp2Unit<V>) {
+    return exp(x);
+  } else {
+    const V bounded = min(splat<V>(89.0f), max(splat<V>(-88.0f), x));  // keeps NaN
+    const V n = fma(bounded, splat<V>(1.44269504f), splat<V>(detail::kToWhole));
+    return detail::times_power_of_2(detail::exp_of_rest(bounded, n), n);
+  }
 }
-}  // namespace detail
 
-/// 2^x for x <= 0, as softmax needs it: at most 0.96 ULP, measured, down to x = -125, and 0 below.
-/// NaN stays NaN.
+/// 2^x for x <= 0, as softmax needs it: at most 0.96 ULP, measured, down to x = -126, and 0 below
+/// -126.5. NaN stays NaN.
 template <class V>
 TW_INLINE V exp2_nonpositive(V x) {
-  if constexpr (kHasExp2Unit<V>) return exp2_unit(x);
-  const V n = round(x);
-  return select(x < splat<V>(-125.0f), V{}, detail::exp2_of_parts(n, x - n));
+  if constexpr (kHasExp2Unit<V>) {
+    return exp2_unit(x);
+  } else {
+    const V bounded = max(splat<V>(-127.0f), x);  // keeps NaN
+    const V n = bounded + detail::kToWhole;
+    return detail::exp2_of_parts(bounded - (n - detail::kToWhole), n);
+  }
 }
 
-/// e^x for x <= 0: at most 1.18 ULP down to x = -86, and 0 below -86.6. NaN stays NaN. Two
+/// e^x for x <= 0: at most 1.18 ULP down to x = -87.3, and 0 below -87.7. NaN stays NaN. Two
 /// thirds of the work of exp.
 template <class V>
 TW_INLINE V exp_nonpositive(V x) {
   if constexpr (detail::is_f64<V> || kHasExp2Unit<V>) {
     return exp(x);
   } else {
-    constexpr float kLog2E = 0x1.715476p+0f, kLog2ELow = 0x1.4ae0cp-26f;
-    const V n = round(x * kLog2E);
-    const V f = fma(x, splat<V>(kLog2ELow), fma(x, splat<V>(kLog2E), -n));
-    return select(n < splat<V>(-125.0f), V{}, detail::exp2_of_parts(n, f));
+    const V log2_e = splat<V>(0x1.715476p+0f), bounded = max(splat<V>(-88.0f), x);  // keeps NaN
+    const V n = fma(bounded, log2_e, splat<V>(detail::kToWhole));
+    const V high = fma(bounded, log2_e, detail::kToWhole - n);
+    return detail::exp2_of_parts(fma(bounded, splat<V>(0x1.4ae0cp-26f), high), n);
   }
 }
 
@@ -120,8 +156,8 @@ TW_INLINE V tanh(V x) {
   if constexpr (detail::is_f64<V>) {
     return each_lane(x, [](double lane) { return __builtin_tanh(lane); });
   } else {
-    return detail::odd(x, [](V a) {
-      const V large = 1.0f - 2.0f / (1.0f + exp(a + a));
+    return detail::odd(x, [](V a) TW_INLINED {
+      const V large = 1.0f - 2.0f / (1.0f + exp_of_moderate(a + a));
       const V s = a * a;
       V p = splat<V>(0x1.18e1dep-9f);  // (tanh(a) / a - 1) / a^2, relative error of a tanh 2e-10
       p = fma(p, s, splat<V>(-0x1.0bf4fcp-7f));
@@ -158,7 +194,7 @@ TW_INLINE V erf(V x) {
   if constexpr (detail::is_f64<V>) {
     return each_lane(x, [](double lane) { return __builtin_erf(lane); });
   } else {
-    return detail::odd(x, [](V magnitude) {
+    return detail::odd(x, [](V magnitude) TW_INLINED {
       const V a = min(splat<V>(4.0f), magnitude);  // erf 4 rounds to 1; keeps NaN
       const V s = a * a;
       V p = splat<V>(0x1.5cd4b2p-14f);  // relative error 5e-10
@@ -175,27 +211,41 @@ TW_INLINE V erf(V x) {
       q = fma(q, a, splat<V>(0x1.b32570p-4f));
       q = fma(q, a, splat<V>(0x1.45328ep-1f));
       q = fma(q, a, splat<V>(0x1.0778dcp-3f));
-      return select(a < splat<V>(0.93f), fma(p, a, a), 1.0f - exp(-fma(q, a, a)));
+      return select(a < splat<V>(0.93f), fma(p, a, a), 1.0f - exp_of_moderate(-fma(q, a, a)));
     });
   }
 }
 
-/// The normal distribution's cumulative probability, 1/2 (1 + erf(x / sqrt 2)). Where the hardware
-/// computes 2^x, Abramowitz & Stegun 7.1.26 with an absolute error of 1e-7: half the instructions.
+/// The normal distribution's cumulative probability, 1/2 (1 + erf(x / sqrt 2)), with an absolute
+/// error of 1e-7: from the logarithm of the tail. Where the hardware computes 2^x, by Abramowitz &
+/// Stegun 7.1.26.
 template <class V>
 TW_INLINE V normal_cdf(V x) {
-  if constexpr (kHasExp2Unit<V>) {
-    const V a = bit_cast<V>(bit_cast<vec<uint32_t, kLanesOf<V>>>(x) & 0x7fffffffu);
-    const V t = reciprocal_unit(fma(a, splat<V>(0.3275911f * 0.70710678f), splat<V>(1.0f)));
-    V p = splat<V>(0.5f * 1.061405429f);
-    p = fma(p, t, splat<V>(0.5f * -1.453152027f));
-    p = fma(p, t, splat<V>(0.5f * 1.421413741f));
-    p = fma(p, t, splat<V>(0.5f * -0.284496736f));
-    p = fma(p, t, splat<V>(0.5f * 0.254829592f));
-    const V tail = p * t * exp2_unit(x * x * -0.72134752f);
-    return select(x < V{}, tail, 1.0f - tail);
-  } else {
+  if constexpr (detail::is_f64<V>) {
     return 0.5f * (1 + erf(x * splat<V>(0.70710678118654752)));
+  } else {
+    const V a = bit_cast<V>(bit_cast<with_element<uint32_t, V>>(x) & 0x7fffffffu);
+    V tail;
+    if constexpr (kHasExp2Unit<V>) {
+      const V t = reciprocal_unit(fma(a, splat<V>(0.3275911f * 0.70710678f), splat<V>(1.0f)));
+      V p = splat<V>(0.5f * 1.061405429f);
+      p = fma(p, t, splat<V>(0.5f * -1.453152027f));
+      p = fma(p, t, splat<V>(0.5f * 1.421413741f));
+      p = fma(p, t, splat<V>(0.5f * -0.284496736f));
+      p = fma(p, t, splat<V>(0.5f * 0.254829592f));
+      tail = p * t * exp2_unit(x * x * -0.72134752f);
+    } else {
+      V p = splat<V>(-0x1.7c7edap-19f);  // log2 of the tail; absolute error of the tail 8e-9
+      p = fma(p, a, splat<V>(0x1.4a52f0p-15f));
+      p = fma(p, a, splat<V>(-0x1.8672c0p-13f));
+      p = fma(p, a, splat<V>(-0x1.1f2d2cp-13f));
+      p = fma(p, a, splat<V>(0x1.cee886p-8f));
+      p = fma(p, a, splat<V>(-0x1.ae0c78p-5f));
+      p = fma(p, a, splat<V>(-0x1.d63aacp-2f));
+      p = fma(p, a, splat<V>(-0x1.26aed4p+0f));
+      tail = exp2_nonpositive(fma(p, a, splat<V>(-1.0f)));
+    }
+    return select(x < V{}, tail, 1.0f - tail);
   }
 }
 
@@ -205,7 +255,7 @@ TW_INLINE V log(V x) {
   if constexpr (detail::is_f64<V>) {
     return each_lane(x, [](double lane) { return __builtin_log(lane); });
   } else {
-    using I = vec<int32_t, kLanesOf<V>>;
+    using I = with_element<int32_t, V>;
     constexpr int32_t kSqrtHalf =
         0x3f3504f3;  // bits of sqrt(1/2): the mantissa's range starts there
     const auto subnormal = x < splat<V>(0x1p-126f);

@@ -43,7 +43,7 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   return plan;
 }
 
-/// Units and rows of a block that turn_block takes: four lines of either side.
+/// Units and rows of a block that turn_block takes on a GPU: four lines of either side.
 template <class U>
 inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};
 

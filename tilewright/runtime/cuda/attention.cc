@@ -111,9 +111,9 @@ TensorMap key_map(const AttentionTensor<const T>& k, int64_t box_keys) {
                           {uint32_t(box_keys), 1, 1});
 }
 
-/// A window of at least 2^30 sees everything.
+/// A window of at least 2^29 sees everything.
 int window(int64_t keys) {
-  return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 30));
+  return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 29));
 }
 
 template <class T>
@@ -177,13 +177,10 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
                                stream, pointers, nullptr),
         "attention: launching");
   if (partials == 0) return;
-  constexpr int64_t kThreads = kernels::kAttentionCombineThreads, kRowsPerBlock = kThreads / 32;
-  int64_t count = rows;
-  void* combined[] = {&arguments, &count};
-  const int64_t combining = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  check(driver().launch_kernel(from.combine, unsigned(combining), 1, 1, unsigned(kThreads), 1, 1, 0,
-                               stream, combined, nullptr),
-        "attention: launching the sum over splits");
+  check(
+      driver().launch_kernel(from.combine, unsigned(rows), 1, 1, kernels::kAttentionCombineThreads,
+                             1, 1, 0, stream, pointers, nullptr),
+      "attention: launching the sum over splits");
 }
 
 template <class K>

@@ -56,7 +56,7 @@ struct AttentionTensor {
            legal(outer, outer_stride) && legal(rows, row_stride) && legal(heads, head_stride);
   }
   bool counts_in_32_bits() const {
-    constexpr int64_t kMost = int64_t{1} << 30;
+    constexpr int64_t kMost = int64_t{1} << 29;
     return outer <= kMost && rows <= kMost && heads <= kMost;
   }
 };
@@ -109,7 +109,7 @@ struct AttentionProblem {
   kernels::AttentionSize size() const {
     int64_t seen = keys;  // by one query
     if (options.window_left >= 0 && after() >= 0)
-      seen = std::min(seen, options.window_left + after() + 1);
+      seen = std::min(seen, std::min(options.window_left, keys) + std::min(after(), keys) + 1);
     return {.dims = std::max(q.dims, v.dims),
             .sequences = sequences,
             .queries = typical_queries(),
@@ -127,10 +127,10 @@ struct AttentionProblem {
       return Support::no("empty tensors");
     if (!q.is_aligned() || !k.is_aligned() || !v.is_aligned() || !out.is_aligned())
       return Support::no("rows that do not begin at multiples of 16 bytes");
-    constexpr int64_t kMost = int64_t{1} << 30;
+    constexpr int64_t kMost = int64_t{1} << 29;
     const double items = double(q.outer) * double(q.heads) * double(q.rows + sequences);
     if (!q.counts_in_32_bits() || !k.counts_in_32_bits() || keys > kMost || items > double(kMost))
-      return Support::no("sizes beyond 2^30");
+      return Support::no("sizes beyond 2^29");
     if (kernels::choose_attention_sm90(size(), 1).build < 0)
       return Support::no("heads of more than 256 elements, or pages of an odd size");
     return Support::yes();

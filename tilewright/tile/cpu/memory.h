@@ -49,13 +49,24 @@ TW_INLINE i32x16 widen_i8(vec<int8_t, 16> v) {
 }
 #endif
 
+/// The lanes as 16-bit numbers, which they must fit.
+template <class V>
+TW_INLINE vec<uint16_t, kLanesOf<V>> narrow_u32(V v) {
+  if constexpr (sizeof(V) == 32) {  // which g++ 12 splits into halves
+    const __m256i twice = _mm256_packus_epi32((__m256i)v, (__m256i)v);
+    return (vec<uint16_t, 8>)_mm256_castsi256_si128(_mm256_permute4x64_epi64(twice, 0x08));
+  } else {
+    return convert<vec<uint16_t, kLanesOf<V>>>(v);
+  }
+}
+
 /// Nearest even; NaN stays NaN.
 template <int kN>
 TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
   using U = vec<uint32_t, kN>;
   const U u = bit_cast<U>(v);
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return convert<vec<uint16_t, kN>>(select(v == v, rounded, (u >> 16) | 0x40u));
+  return narrow_u32(select(v == v, rounded, (u >> 16) | 0x40u));
 }
 
 /// Lanes from p[0 .. lanes).

@@ -23,29 +23,41 @@ template <class P>
 TW_INLINE void philox_words(P, uint64_t key, uint64_t group, uint32_t* words) {
   using V = typename P::template Vec<uint64_t>;
   constexpr int kN = kLanesOf<V>, kCounters = 16;
+  constexpr int kChains = 2;  // side by side: a round is one chain of dependent instructions
   const V first = splat<V>(0xD2511F53u), second = splat<V>(0xCD9E8D57u);
-  for (int pass = 0; pass < kCounters; pass += kN) {
+  for (int pass = 0; pass < kCounters; pass += kChains * kN) {
     // Each word in the low half of a lane; the high halves are ignored.
-    const V counter = iota<V>(group * kCounters + uint64_t(pass));
-    V c0 = counter, c1 = counter >> 32, c2{}, c3{};
+    V c0[kChains], c1[kChains], c2[kChains], c3[kChains];
+    TW_UNROLL
+    for (int i = 0; i < kChains; ++i) {
+      c0[i] = iota<V>(group * kCounters + uint64_t(pass + i * kN));
+      c1[i] = c0[i] >> 32;
+      c2[i] = c3[i] = V{};
+    }
     uint32_t key_low = uint32_t(key), key_high = uint32_t(key >> 32);
     for (int round = 0; round < 10; ++round) {
-      const V a = multiply_low(c0, first), b = multiply_low(c2, second);
-      c0 = (b >> 32) ^ c1 ^ uint64_t { key_low };
-      c1 = b;
-      c2 = (a >> 32) ^ c3 ^ uint64_t { key_high };
-      c3 = a;
+      TW_UNROLL
+      for (int i = 0; i < kChains; ++i) {
+        const V a = multiply_low(c0[i], first), b = multiply_low(c2[i], second);
+        c0[i] = (b >> 32) ^ c1[i] ^ uint64_t { key_low };
+        c1[i] = b;
+        c2[i] = (a >> 32) ^ c3[i] ^ uint64_t { key_high };
+        c3[i] = a;
+      }
       key_low += 0x9E3779B9u;
       key_high += 0xBB67AE85u;
     }
-    const auto put = [&](int word, V values) {
-      const auto low = convert<vec<uint32_t, kN>>(values & 0xffffffffu);
-      __builtin_memcpy(words + word * kCounters + pass, &low, sizeof(low));
-    };
-    put(0, c0);
-    put(1, c1);
-    put(2, c2);
-    put(3, c3);
+    TW_UNROLL
+    for (int i = 0; i < kChains; ++i) {
+      const auto put = [&](int word, V values) {
+        const auto low = convert<vec<uint32_t, kN>>(values & 0xffffffffu);
+        __builtin_memcpy(words + word * kCounters + pass + i * kN, &low, sizeof(low));
+      };
+      put(0, c0[i]);
+      put(1, c1[i]);
+      put(2, c2[i]);
+      put(3, c3[i]);
+    }
   }
 }
 

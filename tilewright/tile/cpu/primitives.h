@@ -2,44 +2,67 @@
 // and what lies past the end is never touched.
 #pragma once
 
+#include "tilewright/tile/cpu/chains.h"
 #include "tilewright/tile/cpu/program.h"
 #include "tilewright/tile/cpu/rows.h"
 #include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
 
+namespace detail {
+template <class V, int kN>
+struct ChainsOf {
+  using type = Chains<V, kN>;
+};
+template <class V>
+struct ChainsOf<V, 1> {
+  using type = V;
+};
+}  // namespace detail
+
 /// The columns [offset, offset + count) of a row, one lane each. kFull: count is the lane count.
-template <class P, class C, bool kFull>
+/// kChains: of how many native vectors.
+template <class P, class C, bool kFull, int kChains = 1>
 struct Span {
-  using Vec = typename P::template Vec<C>;
-  static constexpr int kLanes = P::template kLanes<C>;
+  using Vec = typename detail::ChainsOf<typename P::template Vec<C>, kChains>::type;
+  static constexpr int kLanes = kChains * P::template kLanes<C>;
   int64_t offset;
   int count;
+
+  TW_INLINE Span<P, C, true> vector(int i) const
+    requires(kChains > 1)
+  {
+    constexpr int kN = P::template kLanes<C>;
+    return {offset + i * kN, kN};
+  }
 };
 
-/// Calls f(span) for every span of a row of n columns, in arithmetic type C.
-template <class C = float, class P, class F>
+/// Calls f(span) for every span of a row of n columns, in arithmetic type C. kChains: 1, 2 or 4
+/// vectors to a full span, for an f that is long.
+template <class C = float, int kChains = 1, class P, class F>
 TW_INLINE void for_row(P, int64_t n, F&& f) {
-  constexpr int kN = P::template kLanes<C>;
+  constexpr int kN = P::template kLanes<C>, kWide = kChains * kN;
   int64_t c = 0;
-  for (; c + 4 * kN <= n; c += 4 * kN) {  // four independent chains hide the latencies
-    f(Span<P, C, true>{c, kN});
-    f(Span<P, C, true>{c + kN, kN});
-    f(Span<P, C, true>{c + 2 * kN, kN});
-    f(Span<P, C, true>{c + 3 * kN, kN});
+  if constexpr (kChains > 1) {
+    for (; c + kWide <= n; c += kWide) f(Span<P, C, true, kChains>{c, kWide});
+  } else {
+    for (; c + 4 * kN <= n; c += 4 * kN) {
+      TW_UNROLL
+      for (int u = 0; u < 4; ++u) f(Span<P, C, true>{c + u * kN, kN});
+    }
   }
   for (; c + kN <= n; c += kN) f(Span<P, C, true>{c, kN});
   if (c < n) f(Span<P, C, false>{c, int(n - c)});
 }
 
 /// The same for the columns of a row.
-template <class C = float, class P, class T, class F>
+template <class C = float, int kChains = 1, class P, class T, class F>
 TW_INLINE void for_row(P p, const View<T, 1>& row, F&& f) {
-  for_row<C>(p, row.size(0), f);
+  for_row<C, kChains>(p, row.size(0), f);
 }
-template <class C = float, class P, class T, class F>
+template <class C = float, int kChains = 1, class P, class T, class F>
 TW_INLINE void for_row(P p, const AdjacentRow<T>& row, F&& f) {
-  for_row<C>(p, row.count, f);
+  for_row<C, kChains>(p, row.count, f);
 }
 
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
@@ -100,7 +123,47 @@ TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, kFull>&
 }
 template <class P, class C, bool kFull, class T>
 TW_INLINE void prefetch(P, const View<T, 1>&, const Span<P, C, kFull>&) {}
-/// The same for a short row as a whole.
+
+// A wide span, vector by vector.
+template <class P, class C, int kChains, class Row>
+  requires(kChains > 1)
+TW_INLINE auto load(const Row& row, const Span<P, C, true, kChains>& at) {
+  return detail::in_each_chain<kChains>([&](int i) TW_INLINED { return load(row, at.vector(i)); });
+}
+template <class P, class C, int kChains, class Row, class V>
+  requires(kChains > 1)
+TW_INLINE void store_cached(const Row& row, const Span<P, C, true, kChains>& at, const V& v) {
+  TW_UNROLL
+  for (int i = 0; i < kChains; ++i) store_cached(row, at.vector(i), v.part[i]);
+}
+template <class P, class C, int kChains, class Row, class V>
+  requires(kChains > 1)
+TW_INLINE void store(P p, const Row& row, const Span<P, C, true, kChains>& at, const V& v) {
+  TW_UNROLL
+  for (int i = 0; i < kChains; ++i) store(p, row, at.vector(i), v.part[i]);
+}
+template <class P, class C, int kChains, class Row>
+  requires(kChains > 1)
+TW_INLINE void prefetch(P p, const Row& row, const Span<P, C, true, kChains>& at) {
+  TW_UNROLL
+  for (int i = 0; i < kChains; ++i) prefetch(p, row, at.vector(i));
+}
+/// Begins to fetch what a loop over the row comes to some spans later: where arithmetic fills the
+/// processor's window, loads do not reach ahead far enough by themselves.
+template <class P, class C, int kChains, class T>
+  requires(kChains > 1)
+TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
+  constexpr int64_t kAhead = 2048,
+                    kBytes = kChains * P::kVectorBytes / int64_t{sizeof(C)} * int64_t{sizeof(T)};
+  if (!p.streaming()) return;
+  const uint64_t first = uint64_t(row.data + at.offset) + kAhead;
+  for (int64_t b = 0; b < kBytes; b += kLineBytes)
+    tile::prefetch(reinterpret_cast<const void*>(first + uint64_t(b)));
+}
+template <class P, class Row, class At>
+TW_INLINE void prefetch_ahead(P, const Row&, const At&) {}
+
+/// Begins to fetch a short row.
 template <class P, class T>
 TW_INLINE void prefetch(P p, const View<T, 1>& row) {
   if (!p.streaming() || row.stride(0) != 1) return;
@@ -176,7 +239,7 @@ TW_INLINE auto columns(const Span<P, C, kFull>& at) {
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
 /// alone. Blocks of the row are reduced by themselves and then combined, so that the error of a sum
 /// grows with the block and hardly with the row. An empty row gives the identity.
-template <class C = float, class R, class P, class F>
+template <class C = float, int kChains = 1, class R, class P, class F>
 TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int kN = P::template kLanes<C>;
@@ -197,7 +260,15 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
     const int64_t end = n - c < kBlock ? n - 4 * kN : c + kBlock - 4 * kN;
     for (; c <= end; c += 4 * kN) {
       TW_UNROLL
-      for (int u = 0; u < 4; ++u) acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+      for (int u = 0; u < 4; u += kChains) {
+        const auto value = f(Span<P, C, true, kChains>{c + u * kN, kChains * kN});
+        if constexpr (kChains == 1) {
+          acc[u] = R::combine(acc[u], value);
+        } else {
+          TW_UNROLL
+          for (int i = 0; i < kChains; ++i) acc[u + i] = R::combine(acc[u + i], value.part[i]);
+        }
+      }
     }
   }
   for (; c + kN <= n; c += kN) acc[0] = R::combine(acc[0], f(Span<P, C, true>{c, kN}));
@@ -208,9 +279,9 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   return fold_lanes(R::combine(total, combine_all()), [](C a, C b) { return R::combine(a, b); });
 }
 
-template <class C = float, class R, class P, class T, class F>
+template <class C = float, int kChains = 1, class R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
-  return reduce_row<C>(p, r, row.size(0), f);
+  return reduce_row<C, kChains>(p, r, row.size(0), f);
 }
 template <class C = float, class R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
@@ -243,22 +314,29 @@ TW_INLINE void require_index(P, int64_t, int64_t) {}
 /// Two sums over a row in one pass: f(span) gives both members. The order of operations depends on
 /// the length alone.
 template <class C = float, class P, class Row, class F>
-TW_INLINE Two<C> sum_two(P p, const Row& row, F&& f) {
+TW_INLINE Two<C> sum_two(P, const Row& row, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int64_t kBlock = 4096;  // summed by itself, so that the error hardly grows with n
+  constexpr int kN = P::template kLanes<C>, kSums = 4;  // additions that wait for none before
   const int64_t n = row.size(0);
   Two<V> total{};
   for (int64_t begin = 0; begin < n; begin += kBlock) {
-    Two<V> sum{};
-    const int64_t rest = n - begin;
-    for_row<C>(p, rest < kBlock ? rest : kBlock, [&](auto at) {
-      at.offset += begin;
+    Two<V> sums[kSums] = {};
+    const int64_t end = n - begin < kBlock ? n : begin + kBlock;
+    const auto add_span = [&](Two<V>& sum, const auto& at) TW_INLINED {
       const auto two = f(at);
       sum.first += masked(at, two.first, C(0));
       sum.second += masked(at, two.second, C(0));
-    });
-    total.first += sum.first;
-    total.second += sum.second;
+    };
+    int64_t c = begin;
+    for (; c + kSums * kN <= end; c += kSums * kN) {
+      TW_UNROLL
+      for (int i = 0; i < kSums; ++i) add_span(sums[i], Span<P, C, true>{c + i * kN, kN});
+    }
+    for (; c + kN <= end; c += kN) add_span(sums[0], Span<P, C, true>{c, kN});
+    if (c < end) add_span(sums[1], Span<P, C, false>{c, int(end - c)});
+    total.first += (sums[0].first + sums[1].first) + (sums[2].first + sums[3].first);
+    total.second += (sums[0].second + sums[1].second) + (sums[2].second + sums[3].second);
   }
   const auto add = [](C a, C b) { return a + b; };
   return {fold_lanes(total.first, add), fold_lanes(total.second, add)};

@@ -17,9 +17,6 @@ struct CpuProgram {
   using Vec = vec<C, kBytes / int(sizeof(C))>;
   template <class C = float>
   static constexpr int kLanes = kBytes / int(sizeof(C));
-  /// Scratch of turn_block.
-  template <class U>
-  static constexpr int64_t kTurnedBytes = kTurnedBlock<U> * kTurnedBlock<U> * int64_t{sizeof(U)};
   static constexpr int64_t kSharedBytes = 0;
 
   /// As many rows as are a few tens of microseconds of work, fewer where threads would lack some.

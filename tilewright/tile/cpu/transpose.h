@@ -98,38 +98,32 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
 
 }  // namespace detail
 
-/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows.
-template <class P, class U>
+/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows. after(v) is called
+/// whenever all before row v is done, every few rows.
+template <class P, class U, class After>
 TW_INLINE void transpose_block(P p, const U* from, int64_t from_stride, U* to, int64_t to_stride,
-                               int64_t units, int64_t rows) {
-  int64_t whole_units = 0, whole_rows = 0;
-  if constexpr (sizeof(U) == 2 || sizeof(U) == 4) {
-    constexpr int kUnits = detail::kTileUnits<P, U>, kRows = detail::kTileRows<P, U>;
-    whole_units = units - units % kUnits;
-    whole_rows = rows - rows % kRows;
-    for (int64_t v = 0; v < whole_rows; v += kRows)
-      for (int64_t u = 0; u < whole_units; u += kUnits)
-        detail::transpose_tile(p, from + v * from_stride + u, from_stride, to + u * to_stride + v,
-                               to_stride);
+                               int64_t units, int64_t rows, After&& after) {
+  constexpr bool kInRegisters = sizeof(U) == 2 || sizeof(U) == 4;
+  constexpr int64_t kRows = kInRegisters ? detail::kTileRows<P, U> : 8;
+  for (int64_t begin = 0; begin < rows; begin += kRows) {
+    const int64_t end = begin + kRows < rows ? begin + kRows : rows;
+    int64_t done = 0;
+    if constexpr (kInRegisters) {
+      constexpr int kUnits = detail::kTileUnits<P, U>;
+      if (end - begin == kRows)
+        for (; done + kUnits <= units; done += kUnits)
+          detail::transpose_tile(p, from + begin * from_stride + done, from_stride,
+                                 to + done * to_stride + begin, to_stride);
+    }
+    for (int64_t v = begin; v < end; ++v)
+      for (int64_t u = done; u < units; ++u) to[u * to_stride + v] = from[v * from_stride + u];
+    after(end);
   }
-  for (int64_t v = 0; v < rows; ++v)
-    for (int64_t u = v < whole_rows ? whole_units : 0; u < units; ++u)
-      to[u * to_stride + v] = from[v * from_stride + u];
 }
 
-/// to[u * to_unit + v * to_step] = from[v * from_step + u] for u < units and v < rows, at most
-/// kTurnedBlock of either, by way of scratch, in whole lines on both sides.
+/// What a GPU's programs have instead (tile/cuda/transpose.h), so that the host can plan them.
 template <class P, class U>
-TW_INLINE void turn_block(P p, const U* from, int64_t from_step, U* to, int64_t to_unit,
-                          int64_t to_step, int64_t units, int64_t rows) {
-  constexpr int64_t kBlock = kTurnedBlock<U>;
-  U* const block = p.template scratch<U>();  // [unit, row]
-  transpose_block(p, from, from_step, block, kBlock, units, rows);
-  for (int64_t u = 0; u < units; ++u) {
-    const View<const U, 1> in{block + u * kBlock, {rows}, {1}};
-    const View<U, 1> out{to + u * to_unit, {rows}, {to_step}};
-    for_row<U>(p, rows, [&](auto at) { store(p, out, at, load(in, at)); });
-  }
-}
+void turn_block(P p, const U* from, int64_t from_step, U* to, int64_t to_unit, int64_t to_step,
+                int64_t units, int64_t rows);
 
 }  // namespace tw::tile

@@ -32,6 +32,14 @@ struct vector_traits {
 template <class V>
 inline constexpr int kLanesOf = int(sizeof(V) / sizeof(V{}[0]));
 
+/// The vector of elements T with as many lanes as V.
+template <class T, class V>
+struct WithElement {
+  using type = vec<T, kLanesOf<V>>;
+};
+template <class T, class V>
+using with_element = typename WithElement<T, V>::type;
+
 /// All lanes equal to x. (Not `V{} + x`, which costs a real addition.)
 template <class V, class S>
 TW_INLINE V splat(S x) {

@@ -66,8 +66,9 @@ TW_INLINE constexpr int64_t kept_in_registers(int threads) {
 }
 }  // namespace detail
 
-/// Calls f(span) for the thread's spans of a row of n columns, in arithmetic type C.
-template <class C = float, class P, class F>
+/// Calls f(span) for the thread's spans of a row of n columns, in arithmetic type C. kChains is the
+/// CPU's: here other warps fill the gaps.
+template <class C = float, int kChains = 1, class P, class F>
 __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN;
@@ -76,11 +77,11 @@ __device__ __forceinline__ void for_row(P p, int64_t n, F&& f) {
     f(Span<P, C, false>{c, n - c < kN ? int(n - c) : kN, -1});
 }
 /// The same for the columns of a row.
-template <class C = float, class P, class T, class F>
+template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const View<T, 1>& row, F&& f) {
   for_row<C>(p, row.size(0), f);
 }
-template <class C = float, class P, class T, class F>
+template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN;
@@ -98,7 +99,7 @@ __device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T>& row, F&& 
   for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
     if (c < n) f(Span<P, C, true>{c, kN, slot});
 }
-template <class C = float, class P, class T, class F>
+template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
@@ -240,6 +241,8 @@ TW_INLINE RowGroup row_group(P p, int64_t, int64_t) {
 /// Nothing: other blocks run meanwhile.
 template <class P, class Row, class At>
 __device__ __forceinline__ void prefetch(P, const Row&, const At&) {}
+template <class P, class Row, class At>
+__device__ __forceinline__ void prefetch_ahead(P, const Row&, const At&) {}
 template <class P, class T>
 __device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
 

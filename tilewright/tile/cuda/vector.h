@@ -36,6 +36,9 @@ struct vector_traits<Pack<T, kN>> {
 };
 template <class V>
 inline constexpr int kLanesOf = vector_traits<V>::kLanes;
+/// The vector of elements T with as many lanes as V.
+template <class T, class V>
+using with_element = vec<T, kLanesOf<V>>;
 
 namespace detail {
 

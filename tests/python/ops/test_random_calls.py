@@ -1,0 +1,153 @@
+"""Every operator at random shapes, layouts, dtypes and values against its float64 definition.
+
+Hypothesis draws an edge case of the catalog, other sizes for it, a layout for each tensor and now
+and then a NaN or an infinity. The definition takes the same call, or the kernel refuses it as well.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+import tilewright.torch
+import torch
+from cases import Case, assert_close, results
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import tilewright
+from tilewright import _schema
+
+OPERATORS = [op for op in _schema.operators().values() if not op.has_free_dtype]
+SIZES = (0, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 45, 64, 65, 100, 257, 1031, 4099)
+MOST = 60_000  # the product of all sizes: the definition is slow
+EXAMPLES = 10  # for each operator; these times operators take a quarter of a minute
+
+# Sizes that others follow from: tables, heads that share a head, lengths that must add up.
+KEPT = {
+    "attention_paged": {"N", "P", "S", "B", "W", "C", "Hq", "H"},
+    "attention_varlen": {"N", "M", "C", "Hq", "H"},
+    "attention": {"Hq", "H"},
+    "attention_backward": {"Hq", "H"},
+    "linear_quantized": {"K"},
+    "permute": {"R"},
+    "rope": {"S", "P", "R", "D"},
+}
+# Where an order among equals or a rounding decides, a NaN or an infinity decides nothing; and the
+# gradient of an infinite loss may as well be NaN.
+FINITE = ("sample", "linear_quantized", "attention_paged", "cross_entropy_backward")
+
+
+class Budget:
+    """Draws sizes whose product stays small."""
+
+    def __init__(self, draw: Any) -> None:
+        self._draw, self._left = draw, MOST
+
+    def size(self) -> int:
+        size = self._draw(st.sampled_from([s for s in SIZES if s <= self._left]))
+        self._left //= max(size, 1)
+        return size
+
+    def shape(self, most: int) -> list[int]:
+        return [self.size() for _ in range(self._draw(st.integers(1, most)))]
+
+
+def drawn_text(draw: Any, op: _schema.Operator) -> str:
+    """An edge case with other sizes."""
+    _, text = draw(st.sampled_from(op.edge_cases))
+    budget, words, shapes = Budget(draw), [], {}
+    for word in text.split():
+        name, _, value = word.partition("=")
+        if name == "*":
+            word = "*=" + "x".join(map(str, budget.shape(3)))
+        elif value.startswith("["):
+            rank_is_free = op.name not in KEPT and "dim" not in text
+            if value not in shapes:
+                rank = value.count(",") + 1
+                shape = budget.shape(4) if rank_is_free else [budget.size() for _ in range(rank)]
+                shapes[value] = (
+                    shape if not shapes else broadcast(draw, next(iter(shapes.values())))
+                )
+            word = f"{name}=[{','.join(map(str, shapes[value]))}]"
+        elif re.fullmatch(r"[A-Z][a-z]?", name) and name not in KEPT.get(op.name, ()):
+            word = f"{name}={budget.size()}"
+        words.append(word)
+    return " ".join(words)
+
+
+def broadcast(draw: Any, shape: list[int]) -> list[int]:
+    """A shape that broadcasts to another one."""
+    kept = shape[draw(st.integers(0, len(shape) - 1)) :]
+    return [draw(st.sampled_from([1, size])) for size in kept]
+
+
+def laid_out(value: Any, layout: str) -> Any:
+    """The same numbers elsewhere in memory."""
+    opaque = not isinstance(value, torch.Tensor) or value.dtype == torch.uint8 or value.dim() == 0
+    if opaque or layout == "plain":
+        return value
+    if layout == "gaps":
+        wide = torch.empty([2 * size for size in value.shape], dtype=value.dtype)
+        return wide[tuple(slice(None, None, 2) for _ in value.shape)].copy_(value)
+    if layout == "turned":
+        order = list(reversed(range(value.dim())))
+        return value.permute(order).contiguous().permute(order)
+    if layout == "shifted":
+        buffer = torch.empty(value.numel() + 1, dtype=value.dtype)
+        return buffer[1:].view(value.shape).copy_(value)
+    if not value.is_floating_point() or 0 in value.shape:
+        return value
+    return value.narrow(0, 0, 1).expand(value.shape)  # "expanded": rows that share memory
+
+
+LAYOUTS = ("plain", "gaps", "turned", "shifted", "expanded")
+
+
+def spoil(draw: Any, values: list[Any]) -> None:
+    """Puts a special number somewhere."""
+    special = draw(st.sampled_from([math.nan, math.inf, -math.inf]))
+    for value in values:
+        wide = isinstance(value, torch.Tensor) and value.is_floating_point()
+        if wide and value.numel() and value.dtype.itemsize > 1:
+            value.view(-1)[draw(st.integers(0, value.numel() - 1))] = special
+            return
+
+
+@st.composite
+def calls(draw: Any, op: _schema.Operator) -> tuple[Case, list[Any]]:
+    case = Case(op, draw(st.integers(0, len(op.dtypes) - 1)), "drawn", drawn_text(draw, op))
+    try:
+        values = case.arguments(draw(st.integers(1, 1000)))
+    except AssertionError:
+        assume(False)  # sizes that contradict each other
+    if op.name not in FINITE and draw(st.integers(0, 3)) == 0:
+        spoil(draw, values)
+    return case, [laid_out(value, draw(st.sampled_from(LAYOUTS))) for value in values]
+
+
+@pytest.mark.parametrize("op", OPERATORS, ids=lambda op: op.name)
+def test_agrees_with_the_definition(op: _schema.Operator) -> None:
+    @settings(
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(calls(op))
+    def agrees(drawn: tuple[Case, list[Any]]) -> None:
+        case, values = drawn
+        try:
+            want = results(getattr(tilewright.ops, op.name)(*values, backend="reference"))
+        except ValueError as refusal:
+            with pytest.raises(ValueError, match=re.escape(str(refusal).split("\n")[0])):
+                getattr(torch.ops.tilewright, op.name)(*values)
+            return
+        got = results(getattr(torch.ops.tilewright, op.name)(*values))
+        for g, w in zip(got, want, strict=True):
+            assert_close(g, w, 2 * case.tolerance(w.dtype))
+
+    agrees()

@@ -1,0 +1,231 @@
+"""Input that is wrong is refused; input that is merely unusual is computed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tilewright.torch  # noqa: F401 - registers the operators
+import torch
+from cases import Case, assert_close, every_case, results
+
+from tilewright import _arrays, _call, _library, _schema, _values
+
+OPS = torch.ops.tilewright
+ROOT = Path(__file__).resolve().parents[3]
+X = torch.linspace(-3, 3, 24).reshape(2, 12)
+
+
+def shrunk(kept: int) -> torch.Tensor:
+    """A tensor whose storage was taken away but for so many bytes."""
+    out = torch.ones(2, 12)
+    out.untyped_storage().resize_(kept)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: OPS.exp(shrunk(8)), "exp: x needs 96 bytes, but its storage has 8"),
+        (lambda: OPS.exp.out(X, out=shrunk(92)), "exp: out needs 96 bytes, but its storage has 92"),
+        (lambda: OPS.add(X, torch.ones(2, 12, device="meta")), "other is on meta, but x is on cpu"),
+        (lambda: OPS.add(torch.ones(2, 12, device="meta"), X), "other is on cpu, but x is on meta"),
+        (lambda: OPS.exp.out(X, out=torch.ones(2, 12, device="meta")), "out is on meta, but x is"),
+        (lambda: OPS.rms_norm(torch.tensor(1.0), torch.ones(1)), "at least 1 dimension is needed"),
+        (lambda: OPS.matmul(X, X), "a is f32[2, 12]@cpu, but 3 dimensions are needed"),
+        (lambda: OPS.rms_norm(X, torch.ones(12).half()), "weight is f16[12]@cpu, but x is f32"),
+    ],
+)
+def test_refusals(call, message) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared below
+        call()
+    assert message in str(caught.value)
+
+
+def test_tensors_that_lie_at_the_end_of_their_storage() -> None:
+    whole = torch.arange(30.0)
+    for part in (whole[6:], whole[5::5], whole.view(5, 6)[:, 3:], whole[30:], whole[29:].view(())):
+        assert torch.equal(OPS.scale(part, 2.0), 2 * part)
+
+
+def test_integers_have_no_gradient() -> None:
+    with pytest.raises(RuntimeError, match="floating point"):
+        OPS.copy(torch.ones(3, dtype=torch.int32).requires_grad_())
+    assert not OPS.copy(torch.ones(3, dtype=torch.int32)).requires_grad
+
+
+def test_forward_mode_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match="exp has no derivative in forward mode"):
+        torch.func.jvp(OPS.exp, (X,), (X,))
+    with torch.autograd.forward_ad.dual_level():
+        assert torch.equal(OPS.relu(X), X.relu())
+
+
+def pairs(case: Case) -> list[tuple[int, _schema.Argument]]:
+    """Inputs that an output could be written to, by shape and dtype."""
+    return [
+        (i, output)
+        for i, arg in enumerate(case.op.inputs)
+        for output in case.op.required_outputs
+        if (arg.type, arg.dims) == (output.type, output.dims)
+    ]
+
+
+ALIASED = [case for case in every_case() if case.combo == 0 and pairs(case)]
+OUT_OF_PLACE = {"transpose", "permute", "attention_backward", "embedding_backward"}
+
+
+@pytest.mark.parametrize("case", ALIASED, ids=str)
+def test_in_place_is_right_or_refused(case: Case) -> None:
+    packet, outputs = getattr(OPS, case.op.name), case.op.required_outputs
+    want = results(packet.default(*case.arguments()))
+    for i, written in pairs(case):
+        arguments = case.arguments()
+        given = {arg.name: torch.empty_like(w) for arg, w in zip(outputs, want, strict=True)}
+        if arguments[i] is None or given[written.name].shape != arguments[i].shape:
+            continue
+        given[written.name] = arguments[i]
+        if case.op.name in OUT_OF_PLACE and arguments[i].numel():
+            with pytest.raises(ValueError, match="in memory"):
+                packet.out(*arguments, **given)
+            continue
+        packet.out(*arguments, **given)
+        for arg, w in zip(outputs, want, strict=True):
+            assert_close(given[arg.name], w, 0)
+
+
+def test_outputs_that_overlap_something_else_are_refused() -> None:
+    buffer = torch.randn(9, 8)
+    square = torch.randn(1, 4, 4)
+    refused = [
+        lambda: OPS.exp.out(buffer[:8], out=buffer[1:]),
+        lambda: OPS.exp.out(buffer[1:], out=buffer[:8]),
+        lambda: OPS.exp.out(buffer[:, :4], out=buffer[:, 3:7]),
+        lambda: OPS.exp.out(buffer[:1].expand(9, 8), out=buffer),
+        lambda: OPS.exp.out(buffer[:8, :8].T, out=buffer[:8, :8]),
+        lambda: OPS.matmul.out(square, torch.randn(1, 4, 4), out=square),
+    ]
+    for call in refused:
+        with pytest.raises(ValueError, match=r"but it overlaps .* in memory"):
+            call()
+    x, weight = torch.randn(2, 8), torch.ones(8)
+    same = torch.empty(2, 8)
+    with pytest.raises(ValueError, match=r"residual_out is .* overlaps out"):
+        OPS.fused_add_rms_norm.out(x, x, weight, out=same, residual_out=same)
+
+
+def test_outputs_between_the_elements_of_an_input_are_not() -> None:
+    buffer = torch.randn(6, 40)
+    for x, out in [
+        (buffer[:, :10], buffer[:, 10:20]),
+        (buffer[:, ::2], buffer[:, 1::2]),
+        (buffer[::2], buffer[1::2]),
+        (buffer[:, 8:9], buffer[:, 9:10]),
+    ]:
+        want = x.exp()
+        OPS.exp.out(x, out=out)
+        torch.testing.assert_close(out, want, rtol=1e-6, atol=0)
+
+
+def written_through_c(strides: list[int], start: int, size: int = 24) -> tuple[int, torch.Tensor]:
+    """Status of exp(X) written with these strides, and the memory it was written to."""
+    op, reading, memory = _schema.find("exp"), _arrays.Reading(), torch.zeros(size)
+    values = (_library.Value * 2)()
+    _values.fill(values[0], op.inputs[0], X, reading)
+    view = _library.TensorView(
+        data=memory.data_ptr() + 4 * start,
+        device=_library.Device(1, 0),
+        rank=2,
+        dtype=_library.DataType(2, 32, 1),
+        shape=(ctypes.c_int64 * 2)(2, 12),
+        strides=(ctypes.c_int64 * 2)(*strides),
+    )
+    values[1].kind, values[1].payload.tensor = _library.TENSOR, ctypes.pointer(view)
+    handle = _library.operator_handle("exp")
+    return _library.load().tw_call(_call._context(), handle, values, 2, None, None), memory
+
+
+def test_output_strides_of_the_c_interface() -> None:
+    status, memory = written_through_c([-12, -1], 23)  # backwards: each element has its place
+    assert status == 0
+    torch.testing.assert_close(memory.flip(0).view(2, 12), X.exp(), rtol=1e-6, atol=0)
+    for strides in ([0, 1], [11, 1], [-11, 1], [1, 1]):
+        status, memory = written_through_c(strides, 12)
+        assert status == 1, strides
+        assert b"its elements may overlap" in _library.load().tw_last_error()
+        assert not memory.any()
+
+
+def free_gibibytes() -> float:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 2**20
+
+
+@pytest.mark.skipif(free_gibibytes() < 12, reason="needs 12 GiB of free memory")
+@pytest.mark.parametrize("shape", [(2**31 + 67,), (3, 2**30 + 5)])
+def test_more_elements_than_31_bits_count(shape) -> None:
+    x = torch.zeros(shape, dtype=torch.int8)
+    x.view(-1)[-3:] = torch.tensor([5, 6, 7], dtype=torch.int8)
+    x.view(-1)[2**31 : 2**31 + 2] = torch.tensor([3, 4], dtype=torch.int8)
+    out = OPS.copy(x)
+    assert torch.equal(out.view(-1)[-70:], x.view(-1)[-70:])
+    assert out.view(-1)[2**31 : 2**31 + 2].tolist() == [3, 4]
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=paths, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_after_fork() -> None:
+    result = python(
+        "import os, torch, tilewright.torch\n"
+        "torch.set_num_threads(2)\n"
+        "x = torch.randn(512, 4096)\n"
+        "want = torch.ops.tilewright.softmax(x)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    same = torch.ops.tilewright.softmax(x).numpy().tobytes() == want.numpy().tobytes()\n"
+        "    os._exit(0 if same else 3)\n"
+        "raise SystemExit(os.waitpid(child, 0)[1])"
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_while_the_interpreter_ends() -> None:
+    result = python(
+        "import atexit, threading, torch, tilewright.torch\n"
+        "x = torch.randn(64, 512)\n"
+        "call = torch.ops.tilewright.softmax.default\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        "        call(x)\n"
+        "last = Last()\n"
+        "atexit.register(lambda: print(float(call(x).sum()).__round__()))\n"
+        "def work():\n"
+        "    for _ in range(300):\n"
+        "        call(x)\n"
+        "for _ in range(3):\n"
+        "    threading.Thread(target=work).start()\n"
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "64\n"
+
+
+def test_results_do_not_keep_their_arguments() -> None:
+    import weakref
+
+    x: Any = torch.randn(4, requires_grad=True)
+    plain = torch.randn(4)
+    gone = weakref.ref(plain)
+    out = OPS.add(x, plain)
+    del plain
+    assert gone() is None
+    assert out.requires_grad

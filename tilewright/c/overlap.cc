@@ -1,0 +1,143 @@
+#include "tilewright/c/overlap.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tilewright/c/catalog_json.h"
+
+namespace tw::c {
+namespace {
+
+/// Read inputs again after writing outputs of the same shape, or in another order.
+constexpr std::array<std::string_view, 5> kOutOfPlace = {"attention_backward", "embedding_backward",
+                                                         "fused_linear_cross_entropy", "permute",
+                                                         "transpose"};
+
+/// Addresses of the first and the last element, the lower one first.
+std::pair<int64_t, int64_t> ends(const TensorRef& tensor) {
+  int64_t low = 0, high = 0;
+  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d)
+    (tensor.strides[d] < 0 ? low : high) += tensor.strides[d] * (tensor.sizes[d] - 1);
+  const auto base = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
+  const int64_t bytes = element_size(tensor.dtype);
+  return {base + low * bytes, base + high * bytes};
+}
+
+struct Dim {
+  int64_t stride;  // > 0
+  int64_t a, b;    // sizes
+};
+
+/// Whether sum_d stride_d (i_d - j_d) is `distance` for some 0 <= i_d < a_d, 0 <= j_d < b_d.
+bool reaches(std::span<const Dim> dims, int64_t distance) {
+  if (dims.empty()) return distance == 0;
+  int64_t down = 0, up = 0;  // how far the other dimensions lead
+  for (const Dim& dim : dims.subspan(1)) {
+    down -= dim.stride * (dim.b - 1);
+    up += dim.stride * (dim.a - 1);
+  }
+  const Dim& dim = dims[0];
+  const int64_t first = std::max(1 - dim.b, (distance - up) / dim.stride - 1);
+  const int64_t last = std::min(dim.a - 1, (distance - down) / dim.stride + 1);
+  for (int64_t k = first; k <= last; ++k)
+    if (reaches(dims.subspan(1), distance - k * dim.stride)) return true;
+  return false;
+}
+
+bool same_strides(const TensorRef& a, const TensorRef& b) {
+  if (a.rank != b.rank) return false;
+  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
+    if (a.strides[d] != b.strides[d] && (a.sizes[d] > 1 || b.sizes[d] > 1)) return false;
+  return true;
+}
+
+bool same_view(const TensorRef& a, const TensorRef& b) {
+  return a.data == b.data && a.dtype == b.dtype && same_strides(a, b) &&
+         std::equal(a.sizes.begin(), a.sizes.begin() + a.rank, b.sizes.begin());
+}
+
+bool is_dense(const TensorRef& tensor) {
+  const auto [low, high] = ends(tensor);
+  return !may_overlap(tensor) && high - low == (tensor.count() - 1) * element_size(tensor.dtype);
+}
+
+bool may_be_in_place(const ops::Call& call, int input, int output) {
+  const ops::Arg& from = call.schema()[input];
+  const ops::Arg& to = call.schema()[output];
+  return !from.output && from.type == to.type && dims_text(from) == dims_text(to) &&
+         std::find(kOutOfPlace.begin(), kOutOfPlace.end(), call.schema().name()) ==
+             kOutOfPlace.end();
+}
+
+}  // namespace
+
+bool may_overlap(const TensorRef& tensor) {
+  if (tensor.count() == 0) return false;
+  std::array<std::pair<int64_t, int64_t>, kMaxRank> dims;  // stride, size; sorted
+  size_t rank = 0;
+  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d) {
+    if (tensor.sizes[d] <= 1) continue;
+    const std::pair next{std::abs(tensor.strides[d]), tensor.sizes[d]};
+    size_t at = rank++;
+    for (; at > 0 && dims[at - 1] > next; --at) dims[at] = dims[at - 1];
+    dims[at] = next;
+  }
+  int64_t reach = 0;  // largest offset that the dimensions so far lead to
+  for (size_t d = 0; d < rank; ++d) {
+    if (dims[d].first <= reach) return true;
+    reach += dims[d].first * (dims[d].second - 1);
+  }
+  return false;
+}
+
+bool share_memory(const TensorRef& a, const TensorRef& b) {
+  if (a.device != b.device || a.count() == 0 || b.count() == 0) return false;
+  const int64_t size_a = element_size(a.dtype);
+  const int64_t size_b = element_size(b.dtype);
+  const auto [first_a, last_a] = ends(a);
+  const auto [first_b, last_b] = ends(b);
+  if (last_a + size_a <= first_b || last_b + size_b <= first_a) return false;
+  if (size_a == size_b && (first_b - first_a) % size_a == 0 && same_strides(a, b)) {
+    std::vector<Dim> dims;
+    for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
+      if (a.strides[d] != 0 && (a.sizes[d] > 1 || b.sizes[d] > 1))
+        dims.push_back({std::abs(a.strides[d]), a.sizes[d], b.sizes[d]});
+    std::sort(dims.begin(), dims.end(),
+              [](const Dim& x, const Dim& y) { return x.stride > y.stride; });
+    return reaches(dims, (first_b - first_a) / size_a);
+  }
+  const auto is_in = [](int64_t address, int64_t first, int64_t last) {
+    return first <= address && address <= last;
+  };
+  return (is_dense(a) && (is_in(first_b, first_a, last_a) || is_in(last_b, first_a, last_a))) ||
+         (is_dense(b) && (is_in(first_a, first_b, last_b) || is_in(last_a, first_b, last_b)));
+}
+
+void check_outputs_apart(const ops::Call& call) {
+  for (int i = 0; i < call.schema().size(); ++i) {
+    const ops::Arg& output = call.schema()[i];
+    if (!output.output || !call[i].present) continue;
+    const auto refuse = [&](const std::string& rule) {
+      throw Error(ErrorKind::kInvalidArgument, std::string(call.schema().name()) + ": " +
+                                                   std::string(output.name) + " is " +
+                                                   call[i].tensor.describe() + ", but " + rule +
+                                                   "\n  in " + std::string(call.schema().text()));
+    };
+    if (may_overlap(call[i].tensor)) refuse("its elements may overlap in memory");
+    for (int j = 0; j < i; ++j) {
+      const ops::Arg& other = call.schema()[j];
+      if (other.kind != ops::ArgKind::kTensor || !call[j].present) continue;
+      if (!share_memory(call[i].tensor, call[j].tensor)) continue;
+      if (same_view(call[i].tensor, call[j].tensor) && may_be_in_place(call, j, i)) continue;
+      refuse("it overlaps " + std::string(other.name) + " in memory");
+    }
+  }
+}
+
+}  // namespace tw::c
