@@ -69,7 +69,7 @@ if(TILEWRIGHT_CUDA)
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags}
               -DTW_ATTENTION_ELEMENT=tw::${element} -fatbin -MD -MF ${image}.d -MT ${image}
               ${source} -o ${image}
-      COMMENT "Building CUDA attention of ${element}" VERBATIM)
+      COMMENT "Building CUDA kernels of attention_sm90_${element}" VERBATIM)
     list(APPEND attention_images ${image})
   endforeach()
   set(attention_host ${PROJECT_BINARY_DIR}/kernels/cuda/attention_images.cc)

@@ -250,7 +250,7 @@ struct Attention : AttentionFamily {
       {"heads of 128, window",
        "B=1 S=300 Hq=2 L=300 H=1 D=128 Dv=96 window_left=70 window_right=9"},
       {"heads of 128, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=128 causal=1 +kv_lens +lse"},
-      {"heads of 128, long keys", "B=1 S=150 Hq=1 L=6200 H=1 D=128 Dv=128 +kv_lens +lse"},
+      {"heads of 128, long keys", "B=1 S=70 Hq=1 L=6200 H=1 D=128 Dv=128 +kv_lens +lse"},
       {"heads of 128, decode", "B=2 S=1 Hq=8 L=3000 H=2 D=128 Dv=128 +kv_lens +sinks +lse"},
       {"heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=200 +sinks +lse"},
       {"heads of 256, decode", "B=1 S=1 Hq=5 L=900 H=1 D=256 Dv=256 +lse"}};
