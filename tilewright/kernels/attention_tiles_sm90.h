@@ -60,8 +60,7 @@ struct AttentionTile {
   }
 };
 
-/// The tiles of a block of threads, one after the other: an item of every round, of which every
-/// other one runs backwards, so that nobody has the longest of each. Whole warps walk.
+/// The tiles of a block of threads, one after the other. Whole warps walk.
 class AttentionWalk {
  public:
   TW_PTX explicit AttentionWalk(const AttentionOrder& order)
@@ -84,9 +83,7 @@ class AttentionWalk {
 
  private:
   TW_PTX void advance() {
-    const int blocks = int(gridDim.x), within = int(blockIdx.x);
-    backwards_ = !backwards_;
-    item_ += backwards_ ? 2 * (blocks - within) - 1 : 2 * within + 1;
+    item_ += int(gridDim.x);
     second_ = false;
   }
   TW_PTX void again() { second_ = true; }
@@ -139,7 +136,6 @@ class AttentionWalk {
 
   int item_, items_;
   bool second_ = false;  // of a folded item
-  bool backwards_ = false;
 };
 
 }  // namespace tw::kernels

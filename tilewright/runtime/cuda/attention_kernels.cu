@@ -18,8 +18,9 @@ __global__ void __launch_bounds__(kAttentionBuilds[kIndex].threads(), 1)
 }
 
 __global__ void __launch_bounds__(AttentionCombine<Element>::kThreads)
-    attention_combine(const __grid_constant__ AttentionArguments<Element> arguments) {
-  AttentionCombine<Element>{arguments}();
+    attention_combine(const __grid_constant__ AttentionArguments<Element> arguments,
+                      const int64_t rows) {
+  AttentionCombine<Element>{arguments, rows}();
 }
 
 template <int kIndex>
