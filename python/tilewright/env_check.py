@@ -57,7 +57,20 @@ def _torch() -> tuple[str, str]:
 
 
 def _cuda() -> tuple[str, str]:
-    return "absent", "this build has no CUDA kernels"
+    try:
+        import torch
+    except ImportError:
+        return "absent", "PyTorch, which would bring tensors on a GPU, is not installed"
+    if not torch.cuda.is_available():
+        return "absent", "PyTorch finds no GPU"
+    name = torch.cuda.get_device_name()
+    try:
+        good = bool((torch.ops.tilewright.exp(torch.zeros(4, device="cuda")) == 1).all())
+    except RuntimeError as error:
+        if "this library has none" in str(error):
+            return "absent", f"{name}, but this library was built without CUDA kernels"
+        raise
+    return ("ok" if good else "broken"), name
 
 
 CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
