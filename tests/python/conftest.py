@@ -44,10 +44,10 @@ def smollm_reference(smollm: Path):
     import torch
     from transformers import AutoModelForCausalLM
 
-    torch.set_grad_enabled(False)
-    return AutoModelForCausalLM.from_pretrained(
+    model = AutoModelForCausalLM.from_pretrained(
         smollm.parent, gguf_file=smollm.name, dtype=torch.float32
-    ).eval()
+    )
+    return model.eval().requires_grad_(False)  # not for all tests of the process
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ def tokenize(model: Path, text: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def prompts(smollm: Path, english: str) -> dict[str, list[int]]:
-    all_tokens = tokenize(smollm, english[:20000])
+    all_tokens = tokenize(smollm, english[:40000])
     out = {name: tokenize(smollm, text) for name, text in PROMPTS.items()}
     for length in LENGTHS:
         out[f"{length} tokens"] = all_tokens[length : 2 * length]
@@ -99,7 +99,7 @@ def test_int8_mode_stays_close(smollm, english, tmp_path):
 def test_int8_mode_keeps_the_perplexity(smollm, english, tmp_path):
     """Within half a percent of exact."""
     text = tmp_path / "text"
-    text.write_text(english[:20000])
+    text.write_text(english[:40000])
     exact = run_json("perplexity", smollm, text, "--exact")
     int8 = run_json("perplexity", smollm, text)
     assert exact["tokens"] > 4000
