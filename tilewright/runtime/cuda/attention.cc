@@ -1,17 +1,16 @@
 #include "tilewright/runtime/cuda/attention.h"
 
+#include <algorithm>
 #include <array>
-#include <atomic>
-#include <cstdlib>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "tilewright/runtime/cuda/attention_image.h"
 #include "tilewright/runtime/cuda/attention_problem.h"
 #include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
 namespace {
@@ -27,43 +26,26 @@ using tile::cuda::TensorMap;
 struct AttentionModule {
   std::array<Kernel, size_t(kAttentionBuildCount)> builds{};
   Kernel combine = nullptr;
-  std::array<std::atomic<uint64_t>, size_t(kAttentionBuildCount)> prepared{};  // a bit per device
+  PreparedOnce<size_t(kAttentionBuildCount)> prepared;
 
   explicit AttentionModule(const char* image) {
-    const Driver& d = driver();
-    Library library = nullptr;
-    check(d.load_library(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
-          "attention: no kernel for this GPU");
-    unsigned count = 0;
-    check(d.kernel_count(&count, library), "attention: cuLibraryGetKernelCount");
-    std::vector<Kernel> found(count);
-    check(d.list_kernels(found.data(), count, library), "attention: cuLibraryEnumerateKernels");
-    for (const Kernel kernel : found) {
-      const char* name = nullptr;
-      check(d.kernel_name(&name, kernel), "attention: cuKernelGetName");
-      place(name, kernel);
-    }
+    load_kernels("attention", "this GPU", image,
+                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
   }
 
   void prepare(int build, const Gpu& on) {
-    constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
     const auto index = size_t(build);
-    const uint64_t bit = uint64_t{1} << (on.id % 64);
-    if ((prepared[index].load() & bit) != 0) return;
-    check(driver().set_kernel_attribute(
-              kMaxDynamicSharedBytes, kAttentionBuilds[build].shared_bytes(), builds[index], on.id),
-          "attention: cuKernelSetAttribute");
-    prepared[index] |= bit;
+    prepared(index, on, [&] {
+      allow_shared_bytes("attention", builds[index], kAttentionBuilds[build].shared_bytes(), on);
+    });
   }
 
  private:
   /// By the mangled name (attention_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    constexpr std::string_view kBefore = "10cuda_entry9attentionILi";
     if (name.find("attention_combine") != std::string_view::npos) combine = kernel;
-    const size_t at = name.find(kBefore);
-    if (at != std::string_view::npos)
-      builds.at(size_t(std::atoi(name.data() + at + kBefore.size()))) = kernel;
+    const int build = number_after(name, "10cuda_entry9attentionILi");
+    if (build >= 0) builds.at(size_t(build)) = kernel;
   }
 };
 
@@ -78,24 +60,11 @@ template <class T, size_t kRank>
 TensorMap tensor_map(const AttentionTensor<const T>& of, const std::array<int64_t, kRank>& sizes,
                      const std::array<int64_t, kRank>& strides,
                      const std::array<uint32_t, kRank>& box) {
-  // Values of CUtensorMapDataType and of the options, from the driver's reference manual.
-  constexpr int kFloat16 = 6, kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;
-  constexpr int kType = std::is_same_v<T, f16> ? kFloat16 : kBfloat16;
-  constexpr uint64_t kUnit = 16;
-  uint64_t all_sizes[kRank + 1] = {uint64_t(of.dims)}, bytes[kRank];
-  uint32_t whole_box[kRank + 1] = {64}, steps[kRank + 1] = {1};
-  for (size_t i = 0; i < kRank; ++i) {
-    all_sizes[i + 1] = uint64_t(sizes[i]);
-    bytes[i] = sizes[i] == 1 ? kUnit : uint64_t(strides[i]) * sizeof(T);
-    whole_box[i + 1] = box[i];
-    steps[i + 1] = 1;
-  }
-  TensorMap map;
-  check(driver().encode_tensor_map(&map, kType, unsigned(kRank + 1), const_cast<T*>(of.data),
-                                   all_sizes, bytes, whole_box, steps, 0, kSwizzle128, kPromote256,
-                                   0),
-        "attention: cuTensorMapEncodeTiled");
-  return map;
+  std::array<int64_t, kRank + 1> all_sizes{of.dims};
+  std::array<uint32_t, kRank + 1> whole_box{64};
+  std::copy(sizes.begin(), sizes.end(), all_sizes.begin() + 1);
+  std::copy(box.begin(), box.end(), whole_box.begin() + 1);
+  return encode_tensor_map<T, kRank + 1>("attention", of.data, all_sizes, strides, whole_box);
 }
 
 template <class T>

@@ -11,6 +11,7 @@
 #include "tilewright/kernels/attention_paged.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_varlen.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
 
@@ -47,13 +48,9 @@ struct AttentionTensor {
   bool is_empty() const { return outer == 0 || rows == 0 || heads == 0 || dims == 0; }
   /// Rows begin at multiples of 16 bytes and are contiguous, which TMA and wide stores need.
   bool is_aligned() const {
-    constexpr int64_t kUnit = 16 / int64_t{sizeof(T)}, kMost = int64_t{1} << 39;  // bytes < 2^40
-    const auto legal = [](int64_t size, int64_t stride) {
-      return size == 1 ||
-             (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
-    };
-    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && (dim_stride == 1 || dims == 1) &&
-           legal(outer, outer_stride) && legal(rows, row_stride) && legal(heads, head_stride);
+    return reinterpret_cast<uintptr_t>(data) % kTmaUnit == 0 && (dim_stride == 1 || dims == 1) &&
+           is_tma_stride<T>(outer, outer_stride) && is_tma_stride<T>(rows, row_stride) &&
+           is_tma_stride<T>(heads, head_stride);
   }
   bool counts_in_32_bits() const {
     constexpr int64_t kMost = int64_t{1} << 29;

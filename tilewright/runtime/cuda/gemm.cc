@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cstdlib>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_realign.h"
@@ -15,8 +12,10 @@
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_image.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
 namespace {
@@ -24,41 +23,24 @@ namespace {
 using kernels::GemmBuild;
 using kernels::GemmVariant;
 
-constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
-
 /// The functions of one element type, found when the first of them is launched.
 struct GemmModule {
   Kernel strided = nullptr, realign = nullptr;
   std::array<Kernel, GemmVariant::kCount> variants{};
-  std::array<std::atomic<uint64_t>, GemmVariant::kCount> prepared{};  // a bit per device
+  PreparedOnce<GemmVariant::kCount> prepared;
 
   explicit GemmModule(const char* image) {
-    const Driver& d = driver();
-    Library library = nullptr;
-    check(d.load_library(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
-          "gemm: no kernel for this GPU");
-    unsigned count = 0;
-    check(d.kernel_count(&count, library), "gemm: cuLibraryGetKernelCount");
-    std::vector<Kernel> found(count);
-    check(d.list_kernels(found.data(), count, library), "gemm: cuLibraryEnumerateKernels");
-    for (const Kernel kernel : found) {
-      const char* name = nullptr;
-      check(d.kernel_name(&name, kernel), "gemm: cuKernelGetName");
-      place(name, kernel);
-    }
+    load_kernels("gemm", "this GPU", image,
+                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
   }
 
  private:
   /// By the mangled name (gemm_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    const auto number_after = [&](std::string_view text) {
-      const size_t at = name.find(text);
-      return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + text.size());
-    };
     if (name.find("gemm_strided") != std::string_view::npos) strided = kernel;
     if (name.find("gemm_realign") != std::string_view::npos) realign = kernel;
     for (const std::string_view text : {"10cuda_entry4gemmILi", "10cuda_entry12gemm_clusterILi"}) {
-      const int index = number_after(text);
+      const int index = number_after(name, text);
       if (index >= 0 && index < GemmVariant::kCount) variants[size_t(index)] = kernel;
     }
   }
@@ -82,22 +64,9 @@ void launch(Kernel kernel, int64_t blocks, int64_t blocks_y, int threads, int sh
 /// One operand's map: boxes of box_rows rows and 128 bytes of columns.
 template <class T>
 tile::cuda::TensorMap tensor_map(const GemmOperand<T>& of, int64_t box_rows) {
-  // Values of CUtensorMapDataType and of the options, from the driver's reference manual.
-  constexpr int kFloat16 = 6, kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;
-  constexpr int kType = std::is_same_v<std::remove_const_t<T>, f16> ? kFloat16 : kBfloat16;
-  constexpr uint64_t kUnit = 16;
-  const auto stride = [](int64_t size, int64_t elements) {
-    return size == 1 ? kUnit : uint64_t(elements) * sizeof(T);
-  };
-  const uint64_t sizes[] = {uint64_t(of.columns), uint64_t(of.rows), uint64_t(of.batch)};
-  const uint64_t strides[] = {stride(of.rows, of.row_stride), stride(of.batch, of.batch_stride)};
-  const uint32_t box[] = {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1};
-  const uint32_t steps[] = {1, 1, 1};
-  tile::cuda::TensorMap map;
-  check(driver().encode_tensor_map(&map, kType, 3, const_cast<std::remove_const_t<T>*>(of.data),
-                                   sizes, strides, box, steps, 0, kSwizzle128, kPromote256, 0),
-        "gemm: cuTensorMapEncodeTiled");
-  return map;
+  return encode_tensor_map<std::remove_const_t<T>, 3>(
+      "gemm", of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
+      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
 }
 
 /// An operand as the kernel will read it, and the copy it needs before.
@@ -168,13 +137,9 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
 
   GemmModule& from = module<T>();
   const auto index = size_t(variant.index());
-  const uint64_t bit = uint64_t{1} << (on.id % 64);
-  if ((from.prepared[index].load() & bit) == 0) {
-    check(driver().set_kernel_attribute(kMaxDynamicSharedBytes, build.shared_bytes(),
-                                        from.variants[index], on.id),
-          "gemm: cuKernelSetAttribute");
-    from.prepared[index] |= bit;
-  }
+  from.prepared(index, on, [&] {
+    allow_shared_bytes("gemm", from.variants[index], build.shared_bytes(), on);
+  });
   const int64_t clusters = arguments.order.tiles;
   const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
   void* pointers[] = {&arguments};

@@ -6,6 +6,7 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/kernels/gemm_policy_sm90.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
 
@@ -22,13 +23,9 @@ struct GemmOperand {
   }
   /// TMA reads it along its columns: 16 bytes is what its addresses and strides are multiples of.
   bool is_tma_legal() const {
-    constexpr int64_t kUnit = 16 / int64_t{sizeof(T)}, kMost = int64_t{1} << 39;  // bytes < 2^40
-    const auto legal = [](int64_t size, int64_t stride) {
-      return size == 1 ||
-             (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
-    };
-    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && (column_stride == 1 || columns == 1) &&
-           legal(rows, row_stride) && legal(batch, batch_stride);
+    return reinterpret_cast<uintptr_t>(data) % kTmaUnit == 0 &&
+           (column_stride == 1 || columns == 1) && is_tma_stride<T>(rows, row_stride) &&
+           is_tma_stride<T>(batch, batch_stride);
   }
 };
 

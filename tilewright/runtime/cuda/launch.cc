@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
 namespace tw::runtime::cuda {
 namespace {
 
-constexpr int kMaxDynamicSharedBytes = 8;            // CUfunction_attribute
 constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
 constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
 constexpr int64_t kScratchAlignment = 64;
@@ -24,13 +24,6 @@ bool synchronizes() {
     return text != nullptr && std::string_view(text) == "1";
   }();
   return kSync;
-}
-
-/// The combination that a function's mangled name says it is for (cmake/cuda_kernel.cu.in).
-int combo_of(std::string_view name) {
-  constexpr std::string_view kBefore = "10cuda_entry3runILi";
-  const size_t at = name.find(kBefore);
-  return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + kBefore.size());
 }
 
 }  // namespace
@@ -74,30 +67,20 @@ Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
 Module::Module(std::string op, const ops::CudaBuild& build) : op_(std::move(op)), build_(build) {}
 
 void Module::load(const Gpu& gpu) {
-  const Driver& d = driver();
-  Library library = nullptr;
-  check(d.load_library(&library, build_.image, nullptr, nullptr, 0, nullptr, nullptr, 0),
-        op_ + ": no kernel for " + gpu.name + " (compute capability " +
-            std::to_string(gpu.compute_major) + "." + std::to_string(gpu.compute_minor) + ")");
-  unsigned count = 0;
-  check(d.kernel_count(&count, library), op_ + ": cuLibraryGetKernelCount");
-  std::vector<Kernel> found(count);
-  check(d.list_kernels(found.data(), count, library), op_ + ": cuLibraryEnumerateKernels");
-  for (const Kernel kernel : found) {
-    const char* name = nullptr;
-    check(d.kernel_name(&name, kernel), op_ + ": cuKernelGetName");
-    const int combo = combo_of(name);
-    if (combo < 0) continue;
+  const std::string on = gpu.name + " (compute capability " + std::to_string(gpu.compute_major) +
+                         "." + std::to_string(gpu.compute_minor) + ")";
+  load_kernels(op_, on, build_.image, [this](std::string_view name, Kernel kernel) {
+    const int combo = number_after(name, "10cuda_entry3runILi");  // cmake/cuda_kernel.cu.in
+    if (combo < 0) return;
     if (kernels_.size() <= static_cast<size_t>(combo)) kernels_.resize(size_t(combo) + 1);
     kernels_[static_cast<size_t>(combo)] = kernel;
-  }
+  });
 }
 
 void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   std::call_once(loaded_, [&] { load(on); });
-  const Driver& d = driver();
   const Kernel function = kernels_.at(static_cast<size_t>(combo));
   ops::CudaLaunch prepared;
   build_.entries[combo].prepare(kernel, Machine{}, prepared);
@@ -109,9 +92,7 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     const Geometry g = geometry(plan, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
     if (g.shared_bytes > kSharedDefault)
-      check(d.set_kernel_attribute(kMaxDynamicSharedBytes, static_cast<int>(g.shared_bytes),
-                                   function, on.id),
-            op_ + ": cuKernelSetAttribute");
+      allow_shared_bytes(op_, function, static_cast<int>(g.shared_bytes), on);
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};

@@ -1,0 +1,52 @@
+// What TMA can read, and the maps that tell it. Plain host code.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "tilewright/core/types.h"
+#include "tilewright/runtime/cuda/driver.h"
+#include "tilewright/tile/cuda/tensor_map.h"
+
+namespace tw::runtime::cuda {
+
+inline constexpr uint64_t kTmaUnit = 16;  // bytes that addresses and strides are multiples of
+
+/// Whether a dimension may have this stride, in elements of T.
+template <class T>
+bool is_tma_stride(int64_t size, int64_t stride) {
+  constexpr int64_t kUnit = int64_t{kTmaUnit} / int64_t{sizeof(T)};
+  constexpr int64_t kMost = int64_t{1} << 39;  // bytes < 2^40
+  return size == 1 || (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
+}
+
+/// A map of boxes of 16-bit elements in rows of 128 bytes, swizzled. Sizes begin with the
+/// contiguous dimension; strides, in elements, with the one after it.
+template <class T, size_t kRank>
+tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
+                                        const std::array<int64_t, kRank>& sizes,
+                                        const std::array<int64_t, kRank - 1>& strides,
+                                        const std::array<uint32_t, kRank>& box) {
+  static_assert(std::is_same_v<T, f16> || std::is_same_v<T, bf16>);
+  // Values of CUtensorMapDataType and of the options, from the driver's reference manual.
+  constexpr int kFloat16 = 6, kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;
+  constexpr int kType = std::is_same_v<T, f16> ? kFloat16 : kBfloat16;
+  uint64_t counts[kRank], bytes[kRank - 1];
+  uint32_t steps[kRank];
+  for (size_t i = 0; i < kRank; ++i) {
+    counts[i] = uint64_t(sizes[i]);
+    steps[i] = 1;
+  }
+  for (size_t i = 0; i + 1 < kRank; ++i)
+    bytes[i] = sizes[i + 1] == 1 ? kTmaUnit : uint64_t(strides[i]) * sizeof(T);
+  tile::cuda::TensorMap map;
+  check(driver().encode_tensor_map(&map, kType, unsigned(kRank), const_cast<T*>(data), counts,
+                                   bytes, box.data(), steps, 0, kSwizzle128, kPromote256, 0),
+        op + ": cuTensorMapEncodeTiled");
+  return map;
+}
+
+}  // namespace tw::runtime::cuda
