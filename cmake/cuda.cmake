@@ -38,45 +38,37 @@ if(TILEWRIGHT_CUDA)
     list(APPEND sources ${stem}.cc)
   endforeach()
 
-  # Matrix multiplication has kernels of its own, one image for each element type.
-  foreach(element float f16 bf16)
-    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_${element}.fatbin)
-    set(GEMM_IMAGE_${element} ${image})
-    if(element STREQUAL "float")
-      set(definitions -DTW_GEMM_ELEMENT=float)
-    else()
-      set(definitions -DTW_GEMM_ELEMENT=tw::${element} -DTW_GEMM_HAS_SM90=1)
-    endif()
-    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/gemm_kernels.cu)
-    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
-              -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
-      COMMENT "Building CUDA gemm of ${element}" VERBATIM)
-    list(APPEND gemm_images ${image})
-  endforeach()
-  set(gemm_host ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_images.cc)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_gemm_images.cc.in ${gemm_host} @ONLY)
-  set_source_files_properties(${gemm_host} PROPERTIES OBJECT_DEPENDS "${gemm_images}"
-                              SKIP_UNITY_BUILD_INCLUSION ON)
-  list(APPEND sources ${gemm_host})
+  # tilewright_cuda_images(NAME FILE LABEL ELEMENT...): tilewright/runtime/cuda/NAME_kernels.cu as one
+  # image FILE_ELEMENT.fatbin for each element type, and the host code that embeds them.
+  function(tilewright_cuda_images NAME FILE LABEL)
+    string(TOUPPER ${NAME} upper)
+    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/${NAME}_kernels.cu)
+    set(images)
+    foreach(element IN LISTS ARGN)
+      set(image ${PROJECT_BINARY_DIR}/kernels/cuda/${FILE}_${element}.fatbin)
+      set(${upper}_IMAGE_${element} ${image})
+      if(element STREQUAL "float")
+        set(definitions -DTW_${upper}_ELEMENT=float)
+      else()
+        set(definitions -DTW_${upper}_ELEMENT=tw::${element} -DTW_${upper}_HAS_SM90=1)
+      endif()
+      add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
+        COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
+                -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
+        COMMENT "Building CUDA ${LABEL}${element}" VERBATIM)
+      list(APPEND images ${image})
+    endforeach()
+    set(host ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME}_images.cc)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_${NAME}_images.cc.in ${host} @ONLY)
+    set_source_files_properties(${host} PROPERTIES OBJECT_DEPENDS "${images}"
+                                SKIP_UNITY_BUILD_INCLUSION ON)
+    set(sources ${sources} ${host} PARENT_SCOPE)
+  endfunction()
 
-  # Attention has kernels for Hopper beside the neutral ones, one image for each 16-bit type.
-  foreach(element f16 bf16)
-    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/attention_sm90_${element}.fatbin)
-    set(ATTENTION_IMAGE_${element} ${image})
-    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/attention_kernels.cu)
-    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags}
-              -DTW_ATTENTION_ELEMENT=tw::${element} -fatbin -MD -MF ${image}.d -MT ${image}
-              ${source} -o ${image}
-      COMMENT "Building CUDA kernels of attention_sm90_${element}" VERBATIM)
-    list(APPEND attention_images ${image})
-  endforeach()
-  set(attention_host ${PROJECT_BINARY_DIR}/kernels/cuda/attention_images.cc)
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_attention_images.cc.in ${attention_host} @ONLY)
-  set_source_files_properties(${attention_host} PROPERTIES OBJECT_DEPENDS "${attention_images}"
-                              SKIP_UNITY_BUILD_INCLUSION ON)
-  list(APPEND sources ${attention_host})
+  # Matrix multiplication has kernels of its own; attention has some for Hopper beside the neutral
+  # ones.
+  tilewright_cuda_images(gemm gemm "gemm of " float f16 bf16)
+  tilewright_cuda_images(attention attention_sm90 "kernels of attention_sm90_" f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)
