@@ -146,13 +146,10 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
                                stream, pointers, nullptr),
         "attention: launching");
   if (partials == 0) return;
-  constexpr int64_t kThreads = kernels::kAttentionCombineThreads, kRowsPerBlock = kThreads / 32;
-  int64_t count = rows;
-  void* combined[] = {&arguments, &count};
-  const int64_t combining = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  check(driver().launch_kernel(from.combine, unsigned(combining), 1, 1, unsigned(kThreads), 1, 1, 0,
-                               stream, combined, nullptr),
-        "attention: launching the sum over splits");
+  check(
+      driver().launch_kernel(from.combine, unsigned(rows), 1, 1, kernels::kAttentionCombineThreads,
+                             1, 1, 0, stream, pointers, nullptr),
+      "attention: launching the sum over splits");
 }
 
 template <class K>
