@@ -23,7 +23,7 @@ struct AttentionBackwardBuild {
   TW_INLINE constexpr int shared_bytes() const {
     constexpr int kAlignment = 1024;  // the barriers fit into what it rounds up to
     const int used = 2 * key_bytes() + kStages * (2 * query_bytes() + row_bytes()) +
-                     2 * slope_bytes() + sum_count() * int(sizeof(float));
+                     2 * slope_bytes() + 2 * sum_count() * int(sizeof(float));
     return used + kAlignment;
   }
 };
@@ -37,17 +37,18 @@ struct AttentionRing {
   int size, count;  // blocks of a ring, rings
 };
 
-/// The ring that leaves the fewest rounds of blocks of keys; of equals, the smallest, which waits
-/// least.
-TW_INLINE constexpr AttentionRing choose_attention_ring(int64_t heads, int64_t key_blocks,
+/// The ring that leaves the fewest rounds, in each of which a member takes `fold` blocks of keys;
+/// of equals the largest, since what its members read and add to at the same time stays in L2.
+TW_INLINE constexpr AttentionRing choose_attention_ring(int64_t heads, int64_t key_blocks, int fold,
                                                         int multiprocessors) {
   AttentionRing best{1, 1};
   int64_t fewest = -1;
-  for (int size = 1; size <= multiprocessors && size <= key_blocks; ++size) {
+  const int64_t most = (key_blocks + fold - 1) / fold;
+  for (int size = int(most < multiprocessors ? most : multiprocessors); size >= 1; --size) {
     int64_t rings = multiprocessors / size;
     if (rings > heads) rings = heads;
-    if (rings == 0) break;
-    const int64_t rounds = (heads + rings - 1) / rings * ((key_blocks + size - 1) / size);
+    const int64_t rounds =
+        (heads + rings - 1) / rings * ((key_blocks + size * fold - 1) / (size * fold));
     if (fewest >= 0 && rounds >= fewest) continue;
     fewest = rounds;
     best = {size, int(rings)};
@@ -64,7 +65,8 @@ struct AttentionBackwardArguments {
   int query_blocks;      // of a sequence
   int dims, value_dims;  // that exist
   int key_blocks;
-  int ring;
+  int ring;              // blocks of threads that share a head of keys
+  int fold;              // blocks of keys of each in a round: 2 under a causal mask, or 1
   float scale;           // of gradients of queries and keys
   float score_scale;     // before the cap; 0: there is none
   float exponent_scale;  // of scores, or of what the cap leaves of them, to powers of two

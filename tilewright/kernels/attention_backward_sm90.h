@@ -8,7 +8,7 @@
 // compute a half each of the queries' gradients. Those are added up in global memory by bulk
 // copies, in an order that does not depend on timing (attention_backward_order_sm90.h).
 //
-// Warps of the first warpgroup: 0 loads, 1 adds to the queries' gradients.
+// Warps of the first warpgroup: 0 loads, 1 and 2 add to the queries' gradients, every other step.
 #pragma once
 
 #include "tilewright/kernels/attention_backward_order_sm90.h"
@@ -35,6 +35,7 @@ struct AttentionBackwardSm90 {
   static constexpr int kPartDims = kDims / kConsumers;  // of queries' gradients
   static constexpr int kPart = kQueries * kPartDims;
   static_assert(kQueries == kRows);
+  static constexpr int kAdders = 2;   // warps, and the buffers that they empty
   static constexpr int kMeeting = 1;  // the named barrier of both consumers
 
   using Arguments = AttentionBackwardArguments<T>;
@@ -46,11 +47,11 @@ struct AttentionBackwardSm90 {
     char k[kBuild.key_bytes()], v[kBuild.key_bytes()];
     char q[kStages][kBuild.query_bytes()], grad[kStages][kBuild.query_bytes()];
     char slopes[2][kBuild.slope_bytes()];
-    float sums[kConsumers][kPart];
+    float sums[kAdders][kConsumers][kPart];
     float rows[kStages][2][kQueries];  // lse; grad · out
     tile::cuda::Mbarrier k_full, v_full, tail_full, keys_empty;
     tile::cuda::Mbarrier q_full[kStages], q_empty[kStages], grad_full[kStages], grad_empty[kStages];
-    tile::cuda::Mbarrier sums_full[kConsumers], sums_empty[kConsumers];
+    tile::cuda::Mbarrier sums_full[kAdders][kConsumers], sums_empty[kAdders][kConsumers];
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
@@ -87,9 +88,9 @@ struct AttentionBackwardSm90 {
         shared.q_empty[i].init(kConsumers);
         shared.grad_empty[i].init(kConsumers);
       }
-      for (int i = 0; i < kConsumers; ++i) {
-        shared.sums_full[i].init(kWarpgroup);
-        shared.sums_empty[i].init(1);
+      for (int i = 0; i < kAdders * kConsumers; ++i) {
+        shared.sums_full[i / kConsumers][i % kConsumers].init(kWarpgroup);
+        shared.sums_empty[i / kConsumers][i % kConsumers].init(1);
       }
       fence_barrier_init();
     }
@@ -99,7 +100,7 @@ struct AttentionBackwardSm90 {
     if (warpgroup == 0) {
       give_registers<24>();
       if (warp == 0) produce(shared);
-      if (warp == 1) add(shared);
+      if (warp >= 1 && warp <= kAdders) add(shared, warp - 1);
     } else {
       take_registers<240>();
       consume(shared, warpgroup - 1);
@@ -198,27 +199,28 @@ struct AttentionBackwardSm90 {
         reinterpret_cast<uint4*>(smem + c * kKeyChunk + first * kRowBytes)[i] = {0, 0, 0, 0};
   }
 
-  // ---- the warp that adds to the queries' gradients
+  // ---- the warps that add to the queries' gradients
 
-  TW_PTX void add(Shared& shared) const {
+  TW_PTX void add(Shared& shared, int adder) const {
     using namespace tile::cuda;
-    uint32_t phase = 0;
+    int turn = 0;  // of all steps
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order{given, given.kv_len(walk.batch())};
       const AttentionBackwardTile tile = order.tile(walk.key_block());
-      for (int step = 0; step < tile.steps; ++step) {
+      for (int step = 0; step < tile.steps; ++step, ++turn) {
+        if (turn % kAdders != adder) continue;
         const AttentionBackwardTile::Step at = tile.at(step);
         const int rank = order.rank(walk.key_block(), tile, at);
         const int head = walk.kv_head() * given.group + at.head;
         const int64_t place = given.place(walk.batch(), head, at.block);
-        if (elect_one()) add_block(shared, phase, rank, place);
+        if (elect_one()) add_block(shared, adder, turn / kAdders, rank, place);
         __syncwarp();
-        phase ^= 1;
       }
     }
   }
-  TW_PTX void add_block(Shared& shared, uint32_t phase, int rank, int64_t place) const {
+  TW_PTX void add_block(Shared& shared, int adder, int turn, int rank, int64_t place) const {
     using namespace tile::cuda;
+    constexpr int kBytes = kPart * int(sizeof(float));
     int* const added = given.added + place;
     float* const to = given.q_sums + place * kBuild.sum_count();
     while (load_acquire(added) != rank) {
@@ -226,17 +228,17 @@ struct AttentionBackwardSm90 {
     fence_async_global();
     TW_UNROLL
     for (int i = 0; i < kConsumers; ++i) {
-      shared.sums_full[i].wait(phase);
+      shared.sums_full[adder][i].wait(uint32_t(turn) & 1);
       if (rank == 0)
-        store_bulk(to + i * kPart, shared.sums[i], kPart * int(sizeof(float)));
+        store_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
       else
-        add_bulk(to + i * kPart, shared.sums[i], kPart * int(sizeof(float)));
+        add_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
       commit_stores();
     }
     wait_stores_read<1>();
-    shared.sums_empty[0].arrive();
+    shared.sums_empty[adder][0].arrive();
     wait_stores_read<0>();
-    shared.sums_empty[1].arrive();
+    shared.sums_empty[adder][1].arrive();
     wait_stores_done<0>();
     fence_async_global();
     add_release(added, 1);
@@ -342,16 +344,17 @@ struct AttentionBackwardSm90 {
       multiply_rows(shared.k + row_bytes, shared.q[at.index], scores);
       wgmma_commit();
     }
-    shared.sums_empty[consumer].wait((uint32_t(step) & 1) ^ 1);
+    const int adder = step % kAdders;
+    shared.sums_empty[adder][consumer].wait((uint32_t(step / kAdders) & 1) ^ 1);
     wgmma_wait<kLast ? 0 : 1>();
     pin(q_sum);
-    auto* const to = reinterpret_cast<float4*>(shared.sums[consumer]);
+    auto* const to = reinterpret_cast<float4*>(shared.sums[adder][consumer]);
     TW_UNROLL
     for (int i = 0; i < kPart / kWarpgroup; i += 4)
       to[i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup] = {q_sum[i], q_sum[i + 1],
                                                                 q_sum[i + 2], q_sum[i + 3]};
     fence_async_shared();
-    shared.sums_full[consumer].arrive();
+    shared.sums_full[adder][consumer].arrive();
     if (!kLast) {
       wgmma_wait<0>();
       pin(scores);

@@ -119,6 +119,7 @@ AttentionBackwardArguments<T> arguments_of(const AttentionBackward<T>& call,
   a.score_scale = cap > 0 ? scale / cap : 0;
   a.exponent_scale = (cap > 0 ? cap : scale) * kLog2E;
   a.before = window(call.window_left), a.after = window(call.causal ? 0 : call.window_right);
+  a.fold = a.after >= 0 && a.before < 0 ? 2 : 1;
   a.kv_lens = call.kv_lens;
   const auto rows = []<class U>(const View<U, 4>& x) {
     return kernels::AttentionRows<U>{x.data, x.stride(0), x.stride(1), x.stride(2)};
@@ -145,7 +146,7 @@ void launch(const AttentionBackward<T>& call, const Gpu& on, Stream stream) {
   const AttentionBackwardBuild& build = kAttentionBackwardBuilds[index];
   AttentionBackwardArguments<T> a = arguments_of(call, build);
   const kernels::AttentionRing ring = kernels::choose_attention_ring(
-      int64_t{a.batches} * a.kv_heads, a.key_blocks, on.multiprocessors);
+      int64_t{a.batches} * a.kv_heads, a.key_blocks, a.fold, on.multiprocessors);
   a.ring = ring.size;
 
   const int64_t blocks = int64_t{a.batches} * a.q_heads * a.query_blocks;
