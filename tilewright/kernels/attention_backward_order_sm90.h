@@ -77,6 +77,14 @@ struct AttentionBackwardOrder {
         given.before < 0 ? given.queries : min(given.queries, last - offset() + given.before + 1);
     return {begin, end};
   }
+  /// Blocks of queries all of which see all of keys [first, last].
+  TW_PTX AttentionInterval all_seeing(int first, int last) const {
+    if (last >= keys) return {0, 0};
+    const int least = given.after < 0 ? 0 : max(0, last - offset() - given.after);
+    const int end = given.before < 0 ? given.queries : first - offset() + given.before + 1;
+    return {(least + kQueries - 1) / kQueries,
+            end >= given.queries ? given.query_blocks : max(0, end) / kQueries};
+  }
   /// Blocks of keys that a block of queries sees.
   TW_PTX AttentionInterval key_blocks(int block) const {
     const int first = block * kQueries, last = min(first + kQueries, given.queries) - 1;

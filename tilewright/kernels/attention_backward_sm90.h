@@ -8,7 +8,8 @@
 // compute a half each of the queries' gradients. Those are added up in global memory by bulk
 // copies, in an order that does not depend on timing (attention_backward_order_sm90.h).
 //
-// Warps of the first warpgroup: 0 loads, 1 and 2 add to the queries' gradients, every other step.
+// Warps of the first warpgroup: 0 loads, 1 and 2 add to the queries' gradients, every other step
+// each, and 3 works out for them where and when.
 #pragma once
 
 #include "tilewright/kernels/attention_backward_order_sm90.h"
@@ -35,7 +36,9 @@ struct AttentionBackwardSm90 {
   static constexpr int kPartDims = kDims / kConsumers;  // of queries' gradients
   static constexpr int kPart = kQueries * kPartDims;
   static_assert(kQueries == kRows);
-  static constexpr int kAdders = 2;   // warps, and the buffers that they empty
+  static constexpr int kAdders = 2;  // warps, and the buffers that they empty
+  static constexpr int kSlots = 4;   // of what is planned ahead
+  static constexpr int kWarps = kConsumers * kWarpgroup / 32;
   static constexpr int kMeeting = 1;  // the named barrier of both consumers
 
   using Arguments = AttentionBackwardArguments<T>;
@@ -43,12 +46,21 @@ struct AttentionBackwardSm90 {
   using Walk = AttentionBackwardWalk<T>;
   const Arguments& given;
 
+  /// Where a step adds, and as which one in the order of additions.
+  struct Addition {
+    int64_t place;
+    int rank;  // < 0: there are no more steps
+  };
+
   struct alignas(1024) Shared {
     char k[kBuild.key_bytes()], v[kBuild.key_bytes()];
     char q[kStages][kBuild.query_bytes()], grad[kStages][kBuild.query_bytes()];
     char slopes[2][kBuild.slope_bytes()];
     float sums[kAdders][kConsumers][kPart];
     float rows[kStages][2][kQueries];  // lse; grad · out
+    int blocks[kStages];               // which block of queries it is
+    Addition additions[kSlots];
+    tile::cuda::Mbarrier planned[kSlots], unplanned[kSlots];
     tile::cuda::Mbarrier k_full, v_full, tail_full, keys_empty;
     tile::cuda::Mbarrier q_full[kStages], q_empty[kStages], grad_full[kStages], grad_empty[kStages];
     tile::cuda::Mbarrier sums_full[kAdders][kConsumers], sums_empty[kAdders][kConsumers];
@@ -81,12 +93,16 @@ struct AttentionBackwardSm90 {
       shared.k_full.init(1);
       shared.v_full.init(1);
       shared.tail_full.init(1);
-      shared.keys_empty.init(kConsumers);
+      shared.keys_empty.init(kWarps);
       for (int i = 0; i < kStages; ++i) {
         shared.q_full[i].init(1);
         shared.grad_full[i].init(1);
-        shared.q_empty[i].init(kConsumers);
-        shared.grad_empty[i].init(kConsumers);
+        shared.q_empty[i].init(kWarps);
+        shared.grad_empty[i].init(kWarps);
+      }
+      for (int i = 0; i < kSlots; ++i) {
+        shared.planned[i].init(1);
+        shared.unplanned[i].init(1);
       }
       for (int i = 0; i < kAdders * kConsumers; ++i) {
         shared.sums_full[i / kConsumers][i % kConsumers].init(kWarpgroup);
@@ -100,7 +116,8 @@ struct AttentionBackwardSm90 {
     if (warpgroup == 0) {
       give_registers<24>();
       if (warp == 0) produce(shared);
-      if (warp >= 1 && warp <= kAdders) add(shared, warp - 1);
+      if (warp >= 1 && warp <= kAdders && elect_one()) add(shared, warp - 1);
+      if (warp > kAdders) plan(shared);
     } else {
       take_registers<240>();
       consume(shared, warpgroup - 1);
@@ -124,7 +141,8 @@ struct AttentionBackwardSm90 {
         const float* const rows =
             given.rows + given.place(walk.batch(), head, block) * 2 * kQueries;
         load_block(shared.q[q.index], given.q, shared.q_full[q.index], shared.q_empty[q.index], q,
-                   walk.batch(), head, block, shared.rows[q.index][0], rows);
+                   walk.batch(), head, block, shared.rows[q.index][0], rows,
+                   &shared.blocks[q.index]);
         load_block(shared.grad[grad.index], given.grad, shared.grad_full[grad.index],
                    shared.grad_empty[grad.index], grad, walk.batch(), head, block,
                    shared.rows[grad.index][1], rows + kQueries);
@@ -136,10 +154,11 @@ struct AttentionBackwardSm90 {
   TW_PTX static void load_block(char* smem, const tile::cuda::TensorMap& map,
                                 tile::cuda::Mbarrier& full, tile::cuda::Mbarrier& empty,
                                 Position& at, int batch, int head, int block, float* numbers,
-                                const float* from) {
+                                const float* from, int* name = nullptr) {
     using namespace tile::cuda;
     if (elect_one()) {
       empty.wait(at.phase ^ 1);
+      if (name != nullptr) *name = block;
       full.arrive_expect(kBuild.query_bytes() + kQueries * int(sizeof(float)));
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
@@ -201,35 +220,53 @@ struct AttentionBackwardSm90 {
 
   // ---- the warps that add to the queries' gradients
 
-  TW_PTX void add(Shared& shared, int adder) const {
-    using namespace tile::cuda;
+  TW_PTX void plan(Shared& shared) const {
     int turn = 0;  // of all steps
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order{given, given.kv_len(walk.batch())};
       const AttentionBackwardTile tile = order.tile(walk.key_block());
-      for (int step = 0; step < tile.steps; ++step, ++turn) {
-        if (turn % kAdders != adder) continue;
+      for (int step = 0; step < tile.steps; ++step) {
         const AttentionBackwardTile::Step at = tile.at(step);
         const int rank = order.rank(walk.key_block(), tile, at);
         const int head = walk.kv_head() * given.group + at.head;
-        const int64_t place = given.place(walk.batch(), head, at.block);
-        if (elect_one()) add_block(shared, adder, turn / kAdders, rank, place);
-        __syncwarp();
+        hand_over(shared, turn++, {given.place(walk.batch(), head, at.block), rank});
       }
     }
+    for (int i = 0; i < kAdders; ++i) hand_over(shared, turn++, {0, -1});
   }
-  TW_PTX void add_block(Shared& shared, int adder, int turn, int rank, int64_t place) const {
+  TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
+    const int slot = turn % kSlots;
+    if (tile::cuda::elect_one()) {
+      shared.unplanned[slot].wait((uint32_t(turn / kSlots) & 1) ^ 1);
+      shared.additions[slot] = addition;
+      shared.planned[slot].arrive();
+    }
+    __syncwarp();
+  }
+
+  /// One thread.
+  TW_PTX void add(Shared& shared, int adder) const {
+    for (int turn = adder;; turn += kAdders) {
+      const int slot = turn % kSlots;
+      shared.planned[slot].wait(uint32_t(turn / kSlots) & 1);
+      const Addition addition = shared.additions[slot];
+      shared.unplanned[slot].arrive();
+      if (addition.rank < 0) return;
+      add_block(shared, adder, uint32_t(turn / kAdders) & 1, addition);
+    }
+  }
+  TW_PTX void add_block(Shared& shared, int adder, uint32_t phase, const Addition& addition) const {
     using namespace tile::cuda;
     constexpr int kBytes = kPart * int(sizeof(float));
-    int* const added = given.added + place;
-    float* const to = given.q_sums + place * kBuild.sum_count();
-    while (load_acquire(added) != rank) {
+    int* const added = given.added + addition.place;
+    float* const to = given.q_sums + addition.place * kBuild.sum_count();
+    while (load_acquire(added) != addition.rank) {
     }
     fence_async_global();
     TW_UNROLL
     for (int i = 0; i < kConsumers; ++i) {
-      shared.sums_full[adder][i].wait(uint32_t(turn) & 1);
-      if (rank == 0)
+      shared.sums_full[adder][i].wait(phase);
+      if (addition.rank == 0)
         store_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
       else
         add_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
@@ -287,32 +324,45 @@ struct AttentionBackwardSm90 {
     wgmma_wait<0>();
     pin(scores);
     const int first_key = walk.key_block() * kKeys + consumer * kRows;
-    const int keys = given.kv_len(walk.batch());
+    const Order order{given, given.kv_len(walk.batch())};
+    const AttentionInterval inner = order.all_seeing(first_key, first_key + kRows - 1);
     int i = 0;
     for (; i < tile.steps - 1; ++i)
-      pass_block<false>(shared, at, step++, keys, first_key, tile.at(i).block, i > 0, consumer,
-                        scores, k_sum, v_sum);
-    pass_block<true>(shared, at, step++, keys, first_key, tile.at(i).block, i > 0, consumer, scores,
+      pass_block<false>(shared, at, step++, order.keys, first_key, inner, i > 0, consumer, scores,
+                        k_sum, v_sum);
+    pass_block<true>(shared, at, step++, order.keys, first_key, inner, i > 0, consumer, scores,
                      k_sum, v_sum);
+    hand_sums(shared, step - 1, consumer);
   }
 
-  /// One block of queries, whose scores are there; those of the next one are computed beside.
+  /// What a step has left in shared memory is there for the copies.
+  TW_PTX static void hand_sums(Shared& shared, int step, int consumer) {
+    tile::cuda::fence_async_shared();
+    shared.sums_full[step % kAdders][consumer].arrive();
+  }
+
+  /// One block of queries, whose scores are there; those of the next one are computed beside. Its
+  /// sums are handed over during the next step, or after the last.
   template <bool kLast>
-  TW_PTX void pass_block(Shared& shared, Position& at, int step, int keys, int first_key, int block,
-                         int started, int consumer, Scores& scores, KeySums& k_sum,
-                         KeySums& v_sum) const {
+  TW_PTX void pass_block(Shared& shared, Position& at, int step, int keys, int first_key,
+                         const AttentionInterval& inner, int started, int consumer, Scores& scores,
+                         KeySums& k_sum, KeySums& v_sum) const {
     using namespace tile::cuda;
     const int row_bytes = consumer * kRows * kRowBytes;
     const Position here = at;
     at.next();
+    const int block = shared.blocks[here.index];
     Scores products;
     shared.grad_full[here.index].wait(here.phase);
     pin(products);
     wgmma_fence();
     multiply_rows(shared.v + row_bytes, shared.grad[here.index], products);
     wgmma_commit();
+    if (started) hand_sums(shared, step - 1, consumer);
     Weights weights, slopes;
-    weigh(keys, first_key, block, shared.rows[here.index][0], scores, weights);
+    if (given.score_scale != 0) cap_scores(scores, given.score_scale);
+    if (block < inner.begin || block >= inner.end) mask(keys, first_key, block, scores);
+    weigh(shared.rows[here.index][0], scores, weights);
     pin(v_sum);
     wgmma_fence();
     multiply_fragment(weights, shared.grad[here.index], v_sum, started);
@@ -320,11 +370,11 @@ struct AttentionBackwardSm90 {
     wgmma_wait<1>();
     pin(products);
     slope(scores, products, shared.rows[here.index][1], slopes);
+    store_slopes(shared.slopes[step % 2], consumer, slopes);
     pin(k_sum);
     wgmma_fence();
     multiply_fragment(slopes, shared.q[here.index], k_sum, started);
     wgmma_commit();
-    store_slopes(shared.slopes[step % 2], consumer, slopes);
     fence_async_shared();
     sync_named(kMeeting, kConsumers * kWarpgroup);
     QuerySums q_sum;
@@ -353,8 +403,6 @@ struct AttentionBackwardSm90 {
     for (int i = 0; i < kPart / kWarpgroup; i += 4)
       to[i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup] = {q_sum[i], q_sum[i + 1],
                                                                 q_sum[i + 2], q_sum[i + 3]};
-    fence_async_shared();
-    shared.sums_full[adder][consumer].arrive();
     if (!kLast) {
       wgmma_wait<0>();
       pin(scores);
@@ -393,32 +441,24 @@ struct AttentionBackwardSm90 {
                                            advance(operand(right), i * 16 * kRowBytes), i > 0);
   }
 
+  TW_PTX void mask(int keys, int first_key, int block, Scores& scores) const {
+    const Order order{given, keys};
+    const int lane = int(threadIdx.x) % 32, offset = block * kQueries + lane % 4 * 2;
+    const int key = first_key + int(threadIdx.x) % kWarpgroup / 32 * 16 + lane / 4;
+    AttentionSpan spans[2];
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const AttentionInterval seeing = order.seeing(key + 8 * r, key + 8 * r);
+      spans[r] = {seeing.begin - offset, (key + 8 * r < keys ? seeing.end : 0) - offset};
+    }
+    mask_scores(scores, spans);
+  }
+
   /// Scores of 64 keys become weights, of which a copy is rounded; what remains are weights times
   /// the slope of the cap.
-  TW_PTX void weigh(int keys, int first_key, int block, const float* lse, Scores& scores,
-                    Weights& weights) const {
-    const Order order{given, keys};
-    const int lane = int(threadIdx.x) % 32;
-    const bool caps = given.score_scale != 0;
-    if (caps) cap_scores(scores, given.score_scale);
-    const int first = block * kQueries, last = min(first + kQueries, given.queries) - 1;
-    const AttentionInterval of_last = order.seen(last, last), of_first = order.seen(first, first);
-    const bool masks = first_key < of_last.begin || first_key + kRows > of_first.end;
-    if (masks) {
-      const int key = first_key + int(threadIdx.x) % kWarpgroup / 32 * 16 + lane / 4;
-      AttentionSpan spans[2];
-      TW_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        const AttentionInterval seeing = key + 8 * r < order.keys
-                                             ? order.seeing(key + 8 * r, key + 8 * r)
-                                             : AttentionInterval{0, 0};
-        const int offset = first + lane % 4 * 2;
-        spans[r] = {seeing.begin - offset, seeing.end - offset};
-      }
-      mask_scores(scores, spans);
-    }
-    const auto* const logs = reinterpret_cast<const float2*>(lse) + lane % 4;
-    if (caps)
+  TW_PTX void weigh(const float* lse, Scores& scores, Weights& weights) const {
+    const auto* const logs = reinterpret_cast<const float2*>(lse) + threadIdx.x % 4;
+    if (given.score_scale != 0)
       exponentiate<true>(logs, scores, weights);
     else
       exponentiate<false>(logs, scores, weights);
@@ -492,7 +532,8 @@ struct AttentionBackwardSm90 {
   }
 
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
-    if (threadIdx.x % kWarpgroup == 0) empty.arrive();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) empty.arrive();
   }
 };
 
