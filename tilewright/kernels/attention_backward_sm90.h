@@ -117,7 +117,7 @@ struct AttentionBackwardSm90 {
       give_registers<24>();
       if (warp == 0) produce(shared);
       if (warp >= 1 && warp <= kAdders && elect_one()) add(shared, warp - 1);
-      if (warp > kAdders) plan(shared);
+      if (warp > kAdders && elect_one()) plan(shared);
     } else {
       take_registers<240>();
       consume(shared, warpgroup - 1);
@@ -220,28 +220,26 @@ struct AttentionBackwardSm90 {
 
   // ---- the warps that add to the queries' gradients
 
+  /// One thread, ahead of those that add: it waits for memory.
   TW_PTX void plan(Shared& shared) const {
     int turn = 0;  // of all steps
     for (Walk walk(given); walk.more(); walk.next()) {
-      const Order order{given, given.kv_len(walk.batch())};
-      const AttentionBackwardTile tile = order.tile(walk.key_block());
+      const AttentionBackwardTile tile =
+          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
       for (int step = 0; step < tile.steps; ++step) {
-        const AttentionBackwardTile::Step at = tile.at(step);
-        const int rank = order.rank(walk.key_block(), tile, at);
-        const int head = walk.kv_head() * given.group + at.head;
-        hand_over(shared, turn++, {given.place(walk.batch(), head, at.block), rank});
+        const auto [within, block] = tile.at(step);
+        const int64_t at = given.rank_place(walk.batch(), within, block) + walk.key_block();
+        const int head = walk.kv_head() * given.group + within;
+        hand_over(shared, turn++, {given.place(walk.batch(), head, block), given.ranks[at]});
       }
     }
     for (int i = 0; i < kAdders; ++i) hand_over(shared, turn++, {0, -1});
   }
   TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
     const int slot = turn % kSlots;
-    if (tile::cuda::elect_one()) {
-      shared.unplanned[slot].wait((uint32_t(turn / kSlots) & 1) ^ 1);
-      shared.additions[slot] = addition;
-      shared.planned[slot].arrive();
-    }
-    __syncwarp();
+    shared.unplanned[slot].wait((uint32_t(turn / kSlots) & 1) ^ 1);
+    shared.additions[slot] = addition;
+    shared.planned[slot].arrive();
   }
 
   /// One thread.
