@@ -35,7 +35,7 @@ struct LayerNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) {
+    if (p.phase() > 0) {
       if (weight_grad) all.fold(p, 0, weight_grad);
       if (bias_grad) all.fold(p, all.count - 1, bias_grad);
       return;
@@ -52,7 +52,7 @@ struct LayerNormBackward {
     const float n = static_cast<float>(x.cols);
     const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& to,
                          const auto& weight_sum, const auto& bias_sum) {
-      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
+      const auto from = tile::keep_row(p, in, 0), g = tile::keep_row(p, grads, 1);
       const RowMoments m = RowMoments::of(p, from, eps);
       const auto normal = [&](auto at) { return (tile::load(from, at) - m.mean) * m.rstd; };
       const auto sums = tile::sum_two(p, from, [&](auto at) {

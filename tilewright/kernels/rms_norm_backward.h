@@ -35,7 +35,7 @@ struct RmsNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) return all.fold(p, 0, weight_grad);
+    if (p.phase() > 0) return all.fold(p, 0, weight_grad);
     all.begin(p);
     for (int64_t r = all.first_row(p.index()); r < all.end_row(p.index()); ++r) row(p, r, all);
     all.end(p);
@@ -48,7 +48,7 @@ struct RmsNormBackward {
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
     const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& rest,
                          const auto& to, const auto& sum) {
-      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
+      const auto from = tile::keep_row(p, in, 0), g = tile::keep_row(p, grads, 1);
       const auto sums = tile::sum_two(p, from, [&](auto at) {
         const auto v = tile::load(from, at);
         return tile::two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
