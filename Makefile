@@ -7,6 +7,7 @@ SHELL := /bin/bash
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
+WHEEL_OPTIONS ?=
 JOBS ?= $(shell nproc)
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
@@ -21,7 +22,7 @@ PROMPT ?= Explain in two sentences why the sky is blue.
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
 
-.PHONY: help demo build cuda test bench compare lint tidy format docs asan tsan fuzz install wheel clean
+.PHONY: help demo build cuda test bench compare lint tidy format docs asan tsan fuzz install wheel testwheel clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
@@ -47,7 +48,7 @@ test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations
 	@mkdir -p build && $(call CONFIGURE,release)
 	@$(call BUILD,release)
 	ctest --preset release
-	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest
+	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist loadgroup
 
 bench: build  ## measure; FILTER=rms_norm for some of it
 	build/release/tilewright bench $(FILTER)
@@ -82,6 +83,7 @@ format:  ## rewrite the sources in the project's format
 docs: build  ## regenerate from the operator catalog: reference, C header, Python types
 	python3 tools/docs.py build/release/tilewright
 	python3 tools/c_header.py build/release/libtilewright.so
+	python3 tools/c_abi.py build/release/libtilewright.so
 	TILEWRIGHT_LIBRARY_DIR=build/release python3 tools/python_stubs.py
 
 asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
@@ -108,7 +110,13 @@ install: build  ## headers, library and tool to PREFIX=~/.local
 
 wheel:  ## the Python package, for every Python from 3.10, in build/dist
 	@tools/setup.sh build
-	python3 -m pip wheel . --no-deps --wheel-dir build/dist
+	rm -f build/dist/*.whl
+	python3 -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
+
+testwheel:  ## build the wheel, install it into fresh environments and try it there
+	@tools/setup.sh dev
+	@$(MAKE) --no-print-directory wheel
+	tools/test_wheel.sh
 
 clean:  ## remove everything built; the Python environment stays
 	rm -rf build

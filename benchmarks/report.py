@@ -118,13 +118,29 @@ def gpu(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def gpu_products(data: dict[str, Any]) -> str:
+    """Matrix multiplication beside cuBLAS."""
+    about = data["machine"]
+    lines = [
+        f"Matrix multiplication in bf16, {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
+        "m x n x k, nt: rows of the weight along k.\n",
+        "| product | tilewright | cuBLAS | against cuBLAS |",
+        "|---|---|---|---|",
+    ]
+    for row in data["results"]:
+        rates = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOPS, "
+                 f"{row['seconds'][who] * 1e6:.1f} us" for who in ("ours", "cublas"))  # fmt: skip
+        lines.append(f"| {row['case']} | {' | '.join(rates)} | {row['ratio']:.2f} x |")
+    return "\n".join(lines) + "\n"
+
+
 def text() -> str:
     """All tables."""
     parts = []
     for path in sorted(RESULTS.glob("*.json")):
         data = json.loads(path.read_text())
         if path.name.startswith("gpu_"):
-            parts.append(gpu(data))
+            parts.append(gpu_products(data) if "gemm" in path.name else gpu(data))
         else:
             parts.append(language_model(data) if "rows" in data else operators(data))
     return "\n" + "\n".join(parts) + "\n"

@@ -5,12 +5,16 @@
 option(TILEWRIGHT_CUDA "Build CUDA kernels (needs nvcc)" OFF)
 set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
     "nvcc options that name the GPUs to build for")
-mark_as_advanced(TILEWRIGHT_CUDA_TARGET)
+option(TILEWRIGHT_CUDA_RESOURCES "Let nvcc say what kernels use (tools/lint/cuda_stack.py)" OFF)
+mark_as_advanced(TILEWRIGHT_CUDA_TARGET TILEWRIGHT_CUDA_RESOURCES)
 
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
+  if(TILEWRIGHT_CUDA_RESOURCES)
+    list(APPEND nvcc_flags -Xptxas=-v)
+  endif()
   set(sources)
   foreach(header IN LISTS operator_headers)
     # Operators say where their kernels for GPUs come from, if not from the neutral text
@@ -47,7 +51,7 @@ if(TILEWRIGHT_CUDA)
     add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
               -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
-      COMMENT "Building CUDA matrix multiplication of ${element}" VERBATIM)
+      COMMENT "Building CUDA gemm of ${element}" VERBATIM)
     list(APPEND gemm_images ${image})
   endforeach()
   set(gemm_host ${PROJECT_BINARY_DIR}/kernels/cuda/gemm_images.cc)
@@ -55,6 +59,24 @@ if(TILEWRIGHT_CUDA)
   set_source_files_properties(${gemm_host} PROPERTIES OBJECT_DEPENDS "${gemm_images}"
                               SKIP_UNITY_BUILD_INCLUSION ON)
   list(APPEND sources ${gemm_host})
+
+  # Attention has kernels for Hopper beside the neutral ones, one image for each 16-bit type.
+  foreach(element f16 bf16)
+    set(image ${PROJECT_BINARY_DIR}/kernels/cuda/attention_sm90_${element}.fatbin)
+    set(ATTENTION_IMAGE_${element} ${image})
+    set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/attention_kernels.cu)
+    add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags}
+              -DTW_ATTENTION_ELEMENT=tw::${element} -fatbin -MD -MF ${image}.d -MT ${image}
+              ${source} -o ${image}
+      COMMENT "Building CUDA attention of ${element}" VERBATIM)
+    list(APPEND attention_images ${image})
+  endforeach()
+  set(attention_host ${PROJECT_BINARY_DIR}/kernels/cuda/attention_images.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_attention_images.cc.in ${attention_host} @ONLY)
+  set_source_files_properties(${attention_host} PROPERTIES OBJECT_DEPENDS "${attention_images}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  list(APPEND sources ${attention_host})
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)

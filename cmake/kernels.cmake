@@ -42,6 +42,21 @@ function(tilewright_camel_case name out)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
+# What the table of operators says of each: long, not hot.
+set(sources)
+foreach(header IN LISTS operator_headers)
+  string(REGEX REPLACE "\\.h$" "" NAME ${header})
+  tilewright_camel_case(${NAME} CAMEL_NAME)
+  set(source ${PROJECT_BINARY_DIR}/operators/${NAME}.cc)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/operator_info.cc.in ${source} @ONLY)
+  list(APPEND sources ${source})
+endforeach()
+add_library(tilewright_operators OBJECT ${sources})
+target_link_libraries(tilewright_operators PRIVATE tilewright_build_settings)
+target_compile_options(tilewright_operators PRIVATE $<$<CONFIG:Release>:-O1>)
+set_target_properties(tilewright_operators PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
+                      UNITY_BUILD_BATCH_SIZE 6)
+
 set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -fno-trapping-math)
 # g++ 12's own AVX-512 headers read a variable to say "undefined".
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)

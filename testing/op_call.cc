@@ -163,7 +163,7 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
 
 ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
   ops::Bindings known;
-  for (const auto& [name, size] : spec.dims) known.dims[name] = size;
+  for (const auto& [name, size] : spec.dims) known.dims.emplace(name, size);
   known.lead = spec.lead;
   for (int i = 0; i < call_.schema().size(); ++i) {
     const ops::Arg& arg = call_.schema()[i];
@@ -174,7 +174,7 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
       call_.set_choice(arg.name, it->second);
     else
       call_.set(arg.name, std::stod(it->second));
-    known.scalars[it->first] = call_[i].number;
+    known.scalars.emplace(it->first, call_[i].number);
   }
   return known;
 }
@@ -215,11 +215,8 @@ OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, co
       call_.set(arg.name, take(*made, layout));
       continue;
     }
-    DType dtype = DType::kF32;
-    if (arg.is_type_variable())
-      dtype = combo[static_cast<size_t>(op.schema->type_index(arg.type))];
-    else
-      find_dtype(arg.type, dtype);
+    const DType dtype =
+        arg.is_type_variable() ? combo[static_cast<size_t>(arg.variable)] : arg.dtype;
     const auto it = spec.shapes.find(std::string(arg.name));
     if (arg.is_broadcast() && it == spec.shapes.end())
       bad_case(*op.schema, std::string(arg.name) + "=[?]");

@@ -57,8 +57,7 @@ def function(op: _schema.Operator) -> str:
 
 def stub() -> str:
     """The whole file."""
-    operators = [op for op in _schema.operators().values() if not op.has_free_dtype]
-    return HEAD + "".join(map(function, operators)).rstrip() + "\n"
+    return HEAD + "".join(map(function, _schema.operators().values())).rstrip() + "\n"
 
 
 def main() -> int:

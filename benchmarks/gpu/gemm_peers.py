@@ -25,6 +25,7 @@ SQUARE = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 MODEL = [(4096, 14336, 4096), (4096, 4096, 14336), (8192, 28672, 8192)]
 FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)] + [(1, 14336, 4096)]
 ODD = [(4095, 4097, 4093), (8191, 8193, 8190), (1023, 1025, 1027)]
+HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
 Call = Callable[..., torch.Tensor]
@@ -63,6 +64,7 @@ def _in_turns(calls: dict[str, Call], operands: tuple[Any, ...], count: int) -> 
     for _ in range(count):
         for name, call in calls.items():
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda._sleep(HOST_CYCLES)  # meanwhile the host issues what follows
             begin.record()
             call(*operands)
             end.record()

@@ -1,5 +1,8 @@
 // tilewright-micro: what this machine can do, with one thread and with all. The limits that the
 // other benchmarks are shown as a share of.
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -9,8 +12,11 @@
 #include <nlohmann/json.hpp>
 
 #include "tilewright/core/error.h"
+#include "tilewright/ops/rms_norm.h"
 #include "tilewright/runtime/calibrate.h"
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/launch.h"
+#include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
 #include "tilewright/runtime/thread_pool.h"
 #include "tilewright/tile/cpu/probe.h"
@@ -122,6 +128,43 @@ void measure_system(ThreadPool& all, Report& report) {
   report.add("page fault, 2 MiB", "ns", faults.huge_page, 0);
 }
 
+/// Median nanoseconds of one call of `f`.
+template <class F>
+double nanoseconds(F&& f) {
+  constexpr int kCalls = 1000, kRuns = 51;
+  std::array<double, kRuns> times;
+  for (double& time : times) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) f();
+    time =
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() /
+        kCalls;
+  }
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return times[kRuns / 2];
+}
+
+/// What a call costs beside its kernel: rms_norm of one row of 64 elements.
+void measure_calls(ThreadPool& one, Report& report) {
+  Context context(one);
+  const Tensor x = Tensor::zeros({1, 64}, DType::kF32), weight = Tensor::zeros({64}, DType::kF32);
+  const Tensor out = Tensor::zeros({1, 64}, DType::kF32);
+  const OperatorInfo& op = find_operator("rms_norm");
+  const auto call = [&] {
+    ops::Call made(*op.schema);
+    made.set("x", x.ref()).set("weight", weight.ref()).set("out", out.ref());
+    return made;
+  };
+  const ops::Call made = call();
+  report.add("call: made by name", "ns", nanoseconds([&] { call(); }), 0);
+  report.add("call: validated and run", "ns", nanoseconds([&] { op.run(made, context); }), 0);
+  ops::with_kernel<ops::RmsNorm>(made, [&]<int kIndex>(const auto& kernel) {
+    if constexpr (kIndex != ops::kReferenceOnly)
+      report.add("call: kernel alone", "ns",
+                 nanoseconds([&] { launch<ops::RmsNorm>(context, kernel); }), 0);
+  });
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Measures the limits of this machine.");
   int threads = 0;
@@ -143,6 +186,7 @@ int run(int argc, char** argv) {
   measure_caches(one, all, report);
   measure_dram(one, all, mib > 0 ? mib << 20 : stream_array_bytes(), report);
   measure_system(all, report);
+  measure_calls(one, report);
   if (as_json) {
     const nlohmann::json out = {{"version", TILEWRIGHT_VERSION},
                                 {"compiler", __VERSION__},

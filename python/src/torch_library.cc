@@ -314,7 +314,6 @@ struct Registration {
       const tw_operator* op = tw_operator_at(i);
       for (const Form form : {Form::kFunctional, Form::kFull, Form::kOut}) {
         if (form == Form::kFull && !has_optional_output(op)) continue;
-        if (form != Form::kOut && has_free_dtype(op)) continue;
         const size_t index = overloads().size();
         if (index >= kMaxKernels ||
             static_cast<size_t>(tw_operator_argument_count(op)) > kMaxArguments)

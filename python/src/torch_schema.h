@@ -55,19 +55,6 @@ inline bool has_optional_output(const tw_operator* op) {
   return false;
 }
 
-/// Whether an output's dtype follows from no input: such an operator has NAME.out alone.
-inline bool has_free_dtype(const tw_operator* op) {
-  const std::vector<const tw_argument*> all = arguments_of(op);
-  for (const tw_argument* out : all) {
-    if (!out->is_output || out->type[0] < 'A' || out->type[0] > 'Z') continue;
-    bool is_bound = false;
-    for (const tw_argument* in : all)
-      is_bound |= !in->is_output && std::strcmp(in->type, out->type) == 0;
-    if (!is_bound) return true;
-  }
-  return false;
-}
-
 inline std::string overload(const tw_operator* op, Form form) {
   return std::string(tw_operator_name(op)) + (form == Form::kOut    ? ".out"
                                               : form == Form::kFull ? ".full"
@@ -77,7 +64,7 @@ inline std::string overload(const tw_operator* op, Form form) {
 inline std::string default_value(const tw_argument& arg) {
   const std::string text = arg.default_text;
   if (text.empty()) return arg.is_optional ? "=None" : "";
-  if (arg.kind == TW_ARGUMENT_BOOL) return text == "true" || text == "1" ? "=True" : "=False";
+  if (arg.kind == TW_ARGUMENT_BOOL) return text == "true" ? "=True" : "=False";
   if (arg.kind == TW_ARGUMENT_CHOICE) return "=\"" + text + "\"";
   if (arg.kind == TW_ARGUMENT_FLOAT && text.find_first_of(".e") == std::string::npos)
     return "=" + text + ".0";

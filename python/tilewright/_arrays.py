@@ -44,12 +44,6 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def is_compiling() -> bool:
-    """Whether PyTorch, which is loaded, is tracing a function."""
-    compiling: bool = sys.modules["torch"].compiler.is_compiling()
-    return compiling
-
-
 def is_array(value: Any) -> bool:
     """Whether `value` can be read in place."""
     return hasattr(value, "__dlpack__")

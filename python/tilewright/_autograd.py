@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,11 +26,13 @@ _Tensors = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What one set of wanted gradients takes."""
+    """What one set of wanted gradients takes. Positions are among inputs and then outputs."""
 
     steps: tuple[Step, ...]
     saved: tuple[str, ...]  # tensors that are kept
+    pick_saved: Callable[[Sequence[Any]], Sequence[Any]]
     shapes: tuple[str, ...]  # tensors of which the shape is kept
+    shapes_at: tuple[int, ...]
     wanted: frozenset[str]  # what the steps are for, what they pass on included
     missing: str  # the first argument that has no gradient, or nothing
 
@@ -48,10 +51,19 @@ class _Rule:
         self.uses_optional_output = any((a.name, False) in used for a in op.outputs if a.optional)
         self.grads = [arg.name for arg in op.outputs if (arg.name, True) in used]
         self.results = {name for step in self.steps for name in step.results}
+        # What a call keeps besides tensors: numbers, and which optional tensors were given.
+        self.numbers = _positions(op, lambda arg: arg.kind != "tensor" or arg.is_int_list)
+        self.optional = _positions(op, lambda arg: arg.kind == "tensor" and arg.optional)
+        self.plans: dict[tuple[bool, ...], _Plan] = {}
 
-    @functools.cache  # noqa: B019 - rules live as long as the process
     def plan(self, needed: tuple[bool, ...]) -> _Plan:
         """The steps for the inputs that need a gradient."""
+        found = self.plans.get(needed)
+        if found is None:
+            found = self.plans[needed] = self._make_plan(needed)
+        return found
+
+    def _make_plan(self, needed: tuple[bool, ...]) -> _Plan:
         names = [a.name for a, needs in zip(self.op.inputs, needed, strict=False) if needs]
         missing = next((name for name in names if f"{name}.grad" not in self.results), "")
         wanted = {f"{name}.grad" for name in names}
@@ -62,14 +74,20 @@ class _Rule:
             steps.insert(0, step)
             wanted |= {value.name + ".grad" * value.grad for value in step.inputs}
         values = [value for step in steps for value in step.inputs if value.name in self.tensors]
-        saved = {value.name for value in values if not value.grad and not value.shape}
-        shapes = {value.name for value in values if value.shape} | set(names)
+        saved = tuple(sorted({v.name for v in values if not v.grad and not v.shape}))
+        shapes = {value.name for value in values if value.shape}
+        if any(value.matrix for step in steps for value in step.inputs):
+            shapes |= set(names)
+        shapes |= {name for name in names if self.arguments[name].dims == ("...",)}
         if len(self.grads) > 1:
             shapes |= set(self.grads)
+        order = [arg.name for arg in (*self.op.inputs, *self.op.outputs)]
         return _Plan(
             steps=tuple(steps),
-            saved=tuple(sorted(saved)),
+            saved=saved,
+            pick_saved=_picker([order.index(name) for name in saved]),
             shapes=tuple(sorted(shapes)),
+            shapes_at=tuple(order.index(name) for name in sorted(shapes)),
             wanted=frozenset(wanted),
             missing=missing,
         )
@@ -85,6 +103,21 @@ class _Rule:
             if given != value:
                 return f"{self.op.name} has no gradient where {name} is {given}"
         return ""
+
+
+def _positions(op: Operator, wanted: Callable[[Argument], bool]) -> tuple[int, ...]:
+    return tuple(i for i, arg in enumerate(op.inputs) if wanted(arg))
+
+
+def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the values at these positions out of a tuple, without a loop in Python."""
+    if len(positions) == 1:  # of which itemgetter would make no tuple
+        return operator.itemgetter(slice(positions[0], positions[0] + 1))
+    return operator.itemgetter(*positions) if positions else lambda values: ()
+
+
+def _description(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
+    return tensor.shape, tensor.dtype, tensor.device
 
 
 def _zeros(kept: tuple[Any, Any, Any]) -> torch.Tensor:
@@ -142,7 +175,14 @@ def _run(step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) ->
 
 def _backward(rule: _Rule, ctx: Any, grads: Sequence[torch.Tensor | None]) -> list[Any]:
     """The gradients of all inputs, by the plan that forward made."""
-    plan, arguments, shapes = ctx.plan, ctx.arguments, ctx.shapes
+    plan = rule.plan(ctx.needs_input_grad)
+    shapes = dict(zip(plan.shapes, ctx.shapes, strict=True)) if plan.shapes else {}
+    inputs = rule.op.inputs
+    arguments: _Tensors = {}
+    if rule.optional:
+        arguments |= {inputs[i].name: v for i, v in zip(rule.optional, ctx.optional, strict=True)}
+    if rule.numbers:
+        arguments |= {inputs[i].name: v for i, v in zip(rule.numbers, ctx.numbers, strict=True)}
     if all(grad is None for grad in grads):
         return [None] * len(ctx.needs_input_grad)
     if reason := rule.why_not(plan, arguments):
@@ -163,48 +203,40 @@ def _backward(rule: _Rule, ctx: Any, grads: Sequence[torch.Tensor | None]) -> li
     return out
 
 
-def _keep(ctx: Any, rule: _Rule, given: Sequence[Any], outputs: Sequence[Any]) -> None:
-    """Keeps what the backward of this call needs."""
-    op = rule.op
-    plan = rule.plan(tuple(ctx.needs_input_grad))
-    inputs = [*given, *rule.defaults[len(given) :]]
-    tensors = {arg.name: value for arg, value in zip(op.inputs, inputs, strict=True)}
-    tensors |= {arg.name: value for arg, value in zip(op.outputs, outputs, strict=False)}
-    ctx.plan = plan
-    ctx.shapes = {
-        name: (tensors[name].shape, tensors[name].dtype, tensors[name].device)
-        for name in plan.shapes
-    }
-    ctx.save_for_backward(*(tensors[name] for name in plan.saved))
-    # Tensors may be kept in `saved` alone: here, whether they were given.
-    ctx.arguments = {
-        arg.name: True if isinstance(value, torch.Tensor) else value
-        for arg, value in zip(op.inputs, inputs, strict=True)
-    }
-
-
 def _function(rule: _Rule, overload: Any, full: Any) -> type[torch.autograd.Function]:
     """The autograd.Function of one overload; `full` returns all outputs."""
-    op = rule.op
+    op, defaults = rule.op, rule.defaults
     returned = op.outputs if overload is full else op.required_outputs
     run = full if rule.uses_optional_output else overload
-    some_outputs = [arg for arg in op.outputs if run is full or not arg.optional]
+    made_by_run = op.outputs if run is full else op.required_outputs
+    if made_by_run != op.outputs[: len(made_by_run)]:
+        raise ValueError(f"{op.name}: optional outputs must come last")
+    # Without a rule every result is differentiable, and its backward says why not.
+    constant = [i for i, arg in enumerate(returned) if rule.steps and arg.name not in rule.grads]
+    plans, numbers, optional = rule.plans, rule.numbers, rule.optional
+    is_single = len(made_by_run) == 1
+    returns_all, returns_many = returned == made_by_run, len(returned) > 1
 
-    def forward(ctx: Any, *given: Any) -> Any:
+    def forward(ctx: Any, *given: Any) -> Any:  # which costs each recorded call: nothing in vain
         with _C._AutoDispatchBelowAutograd():
             made = run(*given)
-        made = made if isinstance(made, tuple) else (made,)
-        by_name = {arg.name: value for arg, value in zip(some_outputs, made, strict=True)}
-        _keep(ctx, rule, given, [by_name.get(arg.name) for arg in op.outputs])
-        results = tuple(by_name[arg.name] for arg in returned)
-        constant = [
-            value
-            for arg, value in zip(returned, results, strict=True)
-            if not value.is_floating_point() or (rule.steps and arg.name not in rule.grads)
-        ]
-        ctx.mark_non_differentiable(*constant)
+        outputs = (made,) if is_single else made
+        values = (*given, *defaults[len(given) :], *outputs)
         ctx.set_materialize_grads(False)
-        return results[0] if len(results) == 1 else results
+        needed = ctx.needs_input_grad
+        plan = plans[needed] if needed in plans else rule.plan(needed)
+        if plan.saved:
+            ctx.save_for_backward(*plan.pick_saved(values))
+        if plan.shapes_at:
+            ctx.shapes = [_description(values[i]) for i in plan.shapes_at]
+        # Tensors may be kept by save_for_backward alone: here, whether they were given.
+        if optional:
+            ctx.optional = [None if values[i] is None else True for i in optional]
+        if numbers:
+            ctx.numbers = [values[i] for i in numbers]
+        if constant:
+            ctx.mark_non_differentiable(*[outputs[i] for i in constant])
+        return made if returns_all else outputs[: len(returned)] if returns_many else outputs[0]
 
     def backward(ctx: Any, *grads: Any) -> Any:
         return tuple(_backward(rule, ctx, _by_output(op, returned, grads)))
@@ -220,11 +252,14 @@ def _by_output(op: Operator, returned: Sequence[Argument], grads: Sequence[Any])
 
 def _kernel(overload: Any, function: type[torch.autograd.Function]) -> Callable[..., Any]:
     """What PyTorch calls: records only if something requires a gradient."""
-    apply = function.apply
+    # Past torch.autograd.Function.apply, which is Python and serves functorch's transforms.
+    transformed: Callable[..., Any] = function.apply
+    apply: Callable[..., Any] = vars(_C._FunctionBase)["apply"].__get__(None, function)
 
     def kernel(*given: Any) -> Any:
         if _C.is_grad_enabled() and _C._any_requires_grad(*given):
-            return apply(*given)
+            transforms = _C._are_functorch_transforms_active()
+            return transformed(*given) if transforms else apply(*given)
         with _C._AutoDispatchBelowAutograd():
             return overload(*given)
 
@@ -250,13 +285,11 @@ _kept: list[Any] = []
 @functools.cache
 def register() -> None:
     """Gives every operator its gradient; called once, when the binding is loaded."""
-    library = torch.library.Library("tilewright", "FRAGMENT")
+    library: Any = torch.library.Library("tilewright", "FRAGMENT")  # type: ignore[no-untyped-call]
     _kept.append(library)  # whose end would unregister everything
     for op in _schema.operators().values():
         packet = getattr(torch.ops.tilewright, op.name)
         library.impl(f"{op.name}.out", _kernel_out(op, packet.out), "Autograd")
-        if op.has_free_dtype:
-            continue
         rule = _Rule(op)
         has_full = len(op.required_outputs) != len(op.outputs)
         full = packet.full if has_full else packet.default

@@ -105,12 +105,6 @@ class Operator:
         """Outputs that every call has."""
         return tuple(arg for arg in self.outputs if not arg.optional)
 
-    @functools.cached_property
-    def has_free_dtype(self) -> bool:
-        """Whether the dtype of an output follows from no input."""
-        known = {arg.type for arg in self.inputs}
-        return any(arg.type[0].isupper() and arg.type not in known for arg in self.outputs)
-
     def infer(self, shapes: Mapping[str, Sequence[Any]]) -> list[list[Any]] | None:
         """Shapes of all outputs from the shapes of the tensors; sizes may be symbolic.
 

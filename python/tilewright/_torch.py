@@ -77,7 +77,7 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
     for arg in op.inputs:
         if arg.name not in tensors:
             continue
-        sizes = list(tensors[arg.name].shape)
+        sizes: list[Any] = list(tensors[arg.name].shape)
         for d in range(1, min(len(sizes), len(arg.dims)) + 1):
             factor, _, key = arg.dims[-d].rpartition("*")
             if not key.isidentifier():
@@ -179,8 +179,6 @@ def load() -> None:
     for op in _schema.operators().values():
         name = f"tilewright::{op.name}"
         torch.library.register_fake(f"{name}.out", _fake_out)
-        if op.has_free_dtype:
-            continue
         torch.library.register_fake(name, _fake(op, False))
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))

@@ -7,11 +7,10 @@ current one for this call.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any
 
-from tilewright import _arrays, _call, _schema
+from tilewright import _call, _schema
 from tilewright._schema import Operator
 
 
@@ -31,14 +30,25 @@ def _bind(op: Operator, positional: tuple[Any, ...], named: dict[str, Any]) -> l
 
 
 def _make(op: Operator) -> _schema.Function:
+    name = op.name
+    kernel: _schema.Function | None = None
+
+    # What each call costs beyond torch.ops.tilewright: benchmarks/overhead.py.
     def function(*positional: Any, backend: str | None = None, **named: Any) -> Any:
-        if backend is None and positional and _arrays.is_torch(positional[0]):
-            if _arrays.is_compiling():  # PyTorch traces this: nothing but the call
-                torch = sys.modules["torch"]
-                return getattr(torch.ops.tilewright, op.name).default(*positional, **named)
+        nonlocal kernel
+        torch = sys.modules.get("torch")
+        if (
+            backend is None
+            and positional
+            and torch is not None
+            and isinstance(positional[0], torch.Tensor)
+        ):
+            if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
+                return getattr(torch.ops.tilewright, name).default(*positional, **named)
             if _call.is_plain():
+                kernel = kernel or _call.torch_function(name)
                 try:
-                    return _call.torch_function(op.name)(*positional, **named)
+                    return kernel(*positional, **named)
                 except RuntimeError:
                     pass  # the way below says what is wrong, or falls back
         return _call.call(op, _bind(op, positional, named), backend)
@@ -50,11 +60,11 @@ def _make(op: Operator) -> _schema.Function:
     return function
 
 
-@functools.cache
 def __getattr__(name: str) -> Any:
     if name.startswith("_") or name not in _schema.operators():
         raise AttributeError(f"tilewright.ops has no operator {name}")
-    return _make(_schema.operators()[name])
+    made = globals()[name] = _make(_schema.operators()[name])  # from now on an attribute
+    return made
 
 
 def __dir__() -> list[str]:

@@ -119,7 +119,6 @@ def every_workload() -> list[Case]:
     return [
         Case(op, combo, label, text)
         for op in _schema.operators().values()
-        if not op.has_free_dtype
         for combo in range(len(op.dtypes))
         for label, text in op.workloads
     ]
@@ -130,7 +129,6 @@ def every_case() -> list[Case]:
     return [
         Case(op, combo, label, text)
         for op in _schema.operators().values()
-        if not op.has_free_dtype
         for combo in range(len(op.dtypes))
         for label, text in op.edge_cases
     ]

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import inspect
+import os
 from pathlib import Path
 
 import package_path  # noqa: F401
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# Beside other workers of pytest-xdist each has its share of the processors, and so have the tools
+# that it runs: twice as many threads as processors would wait for each other.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if WORKERS > 1:
+    share = str(max(1, len(os.sched_getaffinity(0)) // WORKERS))
+    for variable in ("OMP_NUM_THREADS", "TILEWRIGHT_NUM_THREADS"):
+        os.environ.setdefault(variable, share)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest comes first; and one worker alone reads the published model."""
+    published = [item for item in items if "smollm_reference" in getattr(item, "fixturenames", ())]
+    for item in published:
+        item.add_marker(pytest.mark.xdist_group("published model"))
+    items.sort(key=lambda item: item not in published)
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,32 @@ def test_dropout(inplace) -> None:
     assert torch.equal(layer(x.clone()), out)
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_dropout_in_a_compiled_graph(backend) -> None:
+    """One graph, a fresh mask in each run, the same one in forward and backward."""
+    torch._dynamo.reset()
+    model = torch.nn.Sequential(nn.RMSNorm(64), nn.Dropout(0.25)).train()
+    compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=backend)
+    with torch.enable_grad():
+        for rows in (30, 70):
+            x = torch.randn(rows, 64, requires_grad=True)
+            masks = []
+            for _ in range(2):
+                out = compiled(x)
+                kept = (out != 0).to(x.dtype)
+                assert abs(kept.mean() - 0.75) < 0.05
+                (grad,) = torch.autograd.grad(out.square().sum(), x)
+                want = (model[0](x) * kept / 0.75).square().sum()
+                torch.testing.assert_close(grad, torch.autograd.grad(want, x)[0])
+                masks.append(kept)
+            assert not torch.equal(*masks)
+    if backend == "aot_eager":  # which draws as eager mode does
+        torch.manual_seed(6)
+        want = model(x)
+        torch.manual_seed(6)
+        assert torch.equal(compiled(x), want)
+
+
 def test_rms_norm_refuses_other_shapes() -> None:
     with pytest.raises(ValueError, match=r"must end in \(24,\)"):
         nn.RMSNorm(24)(X[..., :5])

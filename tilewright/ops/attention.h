@@ -239,7 +239,17 @@ struct Attention : AttentionFamily {
       {"prefill, window both ways",
        "B=1 S=300 Hq=2 L=280 H=1 D=24 Dv=40 window_left=37 window_right=5 +lse"},
       {"softcap, sinks, scales",
-       "B=1 S=33 Hq=5 L=170 H=5 D=20 Dv=36 softcap=3 scale=0.5 +sinks +k_scale +v_scale +lse"}};
+       "B=1 S=33 Hq=5 L=170 H=5 D=20 Dv=36 softcap=3 scale=0.5 +sinks +k_scale +v_scale +lse"},
+      {"heads of 64, softcap, sinks",
+       "B=1 S=300 Hq=4 L=170 H=2 D=64 Dv=48 softcap=3 scale=0.5 +sinks +lse"},
+      {"heads of 128, causal", "B=2 S=200 Hq=4 L=333 H=2 D=128 Dv=128 causal=1 +lse"},
+      {"heads of 128, window",
+       "B=1 S=300 Hq=2 L=300 H=1 D=128 Dv=96 window_left=70 window_right=9"},
+      {"heads of 128, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=128 causal=1 +kv_lens +lse"},
+      {"heads of 128, long keys", "B=1 S=150 Hq=1 L=6200 H=1 D=128 Dv=128 +kv_lens +lse"},
+      {"heads of 128, decode", "B=2 S=1 Hq=8 L=3000 H=2 D=128 Dv=128 +kv_lens +sinks +lse"},
+      {"heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=200 +sinks +lse"},
+      {"heads of 256, decode", "B=1 S=1 Hq=5 L=900 H=1 D=256 Dv=256 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/prefill 512", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
       {"smollm2-135m/decode 512", "B=1 S=1 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},

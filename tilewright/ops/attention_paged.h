@@ -81,7 +81,12 @@ struct AttentionPaged : AttentionFamily {
        "N=200 Hq=4 P=64 S=16 H=2 D=32 Dv=32 B=4 W=16 C=5 causal=1 +cu_seqlens_q +lse"},
       {"window, sinks, softcap, scales",
        "N=60 Hq=3 P=64 S=8 H=3 D=24 Dv=40 B=3 W=40 C=4 causal=1 window_left=50 softcap=5 "
-       "+cu_seqlens_q +sinks +k_scale +v_scale +lse"}};
+       "+cu_seqlens_q +sinks +k_scale +v_scale +lse"},
+      {"decode, heads of 128", "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +sinks +lse"},
+      {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},
+      {"mixed stages, heads of 128",
+       "N=400 Hq=4 P=64 S=16 H=2 D=128 Dv=128 B=4 W=30 C=5 causal=1 +cu_seqlens_q +lse"},
+      {"heads of 256", "N=140 Hq=2 P=64 S=32 H=2 D=256 Dv=256 B=2 W=20 scale=0.01 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/decode", "N=1 Hq=9 P=128 S=32 H=3 D=64 Dv=64 B=1 W=16 causal=1"},
       {"llama-3.1-8b/decode", "N=1 Hq=32 P=1024 S=32 H=8 D=128 Dv=128 B=1 W=256 causal=1"},

@@ -52,7 +52,10 @@ struct AttentionVarlen : AttentionFamily {
       {"causal", "C=5 N=230 Hq=6 M=410 H=2 D=32 Dv=32 causal=1 +lse"},
       {"window, sinks, softcap, scales",
        "C=7 N=90 Hq=3 M=300 H=3 D=24 Dv=40 window_left=20 window_right=0 softcap=5 +sinks +k_scale "
-       "+v_scale +lse"}};
+       "+v_scale +lse"},
+      {"heads of 128", "C=40 N=900 Hq=4 M=1300 H=2 D=128 Dv=128 causal=1 +lse"},
+      {"heads of 128, few queries", "C=5 N=9 Hq=4 M=1300 H=1 D=128 Dv=128 causal=1 +sinks +lse"},
+      {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"minilm/32 sentences", "C=33 N=2048 Hq=12 M=2048 H=12 D=32 Dv=32"},
       {"llama-3.1-8b/8 prompts", "C=9 N=4096 Hq=32 M=4096 H=8 D=128 Dv=128 causal=1"}};

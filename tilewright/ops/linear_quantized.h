@@ -103,8 +103,8 @@ struct LinearQuantized {
     const DType dtype =
         DType(static_cast<int>(DType::kQ4_0) + static_cast<int>(known["format"] % kFormats));
     const int64_t n = known["N"], k = known["K"];
-    const auto it = known.scalars.find("activation");
-    const bool gated = it != known.scalars.end() && it->second >= Kernel<float>::kSiluAndMul;
+    const double* activation = known.scalars.find("activation");
+    const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;
     const std::vector<uint8_t> blocks = random_blocks(dtype, (gated ? 2 : 1) * n * k, seed);
     if (!gated) return pack_quantized(dtype, blocks.data(), n, k).bytes;
     const uint8_t* up =

@@ -1,75 +1,14 @@
 #include "tilewright/runtime/operators.h"
 
 #include "tilewright/ops/catalog.h"
-#include "tilewright/runtime/cpu_info.h"
-#include "tilewright/runtime/launch.h"
 
 namespace tw::runtime {
+
+/// Defined in runtime/describe.h, instantiated apart.
+template <class Op>
+OperatorInfo describe();
+
 namespace {
-
-template <class Op>
-void run(const ops::Call& call, Context& context) {
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) {
-    [[maybe_unused]] const auto start = [&]<class Part>(const auto& part) {
-      launch<Part>(context, part, call.device());
-    };
-    if constexpr (kIndex == ops::kReferenceOnly) {
-      require_build<Op>(call.device());
-      Op::reference(kernel);
-    } else if constexpr (requires { Op::compose(kernel, start); })
-      Op::compose(kernel, start);
-    else
-      launch<Op>(context, kernel, call.device());
-  });
-}
-
-template <class Op>
-void reference(const ops::Call& call) {
-  if (call.device().is_cuda())
-    throw Error(ErrorKind::kUnsupported,
-                std::string(Op::kSchema.name()) +
-                    ": the definition runs on the cpu, but the tensors are on " +
-                    call.device().describe());
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
-}
-
-template <class Op>
-ops::Cost cost(const ops::Call& call) {
-  ops::Cost out;
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { out = Op::cost(kernel); });
-  return out;
-}
-
-template <class Op>
-std::vector<std::vector<int64_t>> infer(ops::Call& call) {
-  require_build<Op>(call.device());  // or infer() might look into memory of the GPU
-  ops::Bindings bindings;
-  if constexpr (requires { Op::rearrange(call); }) {  // the schema fits what it leaves behind
-    ops::Call moved = call;
-    Op::rearrange(moved);
-    bindings = moved.bind_inputs();
-  } else {
-    bindings = call.bind_inputs();
-  }
-  if constexpr (requires { Op::infer(call, bindings); }) {
-    return Op::infer(call, bindings);
-  } else {
-    static_assert(Op::kSchema.outputs_bound(),
-                  "an output dimension is bound by no input; define infer()");
-    std::vector<std::vector<int64_t>> shapes;
-    for (int i = 0; i < call.schema().size(); ++i)
-      if (call.schema()[i].output) shapes.push_back(call.output_shape(i, bindings));
-    return shapes;
-  }
-}
-
-template <class Op>
-std::optional<Tensor> materialize(std::string_view arg, const ops::Bindings& bindings,
-                                  std::span<const DType> combo, uint64_t seed) {
-  if constexpr (requires { Op::materialize(arg, bindings, combo, seed); })
-    return Op::materialize(arg, bindings, combo, seed);
-  return std::nullopt;
-}
 
 constexpr const ops::Schema* find_schema(std::string_view name) {
   const ops::Schema* found = nullptr;
@@ -79,41 +18,12 @@ constexpr const ops::Schema* find_schema(std::string_view name) {
   return found;
 }
 
-template <class C>
-std::vector<std::vector<DType>> dtypes_of(C) {
-  std::vector<std::vector<DType>> out;
-  ops::for_each_combo(C{}, [&]<int, class One>() {
-    using D = ops::detail::combo_dtypes<One>;
-    out.emplace_back(D::value, D::value + D::size);
-  });
-  return out;
-}
-
+/// A rule that names what is not there does not compile.
 template <class Op>
-OperatorInfo describe() {
-  static_assert(ops::Operator<Op>,
-                "an operator declares kSchema, Types, Kernel, reference, cost, "
-                "kEdgeCases and kWorkloads");
-  OperatorInfo out{};
-  out.schema = &Op::kSchema;
-  out.edge_cases = Op::kEdgeCases;
-  out.workloads = Op::kWorkloads;
-  out.combos = dtypes_of(typename Op::Types{});
-  out.reference_combos = dtypes_of(ops::reference_types_t<Op>{});
-  for (const Isa isa : built_isas())
-    if (ops::is_built_for<Op>(isa)) out.isas.push_back(isa);
-  if constexpr (requires { Op::kGradient; }) {
-    static_assert(ops::check_gradient(Op::kGradient, Op::kSchema, find_schema));
-    out.gradient = &Op::kGradient;
-  }
-  if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
-  out.on_cuda = runs_on_cuda<Op>();
-  out.run = run<Op>;
-  out.reference = reference<Op>;
-  out.cost = cost<Op>;
-  out.infer = infer<Op>;
-  out.materialize = materialize<Op>;
-  return out;
+constexpr bool gradient_holds() {
+  if constexpr (requires { Op::kGradient; })
+    return ops::check_gradient(Op::kGradient, Op::kSchema, find_schema);
+  return true;
 }
 
 }  // namespace
@@ -121,20 +31,23 @@ OperatorInfo describe() {
 std::span<const OperatorInfo> operators() {
   static const std::vector<OperatorInfo> kTable = [] {
     std::vector<OperatorInfo> table;
-    ops::for_each(ops::All{}, [&]<class Op>() { table.push_back(describe<Op>()); });
+    ops::for_each(ops::All{}, [&]<class Op>() {
+      static_assert(gradient_holds<Op>());
+      table.push_back(describe<Op>());
+    });
     return table;
   }();
   return kTable;
 }
 
 const OperatorInfo& find_operator(std::string_view name) {
-  std::string near;
-  for (const OperatorInfo& op : operators()) {
+  for (const OperatorInfo& op : operators())
     if (op.name() == name) return op;
+  std::string near;
+  for (const OperatorInfo& op : operators())
     if (op.name().find(name) != std::string_view::npos ||
         name.find(op.name()) != std::string_view::npos)
       near += (near.empty() ? "; did you mean " : ", ") + std::string(op.name());
-  }
   throw Error(ErrorKind::kInvalidArgument, "there is no operator " + std::string(name) + near);
 }
 

@@ -43,6 +43,7 @@ check codespell over_files codespell --builtin clear,rare --ignore-words tools/l
   '*.h' '*.cc' '*.cu' '*.py' '*.md' '*.sh' '*.cmake' '*.txt' Makefile .ci/run
 check ruff .venv/bin/ruff check --quiet .
 check ruff-format .venv/bin/ruff format --quiet --check .
+check mypy .venv/bin/mypy --strict --cache-dir build/.mypy_cache python/tilewright
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'lint: failed: %s\n' "${failed[*]}"

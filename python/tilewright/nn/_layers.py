@@ -42,6 +42,30 @@ class LayerNorm(torch.nn.LayerNorm):
         return out.view(input.shape)
 
 
+@torch.library.custom_op("tilewright_nn::dropout", mutates_args=())
+def _drawn_dropout(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
+    """The operator dropout for graphs, where a seed drawn by each run cannot be a number."""
+    out: torch.Tensor = ops.dropout(x, p, int(seed))
+    return out
+
+
+@_drawn_dropout.register_fake
+def _(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(x.shape)
+
+
+def _keep_seed(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    _, ctx.p, seed = inputs
+    ctx.save_for_backward(seed)
+
+
+def _drop_gradient(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    return _drawn_dropout(grad, ctx.p, *ctx.saved_tensors), None, None
+
+
+_drawn_dropout.register_autograd(_drop_gradient, setup_context=_keep_seed)
+
+
 class Dropout(torch.nn.Dropout):
     """torch.nn.Dropout by the operator dropout; masks follow from torch.manual_seed."""
 
@@ -49,8 +73,12 @@ class Dropout(torch.nn.Dropout):
         """Zeros with probability p, the rest divided by 1 - p; in evaluation the input itself."""
         if not self.training or self.p == 0:
             return input
-        seed = int(torch.randint(1 << 53, ()))
-        out: torch.Tensor = ops.dropout(input, self.p, seed)
+        seed = torch.randint(1 << 53, (), device="cpu")
+        out: torch.Tensor
+        if torch.compiler.is_compiling():
+            out = _drawn_dropout(input, self.p, seed)
+        else:
+            out = ops.dropout(input, self.p, int(seed))
         return input.copy_(out) if self.inplace else out
 
 

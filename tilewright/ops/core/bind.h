@@ -2,8 +2,9 @@
 // slot of the same position, by its type.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <concepts>
-#include <cstring>
 #include <type_traits>
 
 #include "tilewright/core/dtype.h"
@@ -111,16 +112,21 @@ void check_support(const Kernel& kernel, Device device) {
                                                  std::string(Op::kSchema.text()));
 }
 
-template <class C>
-bool matches(const Call& call) {
-  using D = combo_dtypes<C>;
+/// What the type variables of a bound call stand for.
+inline std::array<DType, Schema::kMaxTypes> types_of(const Call& call) {
+  std::array<DType, Schema::kMaxTypes> out{};
   for (int i = 0; i < call.schema().size(); ++i) {
     const Arg& arg = call.schema()[i];
-    if (!arg.is_type_variable()) continue;
-    const int variable = call.schema().type_index(arg.type);
-    if (variable < D::size && call.dtype_of_arg(i) != D::value[variable]) return false;
+    if (arg.is_type_variable() && call[i].present)
+      out[static_cast<size_t>(arg.variable)] = call[i].tensor.dtype;
   }
-  return true;
+  return out;
+}
+
+template <class C>
+bool matches(const std::array<DType, Schema::kMaxTypes>& types) {
+  using D = combo_dtypes<C>;
+  return std::equal(D::value, D::value + D::size, types.begin());
 }
 
 }  // namespace detail
@@ -147,9 +153,10 @@ void with_kernel(Call call, F&& f) {
   if constexpr (requires { Op::rearrange(call); }) Op::rearrange(call);
   call.bind();
   broadcast_and_merge(call);
+  const auto types = detail::types_of(call);
   bool found = false;
   const auto consider = [&]<int kIndex, class C>() {
-    if (found || !detail::matches<C>(call)) return;
+    if (found || !detail::matches<C>(types)) return;
     found = true;
     using Kernel = kernel_for_t<Op, C>;
     const auto kernel =

@@ -1,50 +1,30 @@
 #include "tilewright/ops/core/call.h"
 
 #include <algorithm>
-#include <charconv>
+#include <array>
+#include <span>
 
 namespace tw::ops {
-namespace {
-
-/// Index of `choice` in "a|b|c", or -1.
-int choice_index(std::string_view choices, std::string_view choice) {
-  int index = 0;
-  while (!choices.empty()) {
-    const size_t bar = std::min(choices.find('|'), choices.size());
-    std::string_view one = choices.substr(0, bar);
-    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
-    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
-    if (one == choice) return index;
-    ++index;
-    choices.remove_prefix(std::min(bar + 1, choices.size()));
-  }
-  return -1;
-}
-
-double parse_default(const Arg& arg) {
-  if (arg.kind == ArgKind::kChoice) return choice_index(arg.type, arg.default_text);
-  if (arg.default_text == "true") return 1;
-  if (arg.default_text == "false") return 0;
-  return std::stod(std::string(arg.default_text));
-}
-
-}  // namespace
 
 int64_t Bindings::operator[](std::string_view name) const {
-  const auto it = dims.find(name);
-  if (it == dims.end())
+  const int64_t* size = dims.find(name);
+  if (size == nullptr)
     throw Error(ErrorKind::kInternal, "dimension " + std::string(name) + " is not bound");
-  return it->second;
+  return *size;
 }
 
 double Bindings::scalar(std::string_view name) const {
-  const auto it = scalars.find(name);
-  if (it == scalars.end())
+  const double* value = scalars.find(name);
+  if (value == nullptr)
     throw Error(ErrorKind::kInternal, "no scalar argument " + std::string(name));
-  return it->second;
+  return *value;
 }
 
 Call::Call(const Schema& schema) : schema_(&schema), slots_(static_cast<size_t>(schema.size())) {}
+
+void Call::fail(const Arg& arg, const Slot& slot, const std::string& rule) const {
+  fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", " + rule);
+}
 
 void Call::fail(const std::string& message) const {
   throw Error(ErrorKind::kInvalidArgument, std::string(schema_->name()) + ": " + message +
@@ -90,14 +70,12 @@ Call& Call::set_choice(std::string_view name, std::string_view choice) {
 
 DType Call::dtype_of_arg(int i) const {
   const Arg& arg = (*schema_)[i];
-  DType out = DType::kF32;
-  if (!arg.is_type_variable()) {
-    find_dtype(arg.type, out);
-    return out;
+  if (!arg.is_type_variable()) return arg.dtype;
+  for (int j = 0; j < schema_->size(); ++j) {
+    const Arg& in = (*schema_)[j];
+    if (!in.output && in.variable == arg.variable && (*this)[j].present)
+      return (*this)[j].tensor.dtype;
   }
-  for (int j = 0; j < schema_->size(); ++j)
-    if ((*schema_)[j].type == arg.type && slots_[static_cast<size_t>(j)].present)
-      return slots_[static_cast<size_t>(j)].tensor.dtype;
   fail("the dtype " + std::string(arg.type) + " of " + std::string(arg.name) +
        " is given by no argument");
 }
@@ -111,117 +89,122 @@ Device Call::device() const {
   return {};
 }
 
-void Call::check_device(const Arg& arg, const Slot& slot) const {
-  const Device there = slot.tensor.device;
+void Call::check_device(const Arg& arg, const Slot& slot, Device device) const {
   if (arg.is_host_list()) {
-    if (there.is_cuda())
-      fail(std::string(arg.name) + " is " + slot.tensor.describe() +
-           ", but it decides the result's shape and must be on the cpu");
+    if (slot.tensor.device.is_cuda())
+      fail(arg, slot, "but it decides the result's shape and must be on the cpu");
     return;
   }
-  if (there == device()) return;
+  if (slot.tensor.device == device) return;
   for (int i = 0; i < schema_->size(); ++i) {
     const Arg& first = (*schema_)[i];
     if (first.kind != ArgKind::kTensor || first.is_host_list() || !(*this)[i].present) continue;
-    fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", but " +
-         std::string(first.name) + " is " + (*this)[i].tensor.describe() +
-         "; all must be on one device");
+    fail(arg, slot,
+         "but " + std::string(first.name) + " is " + (*this)[i].tensor.describe() +
+             "; all must be on one device");
   }
 }
 
-void Call::bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
-                       std::vector<int64_t>& broadcast) const {
-  const TensorRef& tensor = slot.tensor;
-  check_device(arg, slot);
-  // Only failures say it: this runs in every call.
-  const auto what = [&] { return std::string(arg.name) + " is " + tensor.describe(); };
-  for (int64_t size : tensor.shape())
-    if (size < 0) fail(what() + ", but sizes cannot be negative");
-  if (tensor.data == nullptr && tensor.count() != 0)
-    fail(what() + ", but its data pointer is null");
-
-  if (arg.is_broadcast()) {
-    const size_t rank = static_cast<size_t>(tensor.rank);
-    if (broadcast.size() < rank) broadcast.insert(broadcast.begin(), rank - broadcast.size(), 1);
-    for (size_t d = 0; d < rank; ++d) {
-      int64_t& common = broadcast[broadcast.size() - rank + d];
-      const int64_t size = tensor.sizes[d];
-      if (size == common || size == 1) continue;
-      if (common != 1) fail(what() + ", which does not broadcast to " + shape_to_string(broadcast));
-      common = size;
-    }
+void Call::bind_type(const Arg& arg, const Slot& slot) const {
+  if (!arg.is_type_variable()) {
+    if (slot.tensor.dtype != arg.dtype)
+      fail(arg, slot, "but its dtype must be " + std::string(arg.type));
     return;
   }
+  for (int i = 0; i < schema_->size(); ++i) {
+    const Arg& first = (*schema_)[i];
+    if (first.variable != arg.variable || !(*this)[i].present) continue;
+    const DType dtype = (*this)[i].tensor.dtype;
+    if (slot.tensor.dtype != dtype)
+      fail(arg, slot, "but " + std::string(first.name) + " is " + std::string(name(dtype)));
+    return;
+  }
+}
+
+void Call::bind_broadcast(const Arg& arg, const TensorRef& tensor) {
+  const auto rank = static_cast<size_t>(tensor.rank);
+  if (broadcast_.size() < rank) broadcast_.insert(broadcast_.begin(), rank - broadcast_.size(), 1);
+  for (size_t d = 0; d < rank; ++d) {
+    int64_t& common = broadcast_[broadcast_.size() - rank + d];
+    const int64_t size = tensor.sizes[d];
+    if (size == common || size == 1) continue;
+    if (common != 1)
+      fail(std::string(arg.name) + " is " + tensor.describe() + ", which does not broadcast to " +
+           shape_to_string(broadcast_));
+    common = size;
+  }
+}
+
+void Call::bind_lead(const Arg& arg, const TensorRef& tensor, Bindings& bindings) const {
+  const auto sizes = tensor.shape().first(static_cast<size_t>(tensor.rank - (arg.rank - 1)));
+  if (bindings.dims.emplace("*", 0).second)
+    bindings.lead.assign(sizes.begin(), sizes.end());
+  else if (!std::equal(sizes.begin(), sizes.end(), bindings.lead.begin(), bindings.lead.end()))
+    fail(std::string(arg.name) + " is " + tensor.describe() + ", but the leading dimensions are " +
+         shape_to_string(bindings.lead));
+}
+
+void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings& bindings) {
+  const TensorRef& tensor = slot.tensor;
+  check_device(arg, slot, device);
+  for (int64_t size : tensor.shape())
+    if (size < 0) fail(arg, slot, "but sizes cannot be negative");
+  if (tensor.data == nullptr && tensor.count() != 0)
+    fail(arg, slot, "but its data pointer is null");
+  if (arg.is_broadcast()) return bind_broadcast(arg, tensor);
 
   const int lead = arg.has_lead() ? 1 : 0;
   const int fixed = arg.rank - lead;
   if (lead ? tensor.rank < fixed : tensor.rank != fixed)
-    fail(what() + ", but " + (lead ? "at least " : "") + std::to_string(fixed) +
-         (fixed == 1 ? " dimension is" : " dimensions are") + " needed");
-  const size_t extra = static_cast<size_t>(tensor.rank - fixed);
-  if (lead) {
-    const std::vector<int64_t> sizes(tensor.sizes.begin(),
-                                     tensor.sizes.begin() + static_cast<std::ptrdiff_t>(extra));
-    if (bindings.dims.emplace("*", 0).second)
-      bindings.lead = sizes;
-    else if (bindings.lead != sizes)
-      fail(what() + ", but the leading dimensions are " + shape_to_string(bindings.lead));
-  }
+    fail(arg, slot,
+         std::string("but ") + (lead ? "at least " : "") + std::to_string(fixed) +
+             (fixed == 1 ? " dimension is" : " dimensions are") + " needed");
+  if (lead) bind_lead(arg, tensor, bindings);
+  const auto extra = static_cast<size_t>(tensor.rank - fixed);
   for (int d = 0; d < fixed; ++d) {
     const Dim& dim = arg.dims[d + lead];
-    const int64_t size = tensor.sizes[extra + static_cast<size_t>(d)];
+    const size_t at = extra + static_cast<size_t>(d);
+    const int64_t size = tensor.sizes[at];
     if (dim.kind == Dim::Kind::kFixed) {
       if (size != dim.factor)
-        fail(what() + ", but dimension " + std::to_string(extra + static_cast<size_t>(d)) +
-             " must be " + std::to_string(dim.factor));
+        fail(arg, slot,
+             "but dimension " + std::to_string(at) + " must be " + std::to_string(dim.factor));
       continue;
     }
-    const std::string dim_name(dim.name);
     if (size % dim.factor != 0)
-      fail(what() + ", but its size " + std::to_string(size) + " must be a multiple of " +
-           std::to_string(dim.factor));
-    const auto [it, inserted] = bindings.dims.emplace(dim_name, size / dim.factor);
-    if (!inserted && it->second * dim.factor != size)
-      fail(what() + ", but " + dim_name + " = " + std::to_string(it->second));
+      fail(arg, slot,
+           "but its size " + std::to_string(size) + " must be a multiple of " +
+               std::to_string(dim.factor));
+    const auto [bound, inserted] = bindings.dims.emplace(dim.name, size / dim.factor);
+    if (!inserted && bound * dim.factor != size)
+      fail(arg, slot, "but " + std::string(dim.name) + " = " + std::to_string(bound));
   }
 }
 
 Bindings Call::bind_inputs() {
   Bindings bindings;
   broadcast_.clear();
-  std::map<std::string_view, std::pair<DType, std::string_view>> types;
+  const Device device = this->device();
   for (int i = 0; i < schema_->size(); ++i) {
     const Arg& arg = (*schema_)[i];
     Slot& slot = (*this)[i];
     if (arg.output) continue;
+    if (!slot.present && arg.default_text.empty() && !arg.optional)
+      fail(std::string(arg.name) + " is missing");
     if (arg.kind != ArgKind::kTensor) {
-      if (!slot.present) {
-        if (arg.default_text.empty()) fail(std::string(arg.name) + " is missing");
-        slot.number = parse_default(arg);
-      }
-      bindings.scalars[std::string(arg.name)] = slot.number;
-      continue;
+      if (!slot.present) slot.number = arg.default_number;
+      bindings.scalars.emplace(arg.name, slot.number);
+    } else if (slot.present) {
+      bind_type(arg, slot);
+      bind_tensor(arg, slot, device, bindings);
     }
-    if (!slot.present) {
-      if (!arg.optional) fail(std::string(arg.name) + " is missing");
-      continue;
-    }
-    if (arg.is_type_variable()) {
-      const auto [it, inserted] = types.emplace(arg.type, std::pair{slot.tensor.dtype, arg.name});
-      if (!inserted && it->second.first != slot.tensor.dtype)
-        fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", but " +
-             std::string(it->second.second) + " is " + std::string(name(it->second.first)));
-    } else if (name(slot.tensor.dtype) != arg.type) {
-      fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", but its dtype must be " +
-           std::string(arg.type));
-    }
-    bind_tensor(arg, slot, bindings, broadcast_);
   }
   return bindings;
 }
 
 Bindings Call::bind() {
   Bindings bindings = bind_inputs();
+  const Device device = this->device();
   for (int i = 0; i < schema_->size(); ++i) {
     const Arg& arg = (*schema_)[i];
     const Slot& slot = (*this)[i];
@@ -231,15 +214,13 @@ Bindings Call::bind() {
       continue;
     }
     if (slot.tensor.dtype != dtype_of_arg(i))
-      fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", but its dtype must be " +
-           std::string(name(dtype_of_arg(i))));
+      fail(arg, slot, "but its dtype must be " + std::string(name(dtype_of_arg(i))));
     if (arg.is_broadcast()) {
       const auto shape = slot.tensor.shape();
       if (!std::equal(shape.begin(), shape.end(), broadcast_.begin(), broadcast_.end()))
-        fail(std::string(arg.name) + " is " + slot.tensor.describe() +
-             ", but the inputs broadcast to " + shape_to_string(broadcast_));
+        fail(arg, slot, "but the inputs broadcast to " + shape_to_string(broadcast_));
     }
-    bind_tensor(arg, slot, bindings, broadcast_);
+    bind_tensor(arg, slot, device, bindings);
   }
   return bindings;
 }
@@ -261,10 +242,11 @@ std::vector<int64_t> Call::output_shape(int i, const Bindings& bindings) const {
 }
 
 void broadcast_and_merge(Call& call) {
-  const std::vector<int64_t> common = call.broadcast_;
+  const std::vector<int64_t>& common = call.broadcast_;
   const size_t rank = common.size();
   if (rank > static_cast<size_t>(kMaxRank)) call.fail("too many dimensions to broadcast");
-  std::vector<TensorRef*> tensors;
+  std::array<TensorRef*, Schema::kMaxArgs> all;
+  size_t count = 0;
   for (int i = 0; i < call.schema().size(); ++i) {
     if (!call.schema()[i].is_broadcast() || !call[i].present) continue;
     TensorRef& tensor = call[i].tensor;
@@ -278,8 +260,9 @@ void broadcast_and_merge(Call& call) {
     }
     wide.rank = static_cast<int>(rank);
     tensor = wide;
-    tensors.push_back(&tensor);
+    all[count++] = &tensor;
   }
+  const std::span<TensorRef*> tensors(all.data(), count);
   // Merge from the inside: d joins d + 1 where every tensor steps through both as through one.
   for (size_t d = rank; d-- > 1;) {
     const size_t a = d - 1, b = d;

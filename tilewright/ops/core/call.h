@@ -2,11 +2,13 @@
 // what is validated against the schema, once, for all operators.
 #pragma once
 
-#include <map>
+#include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tilewright/core/error.h"
 #include "tilewright/core/tensor.h"
 #include "tilewright/ops/core/schema.h"
 
@@ -19,11 +21,38 @@ struct Slot {
   double number = 0;  // kFloat; also the integer, boolean or choice index of the other kinds
 };
 
+/// Values by name, for the handful of names in a schema: nothing is allocated, since every call
+/// makes one. The names must outlive it.
+template <class T>
+class NamedValues {
+ public:
+  /// Null when there is none of this name.
+  const T* find(std::string_view name) const {
+    for (int i = 0; i < size_; ++i)
+      if (names_[static_cast<size_t>(i)] == name) return &values_[static_cast<size_t>(i)];
+    return nullptr;
+  }
+  /// Adds the value unless the name has one. Returns the name's value and whether it was added.
+  std::pair<T, bool> emplace(std::string_view name, T value) {
+    if (const T* found = find(name)) return {*found, false};
+    if (size_ == kMaxNames) throw Error(ErrorKind::kInternal, "a schema has too many names");
+    names_[static_cast<size_t>(size_)] = name;
+    values_[static_cast<size_t>(size_++)] = value;
+    return {value, true};
+  }
+
+ private:
+  static constexpr int kMaxNames = 32;
+  int size_ = 0;
+  std::array<std::string_view, kMaxNames> names_;
+  std::array<T, kMaxNames> values_;
+};
+
 /// Sizes bound to dimension names while validating.
 struct Bindings {
-  std::map<std::string, int64_t, std::less<>> dims;
+  NamedValues<int64_t> dims;
   std::vector<int64_t> lead;  // sizes of `*`
-  std::map<std::string, double, std::less<>> scalars;
+  NamedValues<double> scalars;
 
   /// The size of a bound dimension. Throws kInternal when nothing bound it.
   int64_t operator[](std::string_view name) const;
@@ -52,22 +81,25 @@ class Call {
   Bindings bind();
   /// The shape of output argument i under these bindings.
   std::vector<int64_t> output_shape(int i, const Bindings& bindings) const;
-  /// The dtype of argument i: fixed by the schema, or that of another argument of its type
-  /// variable.
+  /// The dtype of argument i: fixed by the schema, or that of an input of its type variable. The
+  /// inputs must have been bound.
   DType dtype_of_arg(int i) const;
   /// Where the call's tensors are: bind() refuses tensors on different devices.
   Device device() const;
 
  private:
   Slot& find(std::string_view name, bool tensor);
-  void bind_tensor(const Arg& arg, const Slot& slot, Bindings& bindings,
-                   std::vector<int64_t>& broadcast) const;
-  void check_device(const Arg& arg, const Slot& slot) const;
+  void bind_type(const Arg& arg, const Slot& slot) const;
+  void bind_broadcast(const Arg& arg, const TensorRef& tensor);
+  void bind_lead(const Arg& arg, const TensorRef& tensor, Bindings& bindings) const;
+  void bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings& bindings);
+  void check_device(const Arg& arg, const Slot& slot, Device device) const;
+  [[noreturn]] void fail(const Arg& arg, const Slot& slot, const std::string& rule) const;
   [[noreturn]] void fail(const std::string& message) const;
 
   const Schema* schema_;
   std::vector<Slot> slots_;
-  std::vector<int64_t> broadcast_;
+  std::vector<int64_t> broadcast_;  // the shape that `...` stands for
 
   friend void broadcast_and_merge(Call& call);
 };

@@ -11,11 +11,13 @@
 //              ...    the shape all `...` arguments broadcast to (alone in its brackets)
 //   scalar     f32 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an index
 //
-// A malformed schema does not compile.
+// A malformed schema does not compile, nor one with a type variable that no required input gives.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
+
+#include "tilewright/core/dtype.h"
 
 namespace tw::ops {
 
@@ -33,24 +35,38 @@ struct Arg {
   std::string_view name;
   ArgKind kind = ArgKind::kTensor;
   std::string_view type;  // dtype or type variable of a tensor; the choices of a choice
+  int variable = -1;      // a tensor's type variable, numbered by first appearance; -1: `dtype`
+  DType dtype = DType::kF32;
   bool optional = false;
   bool output = false;
   int rank = 0;
   Dim dims[kMaxDims] = {};
   std::string_view default_text;  // empty: required
+  double default_number = 0;      // as Slot::number
 
-  constexpr bool is_type_variable() const {
-    return kind == ArgKind::kTensor && type[0] >= 'A' && type[0] <= 'Z';
-  }
+  constexpr bool is_type_variable() const { return variable >= 0; }
   /// A list of numbers that decides shapes, such as the order of dimensions: read on the host,
   /// wherever the other tensors are.
   constexpr bool is_host_list() const {
-    return kind == ArgKind::kTensor && !output && !optional && type == "i64" && rank == 1 &&
-           dims[0].kind == Dim::Kind::kNamed;
+    return kind == ArgKind::kTensor && !output && !optional && rank == 1 && !is_type_variable() &&
+           dtype == DType::kI64 && dims[0].kind == Dim::Kind::kNamed;
   }
   constexpr bool has_lead() const { return rank > 0 && dims[0].kind == Dim::Kind::kLead; }
   constexpr bool is_broadcast() const { return rank > 0 && dims[0].kind == Dim::Kind::kBroadcast; }
 };
+
+/// Index of `choice` in "a|b|c", or -1.
+constexpr int choice_index(std::string_view choices, std::string_view choice) {
+  for (int index = 0;; ++index) {
+    const size_t bar = choices.find('|');
+    std::string_view one = choices.substr(0, bar);
+    while (!one.empty() && one.front() == ' ') one.remove_prefix(1);
+    while (!one.empty() && one.back() == ' ') one.remove_suffix(1);
+    if (one == choice) return index;
+    if (bar == std::string_view::npos) return -1;
+    choices.remove_prefix(bar + 1);
+  }
+}
 
 class Schema {
  public:
@@ -102,6 +118,14 @@ class Schema {
     expect('>');
     parse_args('\0', true);
     if (peek() != '\0') throw "schema: text after the last output";
+    for (int i = 0; i < type_count_; ++i)
+      if (!is_given(i)) throw "schema: no required input gives a type variable";
+  }
+
+  consteval bool is_given(int variable) const {
+    for (const Arg& in : *this)
+      if (!in.output && !in.optional && in.variable == variable) return true;
+    return false;
   }
 
   consteval void parse_args(char end, bool output) {
@@ -114,7 +138,7 @@ class Schema {
         if (args_[i].name == arg.name) throw "schema: an argument name stands twice";
       expect(':');
       parse_type(arg);
-      if (accept('=')) arg.default_text = value();
+      if (accept('=')) parse_default(arg);
       if (!accept(',')) break;
     }
     if (end != '\0') expect(end);
@@ -151,10 +175,62 @@ class Schema {
       expect(']');
     }
     arg.optional = accept('?');
-    if (arg.is_type_variable() && type_index(arg.type) < 0) {
+    if (arg.type[0] < 'A' || arg.type[0] > 'Z') {
+      if (!find_dtype(arg.type, arg.dtype)) throw "schema: there is no such dtype";
+      return;
+    }
+    if (type_index(arg.type) < 0) {
       if (type_count_ == kMaxTypes) throw "schema: too many type variables";
       types_[type_count_++] = arg.type;
     }
+    arg.variable = type_index(arg.type);
+  }
+
+  consteval void parse_default(Arg& arg) {
+    arg.default_text = value();
+    if (arg.kind == ArgKind::kChoice) {
+      arg.default_number = choice_index(arg.type, arg.default_text);
+      if (arg.default_number < 0) throw "schema: the default is none of the choices";
+    } else if (arg.kind == ArgKind::kBool) {
+      if (arg.default_text != "true" && arg.default_text != "false")
+        throw "schema: a bool is true or false";
+      arg.default_number = arg.default_text == "true" ? 1 : 0;
+    } else {
+      arg.default_number = number(arg.default_text);
+    }
+  }
+
+  /// Exact: whole numbers and powers of ten this small are doubles, and one division rounds once.
+  static consteval double number(std::string_view text) {
+    size_t at = 0;
+    const auto digits = [&](double& out, int& count) {
+      for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at, ++count)
+        out = out * 10 + (text[at] - '0');
+    };
+    const bool negative = !text.empty() && text[0] == '-';
+    at = negative;
+    double whole = 0, exponent = 0;
+    int before = 0, after = 0, of_exponent = 0;
+    digits(whole, before);
+    if (at < text.size() && text[at] == '.') {
+      ++at;
+      digits(whole, after);
+    }
+    double scale = -after;
+    if (at < text.size() && text[at] == 'e') {
+      const bool below = ++at < text.size() && text[at] == '-';
+      at += below;
+      digits(exponent, of_exponent);
+      if (of_exponent == 0) throw "schema: an exponent was expected";
+      scale += below ? -exponent : exponent;
+    }
+    if (at != text.size() || before + after == 0 || before + after > 15)
+      throw "schema: a number of at most 15 digits was expected";
+    if (scale < -22 || scale > 22) throw "schema: a number within 1e-22 and 1e22 was expected";
+    double power = 1;
+    for (double i = 0; i < (scale < 0 ? -scale : scale); ++i) power *= 10;
+    const double value = scale < 0 ? whole / power : whole * power;
+    return negative ? -value : value;
   }
 
   consteval Dim dim() {

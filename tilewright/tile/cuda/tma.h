@@ -22,6 +22,22 @@ TW_PTX void load_box(void* smem, const TensorMap& map, Mbarrier& full, int c0, i
       "l"(&map), "r"(shared_address(&full)), "r"(c0), "r"(c1), "r"(c2)
       : "memory");
 }
+TW_PTX void load_box(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1, int c2,
+                     int c3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(smem)),
+      "l"(&map), "r"(shared_address(&full)), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+TW_PTX void load_box(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1, int c2,
+                     int c3, int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(smem)),
+      "l"(&map), "r"(shared_address(&full)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+      : "memory");
+}
 /// The same to the same place of every block of the cluster whose bit is set in `blocks`.
 TW_PTX void load_box_multicast(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1,
                                int c2, uint16_t blocks) {
@@ -36,6 +52,14 @@ TW_PTX void store_box(const TensorMap& map, const void* smem, int c0, int c1, in
   asm volatile(
       "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
       "r"(shared_address(smem)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
+TW_PTX void store_box(const TensorMap& map, const void* smem, int c0, int c1, int c2, int c3,
+                      int c4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+          "l"(&map),
+      "r"(shared_address(smem)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
 TW_PTX void commit_stores() {

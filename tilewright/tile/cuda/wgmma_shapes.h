@@ -58,9 +58,16 @@ TW_WGMMA_SHAPE(16, 8, 9, 10, 11, 12, "%0, %1, %2, %3, %4, %5, %6, %7", TW_SUMS4(
 TW_WGMMA_SHAPE(32, 16, 17, 18, 19, 20, TW_TEN() "%10, %11, %12, %13, %14, %15", TW_SUMS16(0));
 TW_WGMMA_SHAPE(64, 32, 33, 34, 35, 36, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31",
                TW_SUMS16(0), TW_SUMS16(16));
+TW_WGMMA_SHAPE(80, 40, 41, 42, 43, 44, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31, %32, %33, %34, "
+               "%35, %36, %37, %38, %39", TW_SUMS16(0), TW_SUMS16(16), TW_SUMS4(32), TW_SUMS4(36));
 TW_WGMMA_SHAPE(128, 64, 65, 66, 67, 68,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) "%60, %61, %62, %63",
                TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48));
+TW_WGMMA_SHAPE(176, 88, 89, 90, 91, 92,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
+               "%80, %81, %82, %83, %84, %85, %86, %87",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS16(64),
+               TW_SUMS4(80), TW_SUMS4(84));
 TW_WGMMA_SHAPE(192, 96, 97, 98, 99, 100,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
                TW_TEN(8) "%90, %91, %92, %93, %94, %95",

@@ -1,0 +1,230 @@
+"""Attention beside PyTorch's cuDNN and flash kernels on a GPU.
+
+    python benchmarks/gpu/attention.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
+
+Every row checks sampled rows of our output against float64, then times ours and the peers in turn
+on the same random data. Rates count useful work only: 4 D flops for every pair of a query and a key
+that it sees. Decoding is measured by the bytes of the keys and values, as a fraction of what a copy
+on the device moves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tilewright.torch  # noqa: F401
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+OPS = torch.ops.tilewright
+PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+ROUNDS, WARM_UP, SAMPLES = 9, 3, 24
+TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
+PAGE = 64
+
+
+@dataclass
+class Row:
+    """One shape; `layout` is dense, varlen or paged."""
+
+    name: str
+    batch: int
+    queries: int
+    keys: int
+    heads: int
+    kv_heads: int
+    dims: int
+    causal: bool = False
+    window: int = -1
+    layout: str = "dense"
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def pairs(self) -> float:
+        """Of queries and keys that see each other, of a head and batch entry."""
+        offset, left = self.keys - self.queries, self.window
+        if not self.causal:
+            return float(self.queries * self.keys)
+        ends = [i + offset + 1 for i in range(self.queries)]
+        return float(sum(end if left < 0 else min(end, left + 1) for end in ends))
+
+    def flops(self) -> float:
+        """Of the two products, for pairs that see each other."""
+        return 4 * self.pairs() * self.dims * self.heads * self.batch
+
+    def kv_bytes(self) -> float:
+        """Of keys and values, 16 bits each."""
+        return 4.0 * self.batch * self.keys * self.kv_heads * self.dims
+
+
+def _rows() -> Iterator[Row]:
+    for dims in (128, 64, 256):
+        heads = 2048 // dims
+        for queries in (512, 1024, 2048, 4096, 8192, 16384):
+            for causal in (False, True):
+                name = f"D{dims} S{queries}{' causal' if causal else ''}"
+                yield Row(name, 16384 // queries, queries, queries, heads, heads, dims, causal)
+    yield Row("GQA 32/8 S4096 causal", 2, 4096, 4096, 32, 8, 128, True)
+    yield Row("window 1024 S8192", 2, 8192, 8192, 16, 16, 128, True, window=1023)
+    yield Row("varlen S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="varlen")
+    yield Row("paged S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="paged")
+    for layout in ("dense", "paged"):
+        for batch, keys in ((16, 8192), (64, 8192), (1, 65536)):
+            name = f"decode B{batch} L{keys} {layout}"
+            yield Row(name, batch, 1, keys, 32, 8, 128, True, layout=layout)
+
+
+def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    def normal(length: int, heads: int) -> torch.Tensor:
+        return torch.randn(row.batch, length, heads, row.dims, device="cuda", dtype=dtype)
+
+    return normal(row.queries, row.heads), *(normal(row.keys, row.kv_heads) for _ in range(2))
+
+
+def _ours(row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Callable[[], Any]:
+    """A call whose result has as many elements as q, in the same order."""
+    options = {"causal": row.causal, "window_left": row.window}
+    if row.layout == "dense":
+        return lambda: OPS.attention(q, k, v, **options)
+    if row.layout == "varlen":
+        cu = torch.arange(row.batch + 1, device="cuda", dtype=torch.int32)
+        flat = [x.flatten(0, 1) for x in (q, k, v)]
+        offsets = cu * row.queries, cu * row.keys
+        return lambda: OPS.attention_varlen(*flat, *offsets, **options)
+    count = row.batch * row.keys // PAGE
+    order = torch.randperm(count, device="cuda")
+    pages = [torch.empty_like(x).view(count, PAGE, row.kv_heads, row.dims) for x in (k, v)]
+    for page, x in zip(pages, (k, v), strict=True):
+        page[order] = x.view_as(page)
+    table = order.to(torch.int32).view(row.batch, -1)
+    lens = torch.full((row.batch,), row.keys, device="cuda", dtype=torch.int32)
+    return lambda: OPS.attention_paged(q.flatten(0, 1), *pages, table, lens, **options)
+
+
+def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Compares sampled rows with float64."""
+    out = out.view_as(q)
+    generator = torch.Generator().manual_seed(1)
+    for i in range(SAMPLES):
+        b, s, h = (
+            int(torch.randint(n, (), generator=generator))
+            for n in (row.batch, row.queries, row.heads)
+        )
+        s = {0: 0, 1: row.queries - 1}.get(i, s)
+        end = s + row.keys - row.queries + 1 if row.causal else row.keys
+        begin = 0 if row.window < 0 else max(0, end - 1 - row.window)
+        kv = h * row.kv_heads // row.heads
+        keys, values = (x[b, begin:end, kv].double() for x in (k, v))
+        scores = keys @ q[b, s, h].double() / math.sqrt(row.dims)
+        want = torch.softmax(scores, 0) @ values
+        error = (out[b, s, h].double() - want).abs()
+        allowed = 1e-2 * want.abs() + TOLERANCE * want.pow(2).mean().sqrt()
+        if not bool((error <= allowed).all()):
+            raise AssertionError(f"{row.name}: row {(b, s, h)} differs by {float(error.max())}")
+
+
+def _peers(
+    row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+) -> dict[str, Callable[[], Any]]:
+    """On contiguous memory whatever our layout; without a window, which they do not have."""
+    swapped = [x.transpose(1, 2) for x in (q, k, v)]
+    causal = row.causal and row.queries == row.keys
+    options = {"is_causal": causal, "enable_gqa": row.heads != row.kv_heads}
+
+    def call(backend: SDPBackend) -> Callable[[], Any]:
+        def run() -> Any:
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(*swapped, **options)
+
+        return run
+
+    return {} if row.window >= 0 else {name: call(backend) for name, backend in PEERS.items()}
+
+
+def _seconds(call: Callable[[], Any], repeats: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e-3 / repeats
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    q, k, v = _tensors(row, dtype)
+    calls = {"ours": _ours(row, q, k, v)}
+    _check(row, calls["ours"](), q, k, v)
+    for name, call in _peers(row, q, k, v).items():
+        try:
+            call()
+        except RuntimeError:  # this backend does not take the shape
+            continue
+        calls[name] = call
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for round_ in range(WARM_UP + ROUNDS):
+        for name, call in calls.items():
+            seconds = _seconds(call, 3)
+            if round_ >= WARM_UP:
+                times[name].append(seconds)
+    row.timings = {name: statistics.median(values) for name, values in times.items()}
+
+
+def _copy_rate() -> float:
+    """Bytes per second, read and written."""
+    source = torch.randn(1 << 28, device="cuda")
+    seconds = [_seconds(source.clone, 3) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+    return 2 * source.nbytes / statistics.median(seconds)
+
+
+def _describe(row: Row, copy: float) -> dict[str, Any]:
+    decodes = row.queries == 1
+    work = row.kv_bytes() * 1e-12 if decodes else row.flops() * 1e-12
+    rates = {name: work / seconds for name, seconds in row.timings.items()}
+    unit = "TB/s" if decodes else "TFLOP/s"
+    text = "  ".join(f"{name} {rate:7.{2 if decodes else 0}f}" for name, rate in rates.items())
+    best = max((rate for name, rate in rates.items() if name != "ours"), default=math.nan)
+    print(f"{row.name:28} {unit:8} {text}   x{rates['ours'] / best:.3f}", flush=True)
+    shape = {key: value for key, value in vars(row).items() if key != "timings"}
+    extra = {"fraction_of_copy": rates["ours"] * 1e12 / copy} if decodes else {}
+    return {**shape, "seconds": row.timings, "unit": unit, "rates": rates, **extra}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("filters", nargs="*")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--dtype", choices=("bf16", "f16"), default="bf16")
+    options = parser.parse_args()
+    dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float16
+    copy = _copy_rate()
+    name = torch.cuda.get_device_properties(0).name
+    print(f"{name}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
+          f"copy {copy * 1e-12:.2f} TB/s")  # fmt: skip
+    results = []
+    for row in _rows():
+        if options.filters and not any(text in row.name for text in options.filters):
+            continue
+        try:
+            _measure(row, dtype)
+        except (AssertionError, RuntimeError) as error:
+            print(f"{row.name:28} FAILED {error!s:.300}", file=sys.stderr)
+            continue
+        results.append(_describe(row, copy))
+    if options.out:
+        machine = {"gpu": name, "torch": torch.__version__, "copy_tbs": copy * 1e-12,
+                   "cudnn": torch.backends.cudnn.version(), "dtype": options.dtype}  # fmt: skip
+        options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

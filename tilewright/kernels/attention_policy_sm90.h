@@ -1,0 +1,102 @@
+// Which build of attention on Hopper to run, and how its work is cut. Neutral host code: sizes in,
+// choice out. Constants are measurements on an H100 SXM (docs/notes/attention_sm90.md).
+#pragma once
+
+#include "tilewright/kernels/attention_build_sm90.h"
+
+namespace tw::kernels {
+
+inline constexpr AttentionBuild kAttentionBuilds[] = {
+    {.dims = 64, .consumers = 1, .keys = 128, .stages = 4, .turns = false},
+    {.dims = 64, .consumers = 2, .keys = 128, .stages = 4, .turns = true},
+    {.dims = 64, .consumers = 3, .keys = 128, .stages = 3, .turns = true},
+    {.dims = 128, .consumers = 1, .keys = 128, .stages = 3, .turns = false},
+    {.dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
+    {.dims = 128, .consumers = 2, .keys = 176, .stages = 2, .turns = false},
+    {.dims = 256, .consumers = 1, .keys = 64, .stages = 3, .turns = false},
+    {.dims = 256, .consumers = 2, .keys = 64, .stages = 2, .turns = false},
+    {.dims = 256, .consumers = 2, .keys = 80, .stages = 2, .turns = false}};
+inline constexpr int kAttentionBuildCount =
+    int(sizeof(kAttentionBuilds) / sizeof(kAttentionBuilds[0]));
+
+/// What the choice depends on.
+struct AttentionSize {
+  int64_t dims;  // the greater of D and Dv
+  int64_t sequences;
+  int64_t queries;  // of a sequence; on average, where they vary
+  int64_t keys;     // at most
+  int64_t group;    // heads that share keys
+  int64_t kv_heads;
+  int64_t page_keys;  // 0: no pages
+  bool masked;        // causal or a window: blocks of keys at the ends are cut
+};
+
+struct AttentionChoice {
+  int build = -1;  // in kAttentionBuilds; -1: none takes it
+  int pack = 1;    // heads in the rows of a tile
+  int splits = 1;  // of the keys of a tile
+};
+
+namespace attention_policy {
+
+/// The most heads that fit evenly into 64 rows.
+constexpr int64_t most_packed(int64_t group) {
+  for (int64_t i = group < 64 ? group : 64; i > 1; --i)
+    if (group % i == 0) return i;
+  return 1;
+}
+constexpr bool fits_pages(const AttentionBuild& build, int64_t page_keys) {
+  constexpr int64_t kSwizzleRows = 8;  // a box begins where the swizzle repeats
+  return page_keys == 0 || page_keys % build.keys == 0 ||
+         (build.keys % page_keys == 0 && page_keys % kSwizzleRows == 0);
+}
+/// The fewest splits that keep most of the multiprocessors busy to the end.
+constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
+  constexpr int64_t kLeastBlocks = 4, kMostSplits = 128;
+  const auto busy = [&](int64_t splits) {
+    const int64_t waves = (items * splits + multiprocessors - 1) / multiprocessors;
+    return double(items * splits) / double(waves * multiprocessors);
+  };
+  int64_t most = blocks / kLeastBlocks;
+  most = most > kMostSplits ? kMostSplits : most;
+  if (items <= 0 || items >= 2 * multiprocessors || most <= 1) return 1;
+  double best = 0;
+  for (int64_t i = 1; i <= most; ++i) best = busy(i) > best ? busy(i) : best;
+  constexpr double kEnough = 0.92;  // of the best: every split costs a pass over its sums
+  for (int64_t i = 1; i < most; ++i)
+    if (busy(i) >= kEnough * best) return int(i);
+  return int(most);
+}
+
+/// Tiles of few queries and blocks of few keys waste less at the ends of a sequence, large ones
+/// run at a higher rate: from how many keys on a build is the better one.
+constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
+  if (build.consumers == 3) return masked ? 3072 : 0;
+  if (build.keys == 176) return 6144;
+  if (build.keys == 80) return masked ? 1536 : 768;
+  return 0;
+}
+
+}  // namespace attention_policy
+
+/// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
+constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int multiprocessors) {
+  using namespace attention_policy;
+  constexpr int64_t kRows = 64;
+  AttentionChoice out;
+  const bool few = size.queries * size.group <= kRows;
+  if (size.queries < kRows) out.pack = int(most_packed(size.group));
+  for (int i = 0; i < kAttentionBuildCount; ++i) {
+    const AttentionBuild& build = kAttentionBuilds[i];
+    if (build.dims < size.dims || !fits_pages(build, size.page_keys)) continue;
+    if (out.build >= 0 && kAttentionBuilds[out.build].dims < build.dims) break;
+    if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
+  }
+  if (out.build < 0 || !few) return out;
+  const AttentionBuild& build = kAttentionBuilds[out.build];
+  const int64_t items = size.sequences * size.kv_heads * size.group / out.pack;
+  out.splits = splits_for(items, (size.keys + build.keys - 1) / build.keys, multiprocessors);
+  return out;
+}
+
+}  // namespace tw::kernels

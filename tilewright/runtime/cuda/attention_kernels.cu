@@ -1,0 +1,33 @@
+// The device code of attention on Hopper, compiled once for each element type: TW_ATTENTION_ELEMENT
+// is tw::f16 or tw::bf16. The runtime finds the functions by name and number.
+#include "tilewright/kernels/attention_combine_sm90.h"
+#include "tilewright/kernels/attention_policy_sm90.h"
+#include "tilewright/kernels/attention_sm90.h"
+
+namespace tw::cuda_entry {
+
+using namespace kernels;
+using Element = TW_ATTENTION_ELEMENT;
+
+extern __shared__ __align__(1024) char dynamic_shared[];
+
+template <int kIndex>
+__global__ void __launch_bounds__(kAttentionBuilds[kIndex].threads(), 1)
+    attention(const __grid_constant__ AttentionArguments<Element> arguments) {
+  AttentionSm90<Element, kAttentionBuilds[kIndex]>{arguments}(dynamic_shared);
+}
+
+__global__ void __launch_bounds__(AttentionCombine<Element>::kThreads)
+    attention_combine(const __grid_constant__ AttentionArguments<Element> arguments,
+                      const int64_t rows) {
+  AttentionCombine<Element>{arguments, rows}();
+}
+
+template <int kIndex>
+void instantiate() {
+  [[maybe_unused]] const auto entry = &attention<kIndex>;
+  if constexpr (kIndex + 1 < kAttentionBuildCount) instantiate<kIndex + 1>();
+}
+template void instantiate<0>();
+
+}  // namespace tw::cuda_entry

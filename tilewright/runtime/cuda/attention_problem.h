@@ -1,0 +1,140 @@
+// An attention call as the Hopper launcher sees it: sizes, strides, and whether TMA can read them.
+// Plain host code.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "tilewright/core/error.h"
+#include "tilewright/kernels/attention.h"
+#include "tilewright/kernels/attention_paged.h"
+#include "tilewright/kernels/attention_policy_sm90.h"
+#include "tilewright/kernels/attention_varlen.h"
+
+namespace tw::runtime::cuda {
+
+/// Rows of a tensor, [outer, rows, heads, dims]; strides count elements.
+template <class T>
+struct AttentionTensor {
+  T* data = nullptr;
+  int64_t outer = 1, rows = 0, heads = 0, dims = 0;
+  int64_t outer_stride = 0, row_stride = 0, head_stride = 0, dim_stride = 0;
+
+  AttentionTensor() = default;
+  explicit AttentionTensor(const View<T, 4>& x)
+      : data(x.data),
+        outer(x.size(0)),
+        rows(x.size(1)),
+        heads(x.size(2)),
+        dims(x.size(3)),
+        outer_stride(x.stride(0)),
+        row_stride(x.stride(1)),
+        head_stride(x.stride(2)),
+        dim_stride(x.stride(3)) {}
+  /// `count` sequences of the same length after each other.
+  explicit AttentionTensor(const View<T, 3>& x, int64_t count = 1)
+      : data(x.data),
+        outer(count),
+        rows(x.size(0) / count),
+        heads(x.size(1)),
+        dims(x.size(2)),
+        outer_stride(rows * x.stride(0)),
+        row_stride(x.stride(0)),
+        head_stride(x.stride(1)),
+        dim_stride(x.stride(2)) {}
+
+  bool is_empty() const { return outer == 0 || rows == 0 || heads == 0 || dims == 0; }
+  /// Rows begin at multiples of 16 bytes and are contiguous, which TMA and wide stores need.
+  bool is_aligned() const {
+    constexpr int64_t kUnit = 16 / int64_t{sizeof(T)}, kMost = int64_t{1} << 39;  // bytes < 2^40
+    const auto legal = [](int64_t size, int64_t stride) {
+      return size == 1 ||
+             (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
+    };
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && (dim_stride == 1 || dims == 1) &&
+           legal(outer, outer_stride) && legal(rows, row_stride) && legal(heads, head_stride);
+  }
+  bool counts_in_32_bits() const {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    return outer <= kMost && rows <= kMost && heads <= kMost;
+  }
+};
+
+template <class T>
+struct AttentionProblem {
+  AttentionTensor<const T> q, k, v;
+  AttentionTensor<T> out;
+  kernels::AttentionRows<float> lse{};
+  kernels::AttentionOptions options;
+  View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
+  View<const int32_t, 2> table;
+  int64_t sequences = 0;
+  int64_t keys = 0;  // of a sequence, at most
+  bool has_scales = false;
+
+  explicit AttentionProblem(const kernels::Attention<T, T>& call)
+      : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
+    if (call.lse) lse = {call.lse.data, call.lse.stride(0), call.lse.stride(2), call.lse.stride(1)};
+    kv_lens = call.kv_lens;
+    sequences = q.outer, keys = k.rows;
+    has_scales = bool(call.k_scale) || bool(call.v_scale);
+  }
+  explicit AttentionProblem(const kernels::AttentionVarlen<T, T>& call)
+      : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
+    if (call.lse) lse = {call.lse.data, 0, call.lse.stride(1), call.lse.stride(0)};
+    q_offsets = call.cu_seqlens_q, kv_offsets = call.cu_seqlens_kv;
+    sequences = q_offsets.size(0) - 1, keys = k.rows;
+    has_scales = bool(call.k_scale) || bool(call.v_scale);
+  }
+  explicit AttentionProblem(const kernels::AttentionPaged<T, T>& call)
+      : k(call.k_pages), v(call.v_pages), options(call.options()) {
+    sequences = call.kv_lens.size(0);
+    const int64_t count = call.cu_seqlens_q ? 1 : std::max<int64_t>(sequences, 1);
+    q = AttentionTensor<const T>(call.q, count);
+    out = AttentionTensor<T>(call.out, count);
+    if (call.lse)
+      lse = {call.lse.data, q.rows * call.lse.stride(1), call.lse.stride(1), call.lse.stride(0)};
+    q_offsets = call.cu_seqlens_q, kv_lens = call.kv_lens, table = call.block_table;
+    keys = table.size(1) * k.rows;
+    has_scales = bool(call.k_scale) || bool(call.v_scale);
+  }
+
+  int64_t group() const { return q.heads / k.heads; }
+  int64_t after() const { return options.causal ? 0 : options.window_right; }
+  /// Queries of a sequence; on average, where they vary.
+  int64_t typical_queries() const {
+    return q_offsets ? (q.rows + sequences - 1) / std::max<int64_t>(sequences, 1) : q.rows;
+  }
+  kernels::AttentionSize size() const {
+    int64_t seen = keys;  // by one query
+    if (options.window_left >= 0 && after() >= 0)
+      seen = std::min(seen, options.window_left + after() + 1);
+    return {.dims = std::max(q.dims, v.dims),
+            .sequences = sequences,
+            .queries = typical_queries(),
+            .keys = seen,
+            .group = group(),
+            .kv_heads = k.heads,
+            .page_keys = table ? k.rows : 0,
+            .masked = after() >= 0 || options.window_left >= 0};
+  }
+
+  Support support() const {
+    if (has_scales) return Support::no("scales of keys or values");
+    if (options.scale < 0) return Support::no("negative scale");
+    if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)
+      return Support::no("empty tensors");
+    if (!q.is_aligned() || !k.is_aligned() || !v.is_aligned() || !out.is_aligned())
+      return Support::no("rows that do not begin at multiples of 16 bytes");
+    constexpr int64_t kMost = int64_t{1} << 30;
+    const double items = double(q.outer) * double(q.heads) * double(q.rows + sequences);
+    if (!q.counts_in_32_bits() || !k.counts_in_32_bits() || keys > kMost || items > double(kMost))
+      return Support::no("sizes beyond 2^30");
+    if (kernels::choose_attention_sm90(size(), 1).build < 0)
+      return Support::no("heads of more than 256 elements, or pages of an odd size");
+    return Support::yes();
+  }
+};
+
+}  // namespace tw::runtime::cuda

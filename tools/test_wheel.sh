@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs the wheel of build/dist into fresh environments and tries it there: with nothing else,
+# with NumPy, with the PyTorch of .venv; and audits what the binding needs of PyTorch.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+wheels=(build/dist/tilewright-*.whl)
+if [ ${#wheels[@]} -ne 1 ] || [ ! -f "${wheels[0]}" ]; then
+  printf 'test_wheel: build/dist must hold one wheel: make wheel\n' >&2
+  exit 1
+fi
+readonly WHEEL=$PWD/${wheels[0]} ROOT=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset TILEWRIGHT_LIBRARY_DIR PYTHONPATH
+
+# fresh NAME [PIP ARGUMENT...]: a new environment with the wheel.
+fresh() {
+  local name=$1
+  shift
+  python3 -m venv "$work/$name"
+  "$work/$name/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps \
+    "$WHEEL" "$@"
+}
+
+# attempt NAME: away from the source tree, so that nothing but the wheel can be found.
+attempt() { (cd "$work" && "$work/$1/bin/python" "$ROOT/tests/python/try_wheel.py" "$1"); }
+
+[[ $WHEEL == *-py3-none-* ]] || { printf 'test_wheel: not for every Python: %s\n' "$WHEEL" >&2; exit 1; }
+
+fresh bare
+attempt bare
+fresh numpy "$(grep '^numpy==' tools/requirements-test.txt)"
+attempt numpy
+"$work/numpy/bin/python" -m tilewright.env_check
+
+# .venv's PyTorch, through a path file: nobody waits for 200 MB.
+fresh torch
+readonly PURELIB='import sysconfig; print(sysconfig.get_path("purelib"))'
+.venv/bin/python -c "$PURELIB" >"$("$work/torch/bin/python" -c "$PURELIB")/peer.pth"
+attempt torch
+
+# One binary for every PyTorch from the floor: nothing beyond its stable interface.
+binding=$(find "$work/bare" -name tilewright_torch.so)
+.venv/bin/torch-abi-audit --check torch "$binding"
+.venv/bin/torch-abi-audit --json "$binding" >"$work/audit.json"
+"$work/bare/bin/python" - "$work/audit.json" <<'PYTHON'
+import json
+import sys
+
+from tilewright.env_check import FLOOR
+
+with open(sys.argv[1]) as file:
+    needed = json.load(file)["bundled_libs"][0]["torch"]["min_torch_version"]
+if tuple(map(int, needed.split(".")[:2])) > FLOOR:
+    sys.exit(f"test_wheel: the binding needs PyTorch {needed}, later than {FLOOR}")
+print(f"try_wheel: stable interface of PyTorch {needed}, floor {'.'.join(map(str, FLOOR))}: ok")
+PYTHON
