@@ -52,7 +52,7 @@ struct LayerNormBackward {
     const float n = static_cast<float>(x.cols);
     const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& to,
                          const auto& weight_sum, const auto& bias_sum) {
-      const auto from = tile::keep_row(p, in, 0), g = tile::keep_row(p, grads, 1);
+      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
       const RowMoments m = RowMoments::of(p, from, eps);
       const auto normal = [&](auto at) { return (tile::load(from, at) - m.mean) * m.rstd; };
       const auto sums = tile::sum_two(p, from, [&](auto at) {

@@ -48,7 +48,7 @@ struct RmsNormBackward {
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
     const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& rest,
                          const auto& to, const auto& sum) {
-      const auto from = tile::keep_row(p, in, 0), g = tile::keep_row(p, grads, 1);
+      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
       const auto sums = tile::sum_two(p, from, [&](auto at) {
         const auto v = tile::load(from, at);
         return tile::two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);

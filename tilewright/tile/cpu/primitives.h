@@ -118,6 +118,11 @@ template <class C = float, class P, class Row>
 TW_INLINE Row keep_row(P, const Row& row, int = 0) {
   return row;
 }
+/// The same, where scratch is for something else.
+template <class C = float, class P, class Row>
+TW_INLINE Row fetch_row(P, const Row& row) {
+  return row;
+}
 /// A row that is written and then read again: kept as keep_row does, and where the kept row of the
 /// same number is no longer read.
 template <class C = float, class P, class Row>

@@ -212,6 +212,19 @@ __device__ __forceinline__ KeptRow<P, C, T> keep_row(P p, const AlignedRow<T>& r
   return out;
 }
 
+template <class C = float, class P, class T>
+__device__ __forceinline__ View<T, 1> fetch_row(P, const View<T, 1>& row) {
+  return row;
+}
+/// The same in registers alone, where scratch is for something else.
+template <class C = float, class P, class T>
+__device__ __forceinline__ KeptRow<P, C, T> fetch_row(P p, const AlignedRow<T>& row) {
+  KeptRow<P, C, T> out;
+  out.row = row;
+  for_slots(p, out, [&](const auto& at) { out.slots[at.slot] = load_raw(row, at); });
+  return out;
+}
+
 /// A row that is written and then read again: kept as keep_row does, and where the kept row of the
 /// same number is no longer read.
 template <class C = float, class P, class T>
