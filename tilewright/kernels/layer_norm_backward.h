@@ -35,7 +35,7 @@ struct LayerNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) {
+    if (p.phase() > 0) {
       if (weight_grad) all.fold(p, 0, weight_grad);
       if (bias_grad) all.fold(p, all.count - 1, bias_grad);
       return;

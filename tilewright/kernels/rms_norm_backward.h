@@ -35,7 +35,7 @@ struct RmsNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) return all.fold(p, 0, weight_grad);
+    if (p.phase() > 0) return all.fold(p, 0, weight_grad);
     all.begin(p);
     for (int64_t r = all.first_row(p.index()); r < all.end_row(p.index()); ++r) row(p, r, all);
     all.end(p);

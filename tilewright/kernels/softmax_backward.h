@@ -22,7 +22,7 @@ struct SoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over(grad.cols);
   }
 
@@ -30,7 +30,7 @@ struct SoftmaxBackward {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
       const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::fetch_row<C>(p, outputs);
+      const auto y = tile::keep_row<C>(p, outputs, 1);
       const C total = tile::reduce_row<C>(
           p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at) * tile::load(y, at); });
       tile::for_row<C>(p, g, [&](auto at) {
@@ -52,7 +52,7 @@ struct LogSoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over(grad.cols);
   }
 
@@ -60,7 +60,7 @@ struct LogSoftmaxBackward {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
       const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::fetch_row<C>(p, outputs);
+      const auto y = tile::keep_row<C>(p, outputs, 1);
       const C total =
           tile::reduce_row<C>(p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at); });
       tile::for_row<C>(p, g, [&](auto at) {

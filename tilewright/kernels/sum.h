@@ -24,18 +24,47 @@ struct Sum {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     if (ColumnSums<T>::takes(x))
-      return ColumnSums<T>(x).run(p, [&](int64_t first, auto at, auto total) {
-        TW_UNROLL
-        for (int i = 0; i < at.kLanes; ++i)
-          if (i < at.count) put(first + at.offset + i, total[i]);
-      });
+      add_columns(p);
+    else
+      add_row(p);
+  }
+
+  /// On a GPU the choice is made on the host.
+  struct Prepared {
+    Sum sum;
+    bool by_columns;
+
+    template <class P>
+    TW_DEVICE void operator()(P p) const {
+      if (by_columns)
+        sum.add_columns(p);
+      else
+        sum.add_row(p);
+    }
+  };
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    return {*this, ColumnSums<T>::takes(x)};
+  }
+
+ private:
+  template <class P>
+  TW_INLINE void add_columns(P p) const {
+    ColumnSums<T>(x).run(p, [&](int64_t first, auto at, auto total) {
+      TW_UNROLL
+      for (int i = 0; i < at.kLanes; ++i)
+        if (i < at.count) put(first + at.offset + i, total[i]);
+    });
+  }
+  template <class P>
+  TW_INLINE void add_row(P p) const {
     const auto run = [&](const auto& in) {
       put(p.index(), tile::reduce_elements<C>(p, tile::Sum{}, in));
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
-
- private:
   TW_INLINE void put(int64_t row, C total) const {
     out(row, 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
   }

@@ -173,31 +173,33 @@ __device__ __forceinline__ void store(P, const Row& row, const Span<P, C, kFull>
 namespace detail {
 /// A row to be kept, of which nothing is kept yet.
 template <class C, class P, class T>
-__device__ __forceinline__ KeptRow<P, C, T> open_row(P p, const AlignedRow<T>& row) {
+__device__ __forceinline__ KeptRow<P, C, T> open_row(P p, const AlignedRow<T>& row, int which) {
   using Element = typename remove_const<T>::type;
   KeptRow<P, C, T> out;
   out.row = row;
   const int64_t first = kept_in_registers<P, C, T>(p.threads());
-  if (row.size(0) > first) {
-    out.shared = p.template scratch<Element>() - first;
-    out.shared_end = first + p.shared_scratch() / int64_t{sizeof(T)};
+  const int64_t bytes = P::template kept_bytes<C, Element>(row.size(0));
+  if (row.size(0) > first && (which + 1) * bytes <= p.shared_scratch()) {
+    const int64_t count = bytes / int64_t{sizeof(T)};
+    out.shared = p.template scratch<Element>() + which * count - first;
+    out.shared_end = first + count;
   }
   return out;
 }
 }  // namespace detail
 
 template <class C = float, class P, class T>
-__device__ __forceinline__ View<T, 1> keep_row(P, const View<T, 1>& row) {
+__device__ __forceinline__ View<T, 1> keep_row(P, const View<T, 1>& row, int = 0) {
   return row;
 }
 /// `row`, for loads in arithmetic type C, near at hand as far as that reaches. The plan's scratch
-/// begins with kept_bytes.
+/// begins with kept_bytes for each row that is kept; this is number `which` of them.
 template <class C = float, class P, class T>
-__device__ __forceinline__ KeptRow<P, C, T> keep_row(P p, const AlignedRow<T>& row) {
+__device__ __forceinline__ KeptRow<P, C, T> keep_row(P p, const AlignedRow<T>& row, int which = 0) {
   using R = RawOf<P, C, T>;
   using Element = typename remove_const<T>::type;
   constexpr int kN = P::template kLanes<C>, kStep = R::kWordBytes / int(sizeof(T));
-  KeptRow<P, C, T> out = detail::open_row<C>(p, row);
+  KeptRow<P, C, T> out = detail::open_row<C>(p, row, which);
   const int64_t end = row.size(0) < out.shared_end ? row.size(0) : out.shared_end;
   const int64_t first = detail::kept_in_registers<P, C, T>(p.threads());
   TW_ROLLED
@@ -210,11 +212,12 @@ __device__ __forceinline__ KeptRow<P, C, T> keep_row(P p, const AlignedRow<T>& r
   if (end > first) cuda::wait_copies();
   return out;
 }
+
 template <class C = float, class P, class T>
 __device__ __forceinline__ View<T, 1> fetch_row(P, const View<T, 1>& row) {
   return row;
 }
-/// A row that is read once, together with others: loads of its first spans begin.
+/// The same in registers alone, where scratch is for something else.
 template <class C = float, class P, class T>
 __device__ __forceinline__ KeptRow<P, C, T> fetch_row(P p, const AlignedRow<T>& row) {
   KeptRow<P, C, T> out;
@@ -223,14 +226,15 @@ __device__ __forceinline__ KeptRow<P, C, T> fetch_row(P p, const AlignedRow<T>& 
   return out;
 }
 
-/// A row that is written and then read again: kept as keep_row does.
+/// A row that is written and then read again: kept as keep_row does, and where the kept row of the
+/// same number is no longer read.
 template <class C = float, class P, class T>
-__device__ __forceinline__ View<T, 1> new_row(P, const View<T, 1>& row) {
+__device__ __forceinline__ View<T, 1> new_row(P, const View<T, 1>& row, int = 0) {
   return row;
 }
 template <class C = float, class P, class T>
-__device__ __forceinline__ KeptRow<P, C, T> new_row(P p, const AlignedRow<T>& row) {
-  return detail::open_row<C>(p, row);
+__device__ __forceinline__ KeptRow<P, C, T> new_row(P p, const AlignedRow<T>& row, int which = 0) {
+  return detail::open_row<C>(p, row, which);
 }
 
 /// Of a program, which has one row.
