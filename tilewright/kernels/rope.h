@@ -4,7 +4,7 @@
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
-// One program per token; cos and sin are read once for all its heads.
+// One program per token, or per four heads on a GPU, whose loads go ahead together.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -32,17 +32,18 @@ struct Rope {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      turn_heads(p);
-    else
-      turn_token(p);
+#if defined(__CUDACC__)
+    if constexpr (P::kOnGpu) return turn_heads(p);
+#endif
+    turn_token(p);
   }
 
  private:
-  static constexpr int64_t kHeads = 4;  // of a program on a GPU: loads go ahead together
+  static constexpr int64_t kHeads = 4;  // of a program on a GPU
 
   TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
 
+#if defined(__CUDACC__)
   template <class P>
   TW_DEVICE void turn_heads(P p) const {
     const int64_t token = index_quotient(p.index(), head_groups());
@@ -103,6 +104,8 @@ struct Rope {
     if (interleaved) rows.col_stride *= 2;
     return rows;
   }
+
+#endif
 
   template <class P>
   TW_DEVICE void turn_token(P p) const {
