@@ -186,6 +186,9 @@ template <class C = float, class P, class Row>
 TW_INLINE Row fetch_row(P, const Row& row) {
   return row;
 }
+/// A row that comes some time after this one. A CPU sees for itself that rows follow each other.
+template <class P, class Row>
+TW_INLINE void fetch_later(P, const Row&) {}
 /// A row that is written and then read again: kept as keep_row does, and where the kept row of the
 /// same number is no longer read.
 template <class C = float, class P, class Row>

@@ -226,6 +226,15 @@ __device__ __forceinline__ KeptRow<P, C, T> fetch_row(P p, const AlignedRow<T>& 
   return out;
 }
 
+template <class P, class T>
+__device__ __forceinline__ void fetch_later(P, const View<T, 1>&) {}
+/// A row that comes some time after this one: on its way into L2. It takes no registers.
+template <class P, class T>
+__device__ __forceinline__ void fetch_later(P p, const AlignedRow<T>& row) {
+  if constexpr (sizeof(T) > 1)  // whole spans of less may be no multiple of 16 bytes
+    if (p.thread() == 0) cuda::prefetch_l2(row.data, uint32_t(row.size(0) * int64_t{sizeof(T)}));
+}
+
 /// A row that is written and then read again: kept as keep_row does, and where the kept row of the
 /// same number is no longer read.
 template <class C = float, class P, class T>
