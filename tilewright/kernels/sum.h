@@ -17,27 +17,28 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnSums<T>::takes(x)) return ColumnSums<T>(x).plan();
-    return tile::plan_of(x.rows).over_at_most(x.cols, tile::kColumnsReadOnce);
+    if (ColumnSums<T>::takes(x)) return ColumnSums<T>(x).template plan<P>();
+    return tile::plan_of(x.rows).over_at_most(x.cols, tile::columns_read_once(x.rows));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     if (ColumnSums<T>::takes(x))
-      add_columns(p);
+      add_columns(p, ColumnSums<T>(x));
     else
       add_row(p);
   }
 
-  /// On a GPU the choice is made on the host.
+  /// On a GPU the choice is made, and the cut, on the host.
   struct Prepared {
     Sum sum;
     bool by_columns;
+    ColumnSums<T> columns;
 
     template <class P>
     TW_DEVICE void operator()(P p) const {
       if (by_columns)
-        sum.add_columns(p);
+        sum.add_columns(p, columns);
       else
         sum.add_row(p);
     }
@@ -46,13 +47,14 @@ struct Sum {
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
   {
-    return {*this, ColumnSums<T>::takes(x)};
+    const bool by_columns = ColumnSums<T>::takes(x);
+    return {*this, by_columns, by_columns ? ColumnSums<T>(x) : ColumnSums<T>()};
   }
 
  private:
   template <class P>
-  TW_INLINE void add_columns(P p) const {
-    ColumnSums<T>(x).run(p, [&](int64_t first, auto at, auto total) {
+  TW_INLINE void add_columns(P p, const ColumnSums<T>& columns) const {
+    columns.run(p, [&](int64_t first, auto at, auto total) {
       TW_UNROLL
       for (int i = 0; i < at.kLanes; ++i)
         if (i < at.count) put(first + at.offset + i, total[i]);
