@@ -49,7 +49,7 @@ struct FusedAddRmsNorm {
             };
           });
     };
-    tile::with_rows(p, run, x, residual, weight, residual_out, out);
+    tile::with_kept_rows(p, run, x, residual, weight, residual_out, out);
   }
 };
 

@@ -48,16 +48,15 @@ struct LayerNorm {
       const auto row = tile::keep_row(p, in);
       const RowMoments moments = RowMoments::of(p, row, eps);
       tile::for_row(p, row, [&](auto at) {
-        // What is absent is read all the same, from the row: loads that wait for no branch.
-        const auto by = tile::load(scale, at), plus = tile::load(shift, at);
         auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
-        if (scaled) v = v * by;
-        if (shifted) v = v + plus;
+        if (scaled) v = v * tile::load(scale, at);
+        if (shifted) v = v + tile::load(shift, at);
         tile::store(p, to, at, v);
       });
     };
-    tile::with_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
-                    out.row(p.index()));
+    // What is absent is not read: any row will do.
+    tile::with_kept_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
+                         out.row(p.index()));
   }
 };
 

@@ -37,7 +37,8 @@ struct SoftmaxBackward {
         tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
       });
     };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
+                            x_grad.row(p.index()));
   }
 };
 
@@ -68,7 +69,8 @@ struct LogSoftmaxBackward {
                     tile::load(g, at) - tile::exp_nonpositive(tile::load(y, at)) * total);
       });
     };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
+                            x_grad.row(p.index()));
   }
 };
 
