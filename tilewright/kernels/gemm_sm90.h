@@ -36,7 +36,7 @@ struct GemmSm90 {
   static constexpr int kRows = kBuild.ping_pong ? kTileM : kTileM / kConsumers;  // of a consumer
   static constexpr int kRowBlocks = kRows / 64;
   /// Of columns, loaded at once by the epilogue: in ping-pong sums leave few registers, and time.
-  static constexpr int kPairs = kBuild.ping_pong ? 2 : 4;
+  static constexpr int kPairs = kBuild.ping_pong ? 2 : sizeof(Out) == 2 ? 8 : 4;
   static_assert(kRows % 64 == 0 && kTileN % 8 == 0, "wgmma has 64 rows and 8 i columns");
   static_assert(kBuild.split == 1 || (kBuild.transposed_out && kRowBlocks == 1), "see put_split");
 
