@@ -15,8 +15,9 @@ inline constexpr int64_t kElementwiseBlock = 16 << 10;
 /// Elements of a program.
 template <class P, class T>
 TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
+  const int64_t all = out.rows * out.cols;
   if constexpr (P::kOnGpu)  // small tensors are spread over all multiprocessors
-    return out.rows * out.cols < 4 << 20 ? 1 << 10 : 4 << 10;
+    return all < 1 << 18 ? 1 << 8 : all < 4 << 20 ? 1 << 10 : 4 << 10;
   else
     return kElementwiseBlock;
 }

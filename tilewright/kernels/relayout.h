@@ -144,7 +144,6 @@ struct RelayoutCut {
     }
   }
 
- private:
   /// Offsets of both sides at row i of the outer dimensions.
   TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
     source = target = 0;
