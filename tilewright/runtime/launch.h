@@ -7,6 +7,7 @@
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
 #include "tilewright/runtime/cuda/attention.h"
+#include "tilewright/runtime/cuda/attention_backward.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/own_kernels.h"
 
@@ -64,6 +65,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     if constexpr (kHasCuda && cuda::kHasAttentionSm90<Kernel>)
       if (cuda::supports_attention_sm90(kernel, device.index))
         return cuda::launch_attention_sm90(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::kHasAttentionBackwardSm90<Kernel>)
+      if (cuda::supports_attention_backward_sm90(kernel, device.index))
+        return cuda::launch_attention_backward_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;
