@@ -43,17 +43,6 @@ bool runs_on_cuda() {
   return kHasOwnKernels<Op> || cuda_build_of<Op>().image != nullptr;
 }
 
-namespace detail {
-template <class Op, class Kernel>
-constexpr int combo_index() {
-  int index = -1;
-  ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
-    if (std::is_same_v<ops::kernel_for_t<Op, C>, Kernel>) index = kIndex;
-  });
-  return index;
-}
-}  // namespace detail
-
 /// Throws kUnsupported, with each candidate and its reason, unless Op has a kernel for the device.
 template <class Op>
 void require_build(Device device) {
@@ -67,7 +56,7 @@ void require_build(Device device) {
 /// Runs a kernel of operator Op where its views are. They must satisfy Op's schema.
 template <class Op, class Kernel>
 void launch(Context& context, const Kernel& kernel, Device device = {}) {
-  constexpr int kIndex = detail::combo_index<Op, Kernel>();
+  constexpr int kIndex = ops::combo_index<Op, Kernel>();
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
