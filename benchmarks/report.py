@@ -139,8 +139,9 @@ def gpu_attention(data: dict[str, Any]) -> str:
     about = data["machine"]
     names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
     lines = [
-        f"{about['gpu']}, {about['dtype']}; PyTorch {about['torch']}, cuDNN {about['cudnn']}. "
-        f"Measured copy: {about['copy_tbs']:.2f} TB/s.\n",
+        f"{about['gpu']}, {about['dtype']}; PyTorch {about['torch']}, cuDNN {about['cudnn']}."
+        + (f" Measured copy: {about['copy_tbs']:.2f} TB/s." if "copy_tbs" in about else "")
+        + "\n",
         f"| shape | unit | {' | '.join(names)} | against the best |",
         f"|---|---|{'---|' * len(names)}---|",
     ]
@@ -159,7 +160,8 @@ SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
     ("Operators on a CPU", "operators.json", operators, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
-    ("Attention on a GPU", "gpu_attention*.json", gpu_attention, True),
+    ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),
+    ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_attention, True),
     ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound, True),
 )
 

@@ -169,19 +169,21 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
       multiply_rows(shared.k + row_bytes, shared.q[at.index], scores);
       wgmma_commit();
     }
-    const int adder = step % kAdders;
-    shared.sums_empty[adder][consumer].wait((uint32_t(step / kAdders) & 1) ^ 1);
+    shared.sums_empty[step % kAdders][consumer].wait((uint32_t(step / kAdders) & 1) ^ 1);
     wgmma_wait<kLast ? 0 : 1>();
     pin(q_sum);
-    auto* const to = reinterpret_cast<float4*>(shared.sums[adder][consumer]);
-    TW_UNROLL
-    for (int i = 0; i < kPart / kWarpgroup; i += 4)
-      to[i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup] = {q_sum[i], q_sum[i + 1],
-                                                                q_sum[i + 2], q_sum[i + 3]};
+    put_sums(shared.sums[step % kAdders][consumer], q_sum);
     if (!kLast) {
       wgmma_wait<0>();
       pin(scores);
     }
+  }
+
+  TW_PTX static void put_sums(float* to, const QuerySums& sums) {
+    TW_UNROLL
+    for (int i = 0; i < kPart / kWarpgroup; i += 4)
+      reinterpret_cast<float4*>(to)[i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup] = {
+          sums[i], sums[i + 1], sums[i + 2], sums[i + 3]};
   }
 
   /// 64 keys or values times a block of queries or of their gradients.

@@ -61,7 +61,13 @@ struct AttentionBackward {
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
-    return arg == "kv_lens" ? Attention::materialize(arg, known, combo, seed) : std::nullopt;
+    if (arg != "lse")
+      return arg == "kv_lens" ? Attention::materialize(arg, known, combo, seed) : std::nullopt;
+    // Near those of scores around 0: far from them, a few rows would outweigh all others.
+    const double middle = std::log(std::max(1.0, double(known["L"])));
+    return AttentionFamily::make<float>({known["B"], known["Hq"], known["S"]}, [&](int64_t i) {
+      return middle + 0.01 * double(AttentionFamily::mix_below(seed, i, 100));
+    });
   }
 
   static constexpr Case kEdgeCases[] = {
@@ -75,6 +81,9 @@ struct AttentionBackward {
       {"window, softcap",
        "B=1 S=90 Hq=2 L=140 H=1 D=20 Dv=36 window_left=37 window_right=5 "
        "softcap=3 scale=0.5"},
+      {"heads of 128, groups", "B=2 S=200 Hq=4 L=333 H=2 D=128 Dv=128 causal=1 +kv_lens"},
+      {"heads of 128, rows of 16 bytes", "B=1 S=129 Hq=2 L=257 H=2 D=104 Dv=72 window_left=90"},
+      {"heads of 64", "B=1 S=300 Hq=2 L=270 H=1 D=64 Dv=64 softcap=5"},
       {"groups", "B=2 S=7 Hq=6 L=9 H=2 D=5 Dv=3 causal=1 +kv_lens"}};
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/training", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
