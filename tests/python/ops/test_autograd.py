@@ -385,3 +385,11 @@ def test_functional_call() -> None:
     out = torch.func.functional_call(block, parameters, torch.randn(2, 3, 8))
     out.sum().backward()
     assert all(p.grad is not None for p in block.parameters())
+
+
+def test_an_infinite_gradient_of_cross_entropy_is_infinite() -> None:
+    x = torch.randn(2, 5, requires_grad=True)
+    loss = OPS.cross_entropy(x, torch.tensor([3, 0]), reduction="none")
+    loss.backward(torch.tensor([math.inf, -2.0]))
+    assert torch.equal(x.grad[0], torch.tensor([1, 1, 1, -1, 1]) * math.inf)
+    assert bool(x.grad[1].isfinite().all())
