@@ -15,6 +15,7 @@
 #include "tilewright/ops/rms_norm.h"
 #include "tilewright/runtime/calibrate.h"
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/cuda/stream.h"
 #include "tilewright/runtime/launch.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
@@ -165,6 +166,38 @@ void measure_calls(ThreadPool& one, Report& report) {
   });
 }
 
+/// What the host spends on a call on a GPU, which runs meanwhile: rms_norm of a row of 64 elements.
+void measure_gpu_calls(ThreadPool& one, Report& report) {
+  if (!kHasCuda || !cuda::availability()) return;
+  const cuda::Gpu& gpu = cuda::gpu(0);
+  const cuda::CurrentContext current(gpu);
+  const cuda::OwnStream stream(gpu);
+  const cuda::Buffer x(gpu, 256), weight(gpu, 256), out(gpu, 256);
+  const Tensor row = Tensor::zeros({1, 64}, DType::kF32), flat = Tensor::zeros({64}, DType::kF32);
+  const auto there = [](TensorRef tensor, const cuda::Buffer& buffer) {
+    tensor.data = buffer.data();
+    tensor.device = Device::cuda(0);
+    return tensor;
+  };
+  Context context(one);
+  context.set_cuda_stream(stream.get());
+  const OperatorInfo& op = find_operator("rms_norm");
+  ops::Call made(*op.schema);
+  made.set("x", there(row.ref(), x)).set("weight", there(flat.ref(), weight));
+  made.set("out", there(row.ref(), out));
+  constexpr int kCalls = 200, kRuns = 51;  // fewer than the driver queues
+  std::array<double, kRuns> times;
+  for (double& time : times) {
+    stream.synchronize();
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCalls; ++i) op.run(made, context);
+    const std::chrono::duration<double, std::nano> all = std::chrono::steady_clock::now() - begin;
+    time = all.count() / kCalls;
+  }
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  report.add("call on a GPU: host", "ns", times[kRuns / 2], 0);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Measures the limits of this machine.");
   int threads = 0;
@@ -187,6 +220,7 @@ int run(int argc, char** argv) {
   measure_dram(one, all, mib > 0 ? mib << 20 : stream_array_bytes(), report);
   measure_system(all, report);
   measure_calls(one, report);
+  measure_gpu_calls(one, report);
   if (as_json) {
     const nlohmann::json out = {{"version", TILEWRIGHT_VERSION},
                                 {"compiler", __VERSION__},

@@ -21,6 +21,8 @@ _python.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 # Bytes in front of the DLTensor of a DLManagedTensorVersioned: version, context, deleter, flags.
 _VERSIONED_OFFSET = 32
 
+_CUDA = 2  # DLPack's device
+
 # DLPack's code and bits: the names that NumPy and PyTorch share.
 NAMES = {
     (0, 8): "int8",
@@ -47,6 +49,14 @@ def is_torch(value: Any) -> bool:
 def is_array(value: Any) -> bool:
     """Whether `value` can be read in place."""
     return hasattr(value, "__dlpack__")
+
+
+def kernels_for(value: Any) -> str:
+    """Whose memory an array is in: `cuda` for a GPU's, `cpu` for all that the library looks at."""
+    if is_torch(value):
+        return "cuda" if value.device.type == "cuda" else "cpu"
+    device = getattr(value, "__dlpack_device__", None)
+    return "cuda" if device is not None and device()[0] == _CUDA else "cpu"
 
 
 class Reading:

@@ -87,11 +87,11 @@ def is_plain() -> bool:
     return _explain.active() is None and backends.is_default()
 
 
-def _answers(op: Operator, arguments: list[Any]) -> str:
-    """Whether a kernel or, for want of one for these dtypes, the definition answers on the CPU."""
+def _answers(op: Operator, arguments: list[Any], backend: str) -> str:
+    """Whether a kernel or, for want of one for these dtypes, the definition answers."""
     arrays = (value for value in arguments if _arrays.is_array(value))
     wide = any(str(value.dtype).endswith("float64") for value in arrays)
-    return "reference" if wide and op.reference_dtypes else "cpu"
+    return "reference" if wide and op.reference_dtypes else backend
 
 
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
@@ -101,27 +101,52 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         return implementation.forward(*arguments), getattr(
             implementation.forward, "__qualname__", "registered"
         )
-    if backend == "cpu" and _arrays.is_torch(example):
+    is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
+    if backend == place and is_torch:
         try:
-            return torch_function(op.name)(*arguments), f"{op.name}/{_answers(op, arguments)}"
+            ran = _answers(op, arguments, backend)
+            return torch_function(op.name)(*arguments), f"{op.name}/{ran}"
         except RuntimeError as error:
             _library.raise_as_ours(error)
             raise
-    if backend in ("cpu", "reference"):
+    if backend == "reference" and place == "cuda" and is_torch:
+        return _reference_of_gpu(op, arguments, example), f"{op.name}/reference"
+    if backend in ("cpu", "reference") and place == "cpu":
         results = through_c(op, arguments, example, backend == "reference")
-        result = results[0] if len(results) == 1 else tuple(results)
-        ran = "reference" if backend == "reference" else _answers(op, arguments)
-        return result, f"{op.name}/{ran}"
-    candidates = "; ".join(f"{name}: {_reason(name, op)}" for name in backends.BACKENDS)
+        ran = "reference" if backend == "reference" else _answers(op, arguments, backend)
+        return _one_or_all(results), f"{op.name}/{ran}"
+    candidates = "; ".join(f"{name}: {_reason(name, op, example)}" for name in backends.BACKENDS)
     raise _library.UnsupportedError(
         f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"
     )
 
 
-def _reason(backend: str, op: Operator) -> str:
-    if backend in ("cpu", "reference") or backends.find_impl(op.name, backend):
+def _one_or_all(results: list[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _reference_of_gpu(op: Operator, arguments: list[Any], example: Any) -> Any:
+    """The definition, which runs on the CPU, of PyTorch's tensors on a GPU."""
+    here = [value.cpu() if _arrays.is_torch(value) else value for value in arguments]
+    results = through_c(op, here, example, True)
+    return _one_or_all([result.to(example.device) for result in results])
+
+
+def _reason(backend: str, op: Operator, example: Any) -> str:
+    if backends.find_impl(op.name, backend):
         return "available"
-    return "this build has no kernels for it" if backend == "cuda" else "nothing is registered"
+    if backend == "torch":
+        return "nothing is registered"
+    if backend == "cuda" and (unavailable := backends.cuda_unavailable()):
+        return unavailable
+    if backend == "cuda" and not op.on_cuda:
+        return "it has no kernel for GPUs"
+    place = _arrays.kernels_for(example)
+    if place == "cuda" and not _arrays.is_torch(example):
+        return "takes arrays on a GPU from PyTorch only"
+    if backend in backends.KERNELS and backend != place:
+        return f"takes arrays on the {backend}, these are on the {place}"
+    return "available"
 
 
 def _record(
@@ -159,6 +184,8 @@ def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
     ran, fallback = wanted, False
     reason = "requested" if backend is not None else "current backend"
+    if backend is None and wanted in backends.KERNELS:
+        ran = wanted = _arrays.kernels_for(example)
     try:
         result, kernel = _run_on(wanted, op, arguments, example)
     except NotImplementedError as error:

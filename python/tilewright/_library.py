@@ -100,7 +100,7 @@ def load() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise ImportError(f"tilewright: cannot load {path}: {error}") from error
-    for name in ("version", "last_error", "isa", "catalog"):
+    for name in ("version", "last_error", "isa", "cuda_unavailable", "catalog"):
         getattr(library, f"tw_{name}").restype = c_char_p
     library.tw_operator_find.argtypes = (c_char_p, POINTER(c_void_p))
     library.tw_context_new.argtypes = (c_int32, POINTER(c_void_p))

@@ -86,6 +86,7 @@ class Operator:
     dtypes: tuple[dict[str, str], ...]
     reference_dtypes: tuple[dict[str, str], ...]  # answered by the definition, for want of a kernel
     gradient: Gradient | None
+    on_cuda: bool  # the library has kernels for GPUs
     tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
     workloads: tuple[tuple[str, str], ...]
@@ -178,6 +179,7 @@ def _operator(entry: dict[str, Any]) -> Operator:
         dtypes=tuple(entry["dtypes"]),
         reference_dtypes=tuple(entry["reference_dtypes"]),
         gradient=_gradient(entry["gradient"]) if entry["gradient"] else None,
+        on_cuda=entry["on_cuda"],
         tolerance_scale=entry["tolerance_scale"],
         edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),
         workloads=tuple((case["label"], case["case"]) for case in entry["workloads"]),

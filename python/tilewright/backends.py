@@ -1,7 +1,9 @@
 """Which implementation of an operator runs.
 
 A backend is a name: `cpu` and `cuda` are tilewright's kernels, `reference` is each operator's
-definition in float64, `torch` is for implementations written in PyTorch. `register_impl` adds or
+definition in float64, `torch` is for implementations written in PyTorch. As the current backend
+`cpu` and `cuda` both stand for the kernels of the device that a call's arrays are on; named in a
+call, it must be that device. `register_impl` adds or
 replaces an implementation of any operator. Nothing falls back silently: with the policy `error`,
 the default, a call that the backend does not take raises; `reference` and `torch` name the backend
 that takes over, and `tilewright.explain()` shows each time it did.
@@ -16,9 +18,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tilewright import _schema
+from tilewright import _library, _schema
 
 BACKENDS = ("cpu", "cuda", "reference", "torch")
+KERNELS = ("cpu", "cuda")  # of the library's own
 POLICIES = ("error", "reference", "torch")
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("tilewright_backend")
@@ -44,8 +47,16 @@ def get_available_backends() -> list[str]:
         >>> "reference" in tilewright.get_available_backends()
         True
     """
-    used = {backend for _, backend in _registered}
-    return [name for name in BACKENDS if name in ("cpu", "reference") or name in used]
+    used = {backend for _, backend in _registered} | {"cpu", "reference"}
+    if not cuda_unavailable():
+        used.add("cuda")
+    return [name for name in BACKENDS if name in used]
+
+
+def cuda_unavailable() -> str:
+    """Why no call can run on a GPU; empty where calls can."""
+    reason: str = _library.load().tw_cuda_unavailable().decode()
+    return reason
 
 
 def get_available_backends_for_op(op: str) -> list[str]:
@@ -54,8 +65,10 @@ def get_available_backends_for_op(op: str) -> list[str]:
     Raises:
         ValueError: there is no such operator.
     """
-    _schema.find(op)
-    return [name for name in BACKENDS if name in ("cpu", "reference") or (op, name) in _registered]
+    used = {backend for name, backend in _registered if name == op} | {"cpu", "reference"}
+    if _schema.find(op).on_cuda and not cuda_unavailable():
+        used.add("cuda")
+    return [name for name in BACKENDS if name in used]
 
 
 def check_backend(name: str) -> str:
@@ -75,8 +88,8 @@ def get_current_backend() -> str:
 
 
 def is_default() -> bool:
-    """Whether calls go to tilewright's own kernels for the CPU."""
-    return not _registered and _current.get(_default) == "cpu"
+    """Whether calls go to tilewright's own kernels."""
+    return not _registered and _current.get(_default) in KERNELS
 
 
 def set_backend(name: str) -> None:

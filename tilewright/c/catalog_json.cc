@@ -85,6 +85,7 @@ json operator_json(const runtime::OperatorInfo& op) {
           {"dtypes", dtypes_json(*op.schema, op.combos)},
           {"reference_dtypes", dtypes_json(*op.schema, op.reference_combos)},
           {"gradient", op.gradient ? gradient_json(*op.gradient) : json()},
+          {"on_cuda", op.on_cuda},
           {"tolerance_scale", op.tolerance_scale},
           {"edge_cases", cases_json(op.edge_cases)},
           {"workloads", cases_json(op.workloads)}};

@@ -10,9 +10,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tilewright/built_cuda.h"
 #include "tilewright/c/catalog_json.h"
 #include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/cuda/driver.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
 
@@ -268,6 +270,11 @@ tw_status tw_last_status(void) {
 }
 const char* tw_isa(void) {
   return tw::name(tw::runtime::detect_isa());
+}
+const char* tw_cuda_unavailable(void) {
+  if (!tw::runtime::kHasCuda) return "this build has no kernels for GPUs";
+  const tw::Support& support = tw::runtime::cuda::availability();
+  return support ? "" : support.reason().c_str();
 }
 const char* tw_catalog(void) {
   static const std::string kText = tw::c::catalog_json();

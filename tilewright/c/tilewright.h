@@ -118,6 +118,10 @@ TW_C_API const char* tw_last_error(void);
 TW_C_API tw_status tw_last_status(void);
 /* The instruction set that kernels are chosen for: "avx2". */
 TW_C_API const char* tw_isa(void);
+/* Why no call can run on a GPU: there is no driver or no GPU, or this build has no kernels for
+ * them;
+ * "" where calls can. */
+TW_C_API const char* tw_cuda_unavailable(void);
 /* The whole catalog as JSON: an array of {name, schema, arguments, dtypes, edge_cases, ...}. */
 TW_C_API const char* tw_catalog(void);
 

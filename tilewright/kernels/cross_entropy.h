@@ -121,7 +121,7 @@ struct CrossEntropy {
 
 template <class T, class I>
 struct CrossEntropyBackward {
-  Rows<const T> grad;        // [rows], or one element
+  Rows<const T> grad;        // [rows], or one element, or no data: 1
   View<const T, 2> x;        // [rows, vocabulary]
   View<const I, 1> target;   // [rows]
   View<const float, 1> lse;  // [rows]
@@ -157,7 +157,7 @@ struct CrossEntropyBackward {
     }
     tile::require_index(p, label, x.size(1));
     const bool is_reduced = reduction != int(LossReduction::kNone);
-    float scale = static_cast<float>(grad(is_reduced ? 0 : r, 0));
+    float scale = grad ? static_cast<float>(grad(is_reduced ? 0 : r, 0)) : 1.0f;
     if (reduction == int(LossReduction::kMean)) scale /= *counted;
     const auto run = [&](const auto& logits, const auto& target_row) {
       CrossEntropyRow::gradient<T>(p, logits, label, lse(r), scale, label_smoothing, z_loss,

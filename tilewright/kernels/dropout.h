@@ -17,7 +17,8 @@ namespace tw::kernels {
 template <class T>
 struct Dropout {
   using C = tile::compute_t<T>;
-  static constexpr int64_t kGroup = 64;  // elements whose words are drawn at once
+  static constexpr int64_t kGroup = 64;      // elements whose words are drawn at once
+  static constexpr int kGpuRegisters = 128;  // of half of them
 
   Rows<const T> x;  // [...]
   float p;          // in [0, 1]
@@ -35,29 +36,57 @@ struct Dropout {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P program) const {
-    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
-    const int64_t first_row = program.index() / grid.blocks_per_row * grid.rows_per_block;
-    const int64_t begin = program.index() % grid.blocks_per_row * grid.block;
-    const int64_t rest = out.cols - begin, end = begin + (rest < grid.block ? rest : grid.block);
-    const auto run = [&](const auto& from, const auto& to) {
-      for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
-        if constexpr (P::kOnGpu)
-          drop_part(program, from.row(r).part(begin, end - begin),
-                    to.row(r).part(begin, end - begin), r * out.cols + begin);
-        else
-          drop_columns(program, from.row(r), to.row(r), r * out.cols, begin, end);
-    };
-    tile::with_rows<C>(program, run, x, out);
+    for_parts(program,
+              [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
+                drop_columns(program, from, to, r * out.cols, begin, end);
+              });
+  }
+
+  /// On a GPU with arithmetic in float64 done on the host. Where p is 1 all are dropped or zero.
+  struct Prepared {
+    static constexpr int kGpuRegisters = Dropout::kGpuRegisters;
+    Dropout dropout;
+    uint32_t least;
+    C kept;
+
+    template <class P>
+    TW_DEVICE void operator()(P program) const {
+      dropout.for_parts(
+          program, [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
+            dropout.drop_part(program, from.part(begin, end - begin), to.part(begin, end - begin),
+                              r * to.size(0) + begin, least, kept);
+          });
+    }
+  };
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    const uint64_t least = threshold();
+    return {*this, uint32_t(least < 0xffffffffu ? least : 0xffffffffu), factor()};
   }
 
  private:
+  /// f(from, to, row, begin, end): the parts of rows of this program.
+  template <class P, class F>
+  TW_INLINE void for_parts(P program, F&& f) const {
+    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
+    const int64_t group = index_quotient(program.index(), grid.blocks_per_row);
+    const int64_t first_row = group * grid.rows_per_block;
+    const int64_t begin = (program.index() - group * grid.blocks_per_row) * grid.block;
+    const int64_t rest = out.cols - begin, end = begin + (rest < grid.block ? rest : grid.block);
+    const auto run = [&](const auto& from, const auto& to) {
+      for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
+        f(from.row(r), to.row(r), r, begin, end);
+    };
+    tile::with_rows<C>(program, run, x, out);
+  }
 #if defined(__CUDACC__)
   /// Elements first, first + 1, ... One draw serves four spans, 16 elements apart.
   template <class P, class From, class To>
-  TW_INLINE void drop_part(P program, const From& from, const To& to, int64_t first) const {
+  TW_INLINE void drop_part(P program, const From& from, const To& to, int64_t first, uint32_t least,
+                           C kept) const {
     constexpr int kN = P::template kLanes<C>, kSpan = 16, kSpans = int(kGroup) / kSpan;
-    const uint64_t least = threshold();
-    const C kept = factor();
     const int64_t n = to.size(0);
     if (first % kGroup != 0) {
       tile::for_row<C>(program, to, [&](auto at) {
@@ -76,23 +105,20 @@ struct Dropout {
       const int64_t c = u / kParts * kGroup + u % kParts * kN;
       const uint64_t counter = uint64_t(first + c) / kGroup * kSpan + uint64_t(c) % kSpan;
       const auto span = [&](int j) { return tile::span_at<C>(program, to, c + j * kSpan); };
-      decltype(tile::load_raw(from, span(0))) raw[kSpans];
-      TW_UNROLL  // before the draws, which take as long
-          for (int j = 0; j < kSpans; ++j) if (c + j * kSpan < n) raw[j] =
-              tile::load_raw(from, span(j));
-      uint32_t keeps[kSpans] = {};  // a bit for each lane
+      decltype(tile::load_raw(from, span(0))) raw[kSpans] = {};
       TW_UNROLL
-      for (int i = 0; i < kN; ++i) {
-        const tile::PhiloxBits bits = tile::philox(uint64_t(seed), counter + uint64_t(i), 0);
-        TW_UNROLL
-        for (int j = 0; j < kSpans; ++j) keeps[j] |= uint32_t(bits.word[j] >= least) << i;
+      for (int j = 0; j < kSpans; ++j) {  // before the draws, which take as long
+        if (c + j * kSpan < n) raw[j] = tile::load_raw(from, span(j));
       }
+      tile::PhiloxBits bits[kN];
+      TW_UNROLL
+      for (int i = 0; i < kN; ++i) bits[i] = tile::philox(uint64_t(seed), counter + uint64_t(i), 0);
       TW_UNROLL
       for (int j = 0; j < kSpans; ++j) {
         if (c + j * kSpan >= n) break;
         auto v = raw[j].template widen<C>();
         TW_UNROLL
-        for (int i = 0; i < kN; ++i) v[i] *= (keeps[j] >> i & 1) != 0 ? kept : C(0);
+        for (int i = 0; i < kN; ++i) v[i] *= bits[i].word[j] >= least ? kept : C(0);
         tile::store(program, to, span(j), v);
       }
     }

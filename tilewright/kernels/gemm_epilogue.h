@@ -1,5 +1,14 @@
-// What may be done to a sum of a matrix multiplication before it is rounded. Functors of one
-// element: epilogue(sum, row, column, batch). Freestanding.
+// What may be done to a sum of a matrix multiplication before it is rounded. Freestanding.
+//
+// A thread has sums in pairs of neighbouring columns, eight columns apart, of two rows, eight
+// apart. An epilogue hands out an object for a piece of out, whose loads are all under way before
+// the first sum needs one, and then answers for each sum:
+//
+//   piece<kPairs>(row, column)(sum, 0 or 1: which row, pair, 0 or 1: which of the pair)
+//
+// In a transposed product a thread has a column, and rows next to each other:
+//
+//   column(column)(sum, row)
 #pragma once
 
 #include "tilewright/core/view.h"
@@ -11,7 +20,16 @@ struct GemmScale {
   static constexpr bool kLong = false;  // too much code to be repeated for every sum of a thread
   float alpha;
 
-  TW_INLINE float operator()(float x, int64_t, int64_t, int64_t) const { return x * alpha; }
+  struct Scaled {
+    float alpha;
+    TW_INLINE float operator()(float x, int, int, int) const { return x * alpha; }
+    TW_INLINE float operator()(float x, int64_t) const { return x * alpha; }
+  };
+  template <int kPairs>
+  TW_INLINE Scaled piece(int64_t, int64_t) const {
+    return {alpha};
+  }
+  TW_INLINE Scaled column(int64_t) const { return {alpha}; }
 };
 
 /// A linear layer's: activation(x + bias) + residual.
@@ -22,11 +40,64 @@ struct GemmLinear {
   View<const T, 2> residual;  // [m, n], or absent
   int64_t rows, columns;      // of out; tiles reach beyond
 
-  TW_INLINE float operator()(float x, int64_t row, int64_t column, int64_t) const {
-    if (row >= rows || column >= columns) return x;
-    if (bias) x += float(bias(column));
-    x = Activate{}(x);
-    return residual ? x + float(residual(row, column)) : x;
+  /// Elements of a row: zeros where it has none.
+  template <int kPairs>
+  struct Pairs {
+    struct alignas(2 * sizeof(T)) Pair {
+      T of[2];
+    };
+    Pair pair[kPairs] = {};
+
+    TW_INLINE Pairs(const View<const T, 1>& row, int64_t first, int64_t columns) {
+      if (!row) return;
+      const T* from = row.data + first * row.stride(0);
+      const bool is_aligned = reinterpret_cast<uint64_t>(from) % sizeof(Pair) == 0;
+      if (row.stride(0) == 1 && is_aligned && first + 8 * kPairs - 6 <= columns) {
+        TW_UNROLL
+        for (int i = 0; i < kPairs; ++i) pair[i] = *reinterpret_cast<const Pair*>(from + 8 * i);
+      } else {
+        TW_UNROLL
+        for (int i = 0; i < 2 * kPairs; ++i) {
+          const int64_t at = i / 2 * 8 + i % 2;
+          if (first + at < columns) pair[i / 2].of[i % 2] = from[at * row.stride(0)];
+        }
+      }
+    }
+  };
+
+  template <int kPairs>
+  struct Piece {
+    Pairs<kPairs> bias, residual[2];
+    TW_INLINE float operator()(float x, int row, int pair, int which) const {
+      return Activate{}(x + float(bias.pair[pair].of[which])) +
+             float(residual[row].pair[pair].of[which]);
+    }
+  };
+  template <int kPairs>
+  TW_INLINE Piece<kPairs> piece(int64_t row, int64_t column) const {
+    return {{bias, column, columns},
+            {{residual_of(row), column, columns}, {residual_of(row + 8), column, columns}}};
+  }
+
+  struct Column {
+    const GemmLinear& from;
+    int64_t column;
+    float bias;
+    TW_INLINE float operator()(float x, int64_t row) const {
+      const float y = Activate{}(x + bias);
+      const View<const T, 1> rest = from.residual_of(row);
+      return rest && column < from.columns ? y + float(rest(column)) : y;
+    }
+  };
+  TW_INLINE Column column(int64_t at) const {
+    return {*this, at, bias && at < columns ? float(bias(at)) : 0.0f};
+  }
+
+ private:
+  /// No row outside out, or where there is no residual.
+  TW_INLINE View<const T, 1> residual_of(int64_t row) const {
+    if (!residual || row >= rows) return {};
+    return residual[row];
   }
 };
 

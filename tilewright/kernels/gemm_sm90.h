@@ -35,6 +35,8 @@ struct GemmSm90 {
   static constexpr int kSpanBytes = kTileK * 128;  // 128 bytes of m or n, all k of the tile
   static constexpr int kRows = kBuild.ping_pong ? kTileM : kTileM / kConsumers;  // of a consumer
   static constexpr int kRowBlocks = kRows / 64;
+  /// Of columns, loaded at once by the epilogue: in ping-pong sums leave few registers, and time.
+  static constexpr int kPairs = kBuild.ping_pong ? 2 : sizeof(Out) == 2 ? 8 : 4;
   static_assert(kRows % 64 == 0 && kTileN % 8 == 0, "wgmma has 64 rows and 8 i columns");
   static_assert(kBuild.split == 1 || (kBuild.transposed_out && kRowBlocks == 1), "see put_split");
 
@@ -255,7 +257,7 @@ struct GemmSm90 {
           store.template put_transposed<kTileN>(given, sums[i], {column, here, place.batch},
                                                 barrier);
         else
-          store.template put<kTileN>(given, sums[i], {here, column, place.batch}, barrier);
+          store.template put<kTileN, kPairs>(given, sums[i], {here, column, place.batch}, barrier);
       }
     }
   }

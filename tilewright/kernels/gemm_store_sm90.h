@@ -23,14 +23,16 @@ struct TileStore {
   static constexpr int kPieceBytes = kRows * kRowBytes, kSlots = kBytes / kPieceBytes;
   char memory[kBytes];
 
-  /// 64 x kN sums in the layout of wgmma. `barrier` is the warpgroup's own.
-  template <int kN, class Arguments>
+  /// 64 x kN sums in the layout of wgmma. `barrier` is the warpgroup's own; kPairs, of a thread's
+  /// pairs of columns, what the epilogue loads at once.
+  template <int kN, int kPairs, class Arguments>
   TW_PTX void put(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner, int barrier) {
     constexpr int kPieces = kN / kColumns;
     if constexpr (decltype(to.epilogue)::kLong) {
 #pragma unroll 1
       for (int i = 0; i < kPieces; ++i) {
-        put_pieces<1, kSlots - 1>(memory + i % kSlots * kPieceBytes, to, sums, corner, barrier);
+        put_pieces<1, kSlots - 1, kPairs>(memory + i % kSlots * kPieceBytes, to, sums, corner,
+                                          barrier);
         corner.column += kColumns;
         rotate<kColumns / 2>(sums);
       }
@@ -39,7 +41,7 @@ struct TileStore {
       static_assert(kPieces % kAtOnce == 0, "equal turns");
       TW_UNROLL
       for (int i = 0; i < kPieces; i += kAtOnce) {
-        put_pieces<kAtOnce, 0>(memory, to, sums + i * kColumns / 2, corner, barrier);
+        put_pieces<kAtOnce, 0, kPairs>(memory, to, sums + i * kColumns / 2, corner, barrier);
         corner.column += kAtOnce * kColumns;
       }
     }
@@ -50,16 +52,18 @@ struct TileStore {
   TW_PTX void put_transposed(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner,
                              int barrier) {
     static_assert(sizeof(Out) == 2 && kN * kRowBytes <= kBytes, "one piece");
+    const int my_column = corner.column + warp() * 16 + lane() / 4;
+    const auto left = to.epilogue.column(my_column), right = to.epilogue.column(my_column + 8);
     begin<0>(barrier);
     if constexpr (decltype(to.epilogue)::kLong) {
 #pragma unroll 1
       for (int i = 0; i < kN / 8; ++i) {
-        stage_transposed(to, sums, corner, i);
+        stage_transposed(left, right, sums, corner.row, i);
         rotate<4>(sums);
       }
     } else {
       TW_UNROLL
-      for (int i = 0; i < kN / 8; ++i) stage_transposed(to, sums + 4 * i, corner, i);
+      for (int i = 0; i < kN / 8; ++i) stage_transposed(left, right, sums + 4 * i, corner.row, i);
     }
     finish<kN, 1>(memory, to, corner, barrier);
   }
@@ -85,39 +89,37 @@ struct TileStore {
   }
 
   /// kPieces of them, at `slot`; at most kPending earlier ones may still be on their way.
-  template <int kPieces, int kPending, class Arguments>
+  template <int kPieces, int kPending, int kPairs, class Arguments>
   TW_PTX static void put_pieces(char* slot, const Arguments& to, const float* sums,
                                 GemmCorner corner, int barrier) {
-    begin<kPending>(barrier);
+    const int my_row = corner.row + warp() * 16 + lane() / 4;
+    const int my_column = corner.column + lane() % 4 * 2;
     TW_UNROLL
     for (int i = 0; i < kPieces; ++i) {
-      const int column = corner.column + i * kColumns;
-      const auto apply = [&](float x, int row, int offset) {
-        return to.epilogue(x, corner.row + row, column + offset, corner.batch);
-      };
-      char* piece = slot + i * kPieceBytes;
-      if constexpr (sizeof(Out) == 2)
-        stage_pairs(piece, sums + i * kColumns / 2, apply);
-      else
-        stage_words(piece, sums + i * kColumns / 2, apply);
+      TW_UNROLL
+      for (int first = 0; first < kColumns / 8; first += kPairs) {
+        const auto apply =
+            to.epilogue.template piece<kPairs>(my_row, my_column + i * kColumns + first * 8);
+        if (i == 0 && first == 0) begin<kPending>(barrier);
+        stage<kPairs>(slot + i * kPieceBytes, sums + i * kColumns / 2 + 4 * first, first, apply);
+      }
     }
     finish<kRows, kPieces>(slot, to, corner, barrier);
   }
 
-  /// Eight rows of transposed out, four sums of them in a thread.
-  template <class Arguments>
-  TW_PTX void stage_transposed(const Arguments& to, const float* s, GemmCorner corner, int block) {
+  /// Eight rows of transposed out, four sums of them in a thread: two of each of its columns.
+  template <class Column>
+  TW_PTX void stage_transposed(const Column& left, const Column& right, const float* s, int first,
+                               int block) {
     using namespace tile::cuda;
-    const int my_column = corner.column + warp() * 16 + lane() / 4;
-    const int my_row = corner.row + 8 * block + lane() % 4 * 2;
-    const auto pair = [&](int of, int column) {
-      return pack<Out>(to.epilogue(s[of], my_row, column, corner.batch),
-                       to.epilogue(s[of + 1], my_row + 1, column, corner.batch));
+    const int my_row = first + 8 * block + lane() % 4 * 2;
+    const auto pair = [&](const Column& column, const float* of) {
+      return pack<Out>(column(of[0], my_row), column(of[1], my_row + 1));
     };
     // Lanes 0-7 and 8-15 give the rows of the two matrices, that is, of columns 0-7 and 8-15.
     const int row = 8 * block + lane() % 8, chunk = 2 * warp() + lane() / 8 % 2;
     store_two_matrices_transposed(memory + row * kRowBytes + (chunk ^ lane() % 8) * 16,
-                                  pair(0, my_column), pair(2, my_column + 8));
+                                  pair(left, s), pair(right, s + 2));
   }
 
   /// What is staged goes to global memory: kPieces of kHeight rows.
@@ -151,32 +153,38 @@ struct TileStore {
     }
   }
 
+  /// kPairs of each row, from pair `first` on.
+  template <int kPairs, class Apply>
+  TW_PTX static void stage(char* piece, const float* sums, int first, const Apply& apply) {
+    if constexpr (sizeof(Out) == 2)
+      stage_pairs<kPairs>(piece, sums, first, apply);
+    else
+      stage_words<kPairs>(piece, sums, first, apply);
+  }
+
   /// 16-bit elements: a warp's 16 x 16 corner is four matrices of stmatrix.
-  template <class Apply>
-  TW_PTX static void stage_pairs(char* piece, const float* sums, const Apply& apply) {
-    const int row = warp() * 16 + lane() % 16, half = lane() / 16;
-    const int my_row = warp() * 16 + lane() / 4, my_column = lane() % 4 * 2;
-    const auto pair = [&](int i, int row_offset) {
-      const float* s = sums + 4 * i + row_offset / 4;
-      return tile::cuda::pack<Out>(apply(s[0], my_row + row_offset, my_column + 8 * i),
-                                   apply(s[1], my_row + row_offset, my_column + 8 * i + 1));
+  template <int kPairs, class Apply>
+  TW_PTX static void stage_pairs(char* piece, const float* sums, int first, const Apply& apply) {
+    const int row = warp() * 16 + lane() % 16, half = first + lane() / 16;
+    const auto pair = [&](int i, int which) {
+      const float* s = sums + 4 * i + 2 * which;
+      return tile::cuda::pack<Out>(apply(s[0], which, i, 0), apply(s[1], which, i, 1));
     };
     TW_UNROLL
-    for (int i = 0; i < kColumns / 8; i += 2)
+    for (int i = 0; i < kPairs; i += 2)
       tile::cuda::store_matrices(piece + row * kRowBytes + ((i + half) ^ row % 8) * 16, pair(i, 0),
-                                 pair(i, 8), pair(i + 1, 0), pair(i + 1, 8));
+                                 pair(i, 1), pair(i + 1, 0), pair(i + 1, 1));
   }
-  template <class Apply>
-  TW_PTX static void stage_words(char* piece, const float* sums, const Apply& apply) {
+  template <int kPairs, class Apply>
+  TW_PTX static void stage_words(char* piece, const float* sums, int first, const Apply& apply) {
     const int row = warp() * 16 + lane() / 4, column = lane() % 4 * 2;
     TW_UNROLL
-    for (int i = 0; i < kColumns / 8; ++i) {
+    for (int i = 0; i < kPairs; ++i) {
       const float* s = sums + 4 * i;
-      char* to = piece + row * kRowBytes + ((2 * i + column / 4) ^ row % 8) * 16 + column % 4 * 4;
-      *reinterpret_cast<float2*>(to) = {apply(s[0], row, column + 8 * i),
-                                        apply(s[1], row, column + 8 * i + 1)};
-      *reinterpret_cast<float2*>(to + 8 * kRowBytes) = {apply(s[2], row + 8, column + 8 * i),
-                                                        apply(s[3], row + 8, column + 8 * i + 1)};
+      const int chunk = 2 * (first + i) + column / 4;
+      char* to = piece + row * kRowBytes + (chunk ^ row % 8) * 16 + column % 4 * 4;
+      *reinterpret_cast<float2*>(to) = {apply(s[0], 0, i, 0), apply(s[1], 0, i, 1)};
+      *reinterpret_cast<float2*>(to + 8 * kRowBytes) = {apply(s[2], 1, i, 0), apply(s[3], 1, i, 1)};
     }
   }
 };

@@ -35,44 +35,60 @@ struct LayerNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) {
+    if (p.phase() > 0) {
       if (weight_grad) all.fold(p, 0, weight_grad);
       if (bias_grad) all.fold(p, all.count - 1, bias_grad);
       return;
     }
     all.begin(p);
-    for (int64_t r = all.first_row(p.index()); r < all.end_row(p.index()); ++r) row(p, r, all);
+    rows(p, all.first_row(p.index()), all.end_row(p.index()), all);
     all.end(p);
   }
 
  private:
+  /// The rows [first, last); the two after one are on their way while it is reduced.
   template <class P>
-  TW_INLINE void row(P p, int64_t r, const RowSums<P>& all) const {
+  TW_INLINE void rows(P p, int64_t first, int64_t last, const RowSums<P>& all) const {
     const bool scaled = bool(weight), weighs = bool(weight_grad), shifts = bool(bias_grad);
     const float n = static_cast<float>(x.cols);
     const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& to,
                          const auto& weight_sum, const auto& bias_sum) {
-      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
-      const RowMoments m = RowMoments::of(p, from, eps);
-      const auto normal = [&](auto at) { return (tile::load(from, at) - m.mean) * m.rstd; };
-      const auto sums = tile::sum_two(p, from, [&](auto at) {
-        auto v = tile::load(g, at);
-        if (scaled) v = v * tile::load(scale, at);
-        return tile::two_of(v, v * normal(at));
-      });
-      const float mean = sums.first / n, slope = sums.second / n;
-      tile::for_row(p, from, [&](auto at) {
-        const auto v = tile::load(g, at), y = normal(at);
-        const auto out = m.rstd * ((scaled ? v * tile::load(scale, at) : v) - mean - y * slope);
-        if (weighs) tile::store_cached(weight_sum, at, tile::load(weight_sum, at) + v * y);
-        if (shifts) tile::store_cached(bias_sum, at, tile::load(bias_sum, at) + v);
-        tile::store(p, to, at, out);
-      });
+      const auto order = [&](int64_t r) {
+        if (r >= last) return;
+        tile::fetch_later(p, in.row(r));
+        tile::fetch_later(p, grads.row(r));
+      };
+      order(first + 1);
+      for (int64_t r = first; r < last; ++r) {
+        const auto from = tile::fetch_row(p, in.row(r)), g = tile::fetch_row(p, grads.row(r));
+        order(r + 2);
+        const auto scaled_at = [&](auto at) {
+          auto v = tile::load(g, at);
+          if (scaled) v = v * tile::load(scale, at);
+          return v;
+        };
+        const auto sums = tile::sum_two(
+            p, from, [&](auto at) { return tile::two_of(tile::load(from, at), scaled_at(at)); });
+        const float mean = sums.first / n, grad_mean = sums.second / n;
+        const auto squares = tile::sum_two(p, from, [&](auto at) {
+          const auto d = tile::load(from, at) - mean;
+          return tile::two_of(d * d, scaled_at(at) * d);
+        });
+        const float rstd = tile::rsqrt(squares.first / n + eps);
+        const float slope = squares.second / n * rstd;
+        const auto target = to.row(r);
+        tile::for_row(p, from, [&](auto at) {
+          const auto v = tile::load(g, at), y = (tile::load(from, at) - mean) * rstd;
+          const auto out = rstd * (scaled_at(at) - grad_mean - y * slope);
+          if (weighs) tile::store_cached(weight_sum, at, tile::load(weight_sum, at) + v * y);
+          if (shifts) tile::store_cached(bias_sum, at, tile::load(bias_sum, at) + v);
+          tile::store(p, target, at, out);
+        });
+      }
     };
     // What is absent is not read: any row will do.
-    const auto g = grad.row(r);
-    tile::with_rows(p, run, g, x.row(r), scaled ? weight : g, x_grad.row(r), all.sum(p, 0),
-                    all.sum(p, all.count - 1));
+    tile::with_kept_rows(p, run, grad, x, scaled ? weight : grad.row(0), x_grad, all.sum(p, 0),
+                         all.sum(p, all.count - 1));
   }
 };
 

@@ -11,26 +11,70 @@ struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<
   using Cut = RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
+  /// Rows of one span a thread are copied together, so that loads of all are under way at once.
+  static constexpr int64_t kTogether = 4, kShortRow = 256;
+  int64_t groups = 0;  // of the innermost outer dimension's short rows; 0: they come one by one
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out)
-      : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of<P>(shape); }) {}
+      : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of<P>(shape); }) {
+    if (turned || Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
+    groups = (inner() + kTogether - 1) / kTogether;
+  }
 
   TW_INLINE tile::Plan plan() const {
     if (turned) return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over(kTurnedColumns);
+    if (groups > 0) return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0, width = grid.block;
     return tile::plan_of(grid.programs).over(cols < width ? cols : width);
   }
 
   TW_INLINE void operator()(P p) const {
-    if (turned)
-      turn(p);
-    else
-      for_rows(p.index(), [&](const auto& in, const auto& out) {
-        tile::map_row<U>(p, out, [](auto v) { return v; }, in);
-      });
+    if (turned) return turn(p);
+#if defined(__CUDACC__)
+    if (groups > 0) return copy_together(p);
+#endif
+    for_rows(p.index(), [&](const auto& in, const auto& out) {
+      tile::map_row<U>(p, out, [](auto v) { return v; }, in);
+    });
   }
 
  private:
+  TW_INLINE int64_t inner() const { return dims.sizes[Cut::outer - 1]; }
+
+#if defined(__CUDACC__)
+  TW_INLINE void copy_together(P p) const {
+    const int last = Cut::outer, unit = last - 1;
+    const int64_t which = index_quotient(p.index(), groups);
+    const int64_t first = (p.index() - which * groups) * kTogether, left = inner() - first;
+    const int count = int(left < kTogether ? left : kTogether);
+    int64_t source, target;
+    Cut::offsets(which * inner() + first, source, target);
+    const auto run = [&](const auto& in, const auto& out) {
+      tile::for_row<U>(p, in.row(0), [&](auto at) {
+        decltype(tile::load_raw(in.row(0), at)) raw[kTogether] = {};
+        TW_UNROLL
+        for (int i = 0; i < kTogether; ++i)
+          if (i < count) raw[i] = tile::load_raw(in.row(i), at);
+        TW_UNROLL
+        for (int i = 0; i < kTogether; ++i)
+          if (i < count) tile::store(p, out.row(i), at, raw[i].template widen<U>());
+      });
+    };
+    tile::with_rows<U>(p, run, rows_at(Cut::from + source, dims.from[unit], dims.from[last]),
+                       rows_at(Cut::to + target, dims.to[unit], dims.to[last]));
+  }
+  template <class V>
+  TW_INLINE Rows<V> rows_at(V* data, int64_t row_stride, int64_t col_stride) const {
+    Rows<V> out;
+    out.data = data;
+    out.rows = out.lead_sizes[0] = kTogether;
+    out.cols = dims.sizes[Cut::outer];
+    out.col_stride = col_stride;
+    out.lead_strides[0] = row_stride;
+    return out;
+  }
+#endif
+
   TW_INLINE void turn(P p) const {
     const int last = dims.rank - 1, unit = last - 1;
     const auto block = block_at(p.index());
@@ -39,10 +83,9 @@ struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<
   }
 };
 
-template <class P, class T>
-TW_INLINE auto relayout_on_gpu(const Rows<const T>& x, const Rows<T>& out) {
-  using U = bits_of<T>;
-  return RelayoutOnGpu<P, U>(rows_as<const U>(x), rows_as<U>(out));
+template <class P, class U>
+TW_INLINE RelayoutOnGpu<P, U> relayout_on_gpu(const Rows<const U>& x, const Rows<U>& out) {
+  return {x, out};
 }
 
 }  // namespace tw::kernels

@@ -35,38 +35,49 @@ struct RmsNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() == 1) return all.fold(p, 0, weight_grad);
+    if (p.phase() > 0) return all.fold(p, 0, weight_grad);
     all.begin(p);
-    for (int64_t r = all.first_row(p.index()); r < all.end_row(p.index()); ++r) row(p, r, all);
+    rows(p, all.first_row(p.index()), all.end_row(p.index()), all.sum(p, 0));
     all.end(p);
   }
 
  private:
+  /// The rows [first, last); the two after one are on their way while it is reduced.
   template <class P>
-  TW_INLINE void row(P p, int64_t r, const RowSums<P>& all) const {
+  TW_INLINE void rows(P p, int64_t first, int64_t last, const View<float, 1>& sum_row) const {
     const float n = static_cast<float>(x.cols);
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
-    const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& rest,
+    const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& others,
                          const auto& to, const auto& sum) {
-      const auto from = tile::fetch_row(p, in), g = tile::fetch_row(p, grads);
-      const auto sums = tile::sum_two(p, from, [&](auto at) {
-        const auto v = tile::load(from, at);
-        return tile::two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
-      });
-      const float rstd = tile::rsqrt(sums.first / n + eps);
-      const float slope = sums.second / n * rstd * rstd;
-      tile::for_row(p, from, [&](auto at) {
-        const auto v = tile::load(from, at), u = tile::load(g, at);
-        auto out = (u * tile::load(scale, at) - v * slope) * rstd;
-        if (is_residual) out = out + tile::load(rest, at);
-        if (is_summed) tile::store_cached(sum, at, tile::load(sum, at) + u * v * rstd);
-        tile::store(p, to, at, out);
-      });
+      const auto order = [&](int64_t r) {
+        if (r >= last) return;
+        tile::fetch_later(p, in.row(r));
+        tile::fetch_later(p, grads.row(r));
+      };
+      order(first + 1);
+      for (int64_t r = first; r < last; ++r) {
+        const auto from = tile::fetch_row(p, in.row(r)), g = tile::fetch_row(p, grads.row(r));
+        order(r + 2);
+        const auto sums = tile::sum_two(p, from, [&](auto at) {
+          const auto v = tile::load(from, at);
+          return tile::two_of(v * v, tile::load(g, at) * tile::load(scale, at) * v);
+        });
+        const float rstd = tile::rsqrt(sums.first / n + eps);
+        const float slope = sums.second / n * rstd * rstd;
+        const auto other = others.row(r);
+        const auto target = to.row(r);
+        tile::for_row(p, from, [&](auto at) {
+          const auto v = tile::load(from, at), u = tile::load(g, at);
+          auto out = (u * tile::load(scale, at) - v * slope) * rstd;
+          if (is_residual) out = out + tile::load(other, at);
+          if (is_summed) tile::store_cached(sum, at, tile::load(sum, at) + u * v * rstd);
+          tile::store(p, target, at, out);
+        });
+      }
     };
-    // What is absent is not read: any row will do.
-    const auto g = grad.row(r);
-    tile::with_rows(p, run, g, x.row(r), weight, is_residual ? residual_grad.row(r) : g,
-                    x_grad.row(r), all.sum(p, 0));
+    // What is absent is not read: any rows will do.
+    const Rows<const T> rest = is_residual ? residual_grad : grad;
+    tile::with_kept_rows(p, run, grad, x, weight, rest, x_grad, sum_row);
   }
 };
 

@@ -4,7 +4,7 @@
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
-// One program per token; cos and sin are read once for all its heads.
+// One program per token, or per four heads on a GPU, whose loads go ahead together.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -13,6 +13,8 @@ namespace tw::kernels {
 
 template <class T>
 struct Rope {
+  static constexpr int kGpuRegisters = 128;  // four heads at once
+
   View<const T, 4> x;                // [batch, seq, heads, dim]
   View<const float, 2> cos;          // [positions, pairs], pairs <= dim / 2
   View<const float, 2> sin;          // [positions, pairs]
@@ -24,47 +26,86 @@ struct Rope {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
-      return tile::plan_of(x.size(0) * x.size(1) * x.size(2)).over(x.size(3) / 2);
+      return tile::plan_of(x.size(0) * x.size(1) * head_groups()).over(x.size(3) / 2);
     return tile::plan_of(x.size(0) * x.size(1));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      turn_head(p);
-    else
-      turn_token(p);
+#if defined(__CUDACC__)
+    if constexpr (P::kOnGpu) return turn_heads(p);
+#endif
+    turn_token(p);
   }
 
  private:
-  /// On a GPU, where caches serve cos and sin, a program has one head.
+  static constexpr int64_t kHeads = 4;  // of a program on a GPU
+
+  TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
+
+#if defined(__CUDACC__)
   template <class P>
-  TW_DEVICE void turn_head(P p) const {
-    const int64_t token = index_quotient(p.index(), x.size(2)), h = p.index() - token * x.size(2);
+  TW_DEVICE void turn_heads(P p) const {
+    const int64_t token = index_quotient(p.index(), head_groups());
+    const int64_t first = (p.index() - token * head_groups()) * kHeads;
     const int64_t b = index_quotient(token, x.size(1)), s = token - b * x.size(1);
     const int64_t position = positions ? positions(b, s) : s;
     tile::require_index(p, position, cos.size(0));
     const auto cos_row = cos[position], sin_row = sin[position];
-    const int64_t pairs = cos_row.size(0);
+    const int64_t pairs = cos_row.size(0), left = x.size(2) - first;
+    const int heads = int(left < kHeads ? left : kHeads);
     const float sign = inverse ? -1.0f : 1.0f;
-    const auto from = x[b][s][h];
-    const auto to = out[b][s][h];
-    tile::with_rows(
-        p,
-        [&](const auto& from_a, const auto& from_b, const auto& cosine, const auto& sine,
-            const auto& to_a, const auto& to_b) {
-          tile::for_row(p, from_a, [&](auto at) {
-            const auto a = tile::load(from_a, at), o = tile::load(from_b, at);
-            const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
-            tile::store(p, to_a, at, a * c - o * n);
-            tile::store(p, to_b, at, o * c + a * n);
-          });
-        },
-        half(from, 0, pairs), half(from, 1, pairs), cos_row, sin_row, half(to, 0, pairs),
-        half(to, 1, pairs));
-    if (2 * pairs < from.size(0))
-      tile::map_row(p, rest(to, 2 * pairs), [](auto v) { return v; }, rest(from, 2 * pairs));
+    const auto run = [&](const auto& from_a, const auto& from_b, const auto& cosine,
+                         const auto& sine, const auto& to_a, const auto& to_b) {
+      tile::for_row(p, cosine, [&](auto at) {
+        const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
+        decltype(tile::load_raw(from_a.row(0), at)) a[kHeads] = {}, o[kHeads] = {};
+        TW_UNROLL
+        for (int h = 0; h < kHeads; ++h) {
+          if (h >= heads) continue;
+          a[h] = tile::load_raw(from_a.row(h), at);
+          o[h] = tile::load_raw(from_b.row(h), at);
+        }
+        TW_UNROLL
+        for (int h = 0; h < kHeads; ++h) {
+          if (h >= heads) continue;
+          const auto u = a[h].template widen<float>(), v = o[h].template widen<float>();
+          tile::store(p, to_a.row(h), at, u * c - v * n);
+          tile::store(p, to_b.row(h), at, v * c + u * n);
+        }
+      });
+    };
+    const auto from = x[b][s];
+    const auto to = out[b][s];
+    tile::with_rows(p, run, half(heads_of(from, first, heads), 0, pairs),
+                    half(heads_of(from, first, heads), 1, pairs), cos_row, sin_row,
+                    half(heads_of(to, first, heads), 0, pairs),
+                    half(heads_of(to, first, heads), 1, pairs));
+    if (2 * pairs == x.size(3)) return;
+    for (int h = 0; h < heads; ++h)
+      tile::map_row(
+          p, rest(to[first + h], 2 * pairs), [](auto v) { return v; },
+          rest(from[first + h], 2 * pairs));
   }
+  template <class U>
+  TW_INLINE static Rows<U> heads_of(const View<U, 2>& token, int64_t first, int heads) {
+    Rows<U> out;
+    out.data = token.data + first * token.stride(0);
+    out.rows = out.lead_sizes[0] = heads;
+    out.cols = token.size(1);
+    out.col_stride = token.stride(1);
+    out.lead_strides[0] = token.stride(0);
+    return out;
+  }
+  template <class U>
+  TW_INLINE Rows<U> half(Rows<U> rows, int which, int64_t pairs) const {
+    rows.data += which * rows.col_stride * (interleaved ? 1 : pairs);
+    rows.cols = pairs;
+    if (interleaved) rows.col_stride *= 2;
+    return rows;
+  }
+
+#endif
 
   template <class P>
   TW_DEVICE void turn_token(P p) const {

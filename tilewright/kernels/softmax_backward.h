@@ -22,7 +22,7 @@ struct SoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over(grad.cols);
   }
 
@@ -30,14 +30,15 @@ struct SoftmaxBackward {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
       const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::fetch_row<C>(p, outputs);
+      const auto y = tile::keep_row<C>(p, outputs, 1);
       const C total = tile::reduce_row<C>(
           p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at) * tile::load(y, at); });
       tile::for_row<C>(p, g, [&](auto at) {
         tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
       });
     };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
+                            x_grad.row(p.index()));
   }
 };
 
@@ -52,7 +53,7 @@ struct LogSoftmaxBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, tile::kept_bytes<P, C, T>(grad.cols))
+    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over(grad.cols);
   }
 
@@ -60,7 +61,7 @@ struct LogSoftmaxBackward {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
       const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::fetch_row<C>(p, outputs);
+      const auto y = tile::keep_row<C>(p, outputs, 1);
       const C total =
           tile::reduce_row<C>(p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at); });
       tile::for_row<C>(p, g, [&](auto at) {
@@ -68,7 +69,8 @@ struct LogSoftmaxBackward {
                     tile::load(g, at) - tile::exp_nonpositive(tile::load(y, at)) * total);
       });
     };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
+                            x_grad.row(p.index()));
   }
 };
 

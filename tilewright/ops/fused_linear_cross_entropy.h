@@ -1,12 +1,15 @@
 #pragma once
 
+#include "tilewright/core/checked.h"
 #include "tilewright/kernels/fused_linear_cross_entropy.h"
 #include "tilewright/ops/core/loss.h"
+#if !defined(__CUDACC__)  // device code has the kernel alone
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
 #include "tilewright/ops/linear.h"
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/scale.h"
+#endif
 
 namespace tw::ops {
 
@@ -21,7 +24,6 @@ struct FusedLinearCrossEntropy {
   static constexpr Gradient kGradient{
       "mul(x=x_grad, other=loss.grad) -> x.grad; mul(x=weight_grad, other=loss.grad) -> "
       "weight.grad"};
-  static constexpr GpuKernels kGpu = GpuKernels::kNone;
   using Types = Combos<Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
   using ReferenceTypes = Combos<Combo<double, int64_t>>;
   static constexpr double kToleranceScale = 4;  // logits are rounded to T, as a linear layer's are
@@ -34,6 +36,7 @@ struct FusedLinearCrossEntropy {
     return supports_labels(k.target, k.weight.size(0), k.ignore_index);
   }
 
+#if !defined(__CUDACC__)
   /// The call as calls of other operators: launch<Op>(kernel) runs one.
   template <class T, class I, class Launch>
   static void compose(const kernels::FusedLinearCrossEntropy<T, I>& k, Launch&& launch) {
@@ -65,6 +68,37 @@ struct FusedLinearCrossEntropy {
           kernels::Scale<T>{as_rows(as_const(k.weight_grad)), scale, as_rows(k.weight_grad)});
     k.loss(0, 0) = T(total * scale_of(k));
   }
+
+  /// The same on a GPU, of which the host sees no element: allocate(bytes) owns memory there, and
+  /// the kernel itself comes last.
+  template <class T, class I, class Launch, class Allocate>
+  static void compose_on_gpu(const kernels::FusedLinearCrossEntropy<T, I>& k, Launch&& launch,
+                             Allocate&& allocate) {
+    constexpr int64_t kLogitsBytes = int64_t{256} << 20, kSize = int64_t{sizeof(T)};
+    const int64_t rows = k.x.size(0), vocabulary = k.weight.size(0);
+    const int64_t fit = kLogitsBytes / kSize / std::max<int64_t>(vocabulary, 1) / 128 * 128;
+    const int64_t chunk = std::min(std::max<int64_t>(fit, 128), rows);
+    const auto logits = allocate(checked_mul(chunk * kSize, vocabulary));
+    const auto losses = allocate(rows * kSize), lse = allocate(chunk * int64_t{sizeof(float)});
+    for (int64_t first = 0; first < rows; first += chunk) {
+      const int64_t n = std::min(chunk, rows - first);
+      const View<T, 2> here = view(static_cast<T*>(logits.data()), n, vocabulary);
+      const View<float, 1> sums = view(static_cast<float*>(lse.data()), n);
+      View<const I, 1> labels = k.target;
+      labels.data += first * labels.stride(0);
+      labels.sizes[0] = n;
+      launch.template operator()<Linear>(
+          kernels::Linear<T>{rows_from(k.x, first, n), k.weight, {}, {}, 0, as_rows(here)});
+      launch.template operator()<CrossEntropy>(kernels::CrossEntropy<T, I>{
+          as_const(here), labels, k.ignore_index, kNone, k.label_smoothing, k.z_loss,
+          tw::rows(static_cast<T*>(losses.data()) + first, n, 1), sums});
+      if (k.x_grad || k.weight_grad) gradients(k, first, here, labels, sums, 1, launch);
+    }
+    kernels::FusedLinearCrossEntropy<T, I> last = k;
+    last.losses = view(static_cast<const T*>(losses.data()), rows);
+    launch.template operator()<FusedLinearCrossEntropy>(last);
+  }
+#endif
 
   template <class T, class I>
   static void reference(const kernels::FusedLinearCrossEntropy<T, I>& k) {
@@ -144,16 +178,23 @@ struct FusedLinearCrossEntropy {
     return 1 / double(counted);
   }
 
+#if !defined(__CUDACC__)
   /// Turns the logits of a chunk into their gradient, and multiplies it out.
   template <class K, class T, class I, class Launch>
   static void gradients(const K& k, int64_t first, const View<T, 2>& logits,
                         const View<const I, 1>& labels, const View<float, 1>& lse, float scale,
                         Launch&& launch) {
     const int64_t n = logits.size(0), features = k.x.size(1), vocabulary = logits.size(1);
-    T one = T(1.0f);
-    launch.template operator()<CrossEntropyBackward>(kernels::CrossEntropyBackward<T, I>{
-        tw::rows<const T>(&one, 1, 1), as_const(logits), labels, as_const(lse), k.ignore_index,
-        kSum, k.label_smoothing, k.z_loss, logits});
+    launch.template operator()<CrossEntropyBackward>(
+        kernels::CrossEntropyBackward<T, I>{{},
+                                            as_const(logits),
+                                            labels,
+                                            as_const(lse),
+                                            k.ignore_index,
+                                            kSum,
+                                            k.label_smoothing,
+                                            k.z_loss,
+                                            logits});
     const View<const T, 2> x = part(k.x, first, n);
     if (k.x_grad) {
       const View<T, 2> to = part(k.x_grad, first, n);
@@ -168,6 +209,7 @@ struct FusedLinearCrossEntropy {
     launch.template operator()<Linear>(
         kernels::Linear<T>{as_rows(turned), features_of, {}, so_far, 0, as_rows(k.weight_grad)});
   }
+#endif
 
   template <class T>
   static View<T, 2> part(View<T, 2> x, int64_t first, int64_t count) {

@@ -3,11 +3,22 @@
 #pragma once
 
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/cuda/stream_memory.h"
 #include "tilewright/runtime/launch.h"
 #include "tilewright/runtime/operators.h"
 
 namespace tw::runtime {
 namespace detail {
+
+/// The call as calls of other operators, with memory that belongs to the stream.
+template <class Op, class Kernel, class Launch>
+void compose_on_gpu(const Kernel& kernel, Launch&& start, Device device, cuda::Stream stream) {
+  require_build<Op>(device);
+  const cuda::CurrentContext current(cuda::gpu(device.index));
+  Op::compose_on_gpu(kernel, start, [&](int64_t bytes) {
+    return cuda::StreamMemory(bytes, stream, Op::kSchema.name());
+  });
+}
 
 template <class Op>
 void run(const ops::Call& call, Context& context) {
@@ -18,10 +29,14 @@ void run(const ops::Call& call, Context& context) {
     if constexpr (kIndex == ops::kReferenceOnly) {
       require_build<Op>(call.device());
       Op::reference(kernel);
-    } else if constexpr (requires { Op::compose(kernel, start); })
-      Op::compose(kernel, start);
-    else
+    } else if constexpr (requires { Op::compose(kernel, start); }) {
+      if (call.device().is_cuda())
+        compose_on_gpu<Op>(kernel, start, call.device(), context.cuda_stream());
+      else
+        Op::compose(kernel, start);
+    } else {
       launch<Op>(context, kernel, call.device());
+    }
   });
 }
 

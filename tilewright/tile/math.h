@@ -31,13 +31,10 @@ TW_INLINE V odd(V x, F f) {
 inline constexpr float kToWhole = 0x1.8p23f + 127;
 
 /// p * 2^n, rounded once, for p in [0.5, 2) and the whole number n that `shifted` = n + kToWhole
-/// holds.
+/// holds. Not by scale, which makes a subnormal number of n = -127: masked weights must be 0.
 template <class V>
 TW_INLINE V times_power_of_2(V p, V shifted) {
-  if constexpr (kHasScale<V>)
-    return scale(p, shifted - kToWhole);
-  else
-    return p * bit_cast<V>(bit_cast<with_element<int32_t, V>>(shifted) << 23);
+  return p * bit_cast<V>(bit_cast<with_element<int32_t, V>>(shifted) << 23);
 }
 /// The same for any n in [-160, 129], subnormals included.
 template <class V>

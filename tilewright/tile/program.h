@@ -32,8 +32,13 @@ struct Plan {
   }
 };
 
-/// Columns of a row that is read once, whose threads would do for more of them.
-inline constexpr int64_t kColumnsReadOnce = 4096;
+/// Columns that the threads of a GPU's program are worth where its row is read once: of many rows,
+/// a warp has one, which reaches its sum without waiting for others; of few, more threads are
+/// quicker.
+TW_INLINE int64_t columns_read_once(int64_t rows) {
+  constexpr int64_t kMany = 4096;
+  return rows < kMany ? 4096 : 1024;
+}
 
 /// The common case: one phase of `grid` instances.
 TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {

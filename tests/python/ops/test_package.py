@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import ops
+from tilewright import _schema, backends, ops
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 12)
@@ -29,6 +29,19 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+class OnGpu:
+    """An array of another library than PyTorch that says to be in a GPU's memory."""
+
+    dtype = np.dtype(np.float32)
+    shape = (2, 12)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)
+
+    def __dlpack__(self, **_: object) -> object:
+        raise AssertionError("nobody may read it")
 
 
 @pytest.fixture
@@ -103,7 +116,9 @@ def test_lists_of_integers() -> None:
         (lambda: ops.exp(X, y=1), TypeError, "there is no y"),
         (lambda: ops.exp(3.0), TypeError, "x must be an array"),
         (lambda: ops.exp(X, backend="metal"), ValueError, "no backend 'metal'"),
-        (lambda: ops.exp(X, backend="cuda"), NotImplementedError, "cuda: this build has no"),
+        (lambda: ops.exp(X, backend="cuda"), NotImplementedError, "no kernel for backend cuda"),
+        (lambda: ops.exp(OnGpu()), NotImplementedError, "no kernel for backend cuda"),
+        (lambda: ops.exp(OnGpu(), backend="cpu"), NotImplementedError, "no kernel for backend cpu"),
         (lambda: ops.no_such_operator(X), AttributeError, "no operator no_such_operator"),
     ],
 )
@@ -129,9 +144,31 @@ def test_backends() -> None:
             ops.exp(X)
         assert e.records[0].backend == "reference"
     assert tilewright.get_current_backend() == "cpu"
-    assert tilewright.get_available_backends_for_op("exp") == ["cpu", "reference"]
+    without = [name for name in tilewright.get_available_backends_for_op("exp") if name != "cuda"]
+    assert without == ["cpu", "reference"]
     with pytest.raises(ValueError, match="did you mean fused_add_rms_norm"):
         tilewright.get_available_backends_for_op("norm")
+
+
+def test_a_gpu_is_a_backend_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = backends.cuda_unavailable()
+    assert ("cuda" in tilewright.get_available_backends()) == (reason == "")
+    monkeypatch.setattr(backends, "cuda_unavailable", lambda: "")
+    assert "cuda" in tilewright.get_available_backends()
+    on_cuda = _schema.find("exp").on_cuda
+    assert ("cuda" in tilewright.get_available_backends_for_op("exp")) == on_cuda
+    with pytest.raises(NotImplementedError, match=r"takes arrays on the cuda|no kernel for GPUs"):
+        ops.exp(X, backend="cuda")
+    monkeypatch.setattr(backends, "cuda_unavailable", lambda: "the fan is loose")
+    assert "cuda" not in tilewright.get_available_backends()
+    with pytest.raises(NotImplementedError, match="cuda: the fan is loose"):
+        ops.exp(X, backend="cuda")
+
+
+def test_the_kernels_of_either_device_are_the_default() -> None:
+    with tilewright.use_backend("cuda"), tilewright.explain() as e:
+        ops.exp(X)
+    assert (e.records[0].backend, e.records[0].kernel) == ("cpu", "exp/cpu")
 
 
 def test_a_registered_implementation_runs(cast_to_torch: None) -> None:

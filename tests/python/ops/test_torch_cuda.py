@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-import tilewright.torch  # noqa: F401 - makes torch.ops.tilewright
+import tilewright.torch  # makes torch.ops.tilewright
 import torch
+
+from tilewright import ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 OPS = torch.ops.tilewright
@@ -76,3 +83,57 @@ def test_says_where_an_operator_has_no_kernel() -> None:
     packed = torch.zeros(64, dtype=torch.uint8, device="cuda")
     with pytest.raises(RuntimeError, match="no kernel takes tensors on cuda:0"):
         OPS.linear_packed(normal(2, 8, dtype=torch.float32), packed)
+
+
+def test_explain_names_the_gpu() -> None:
+    with tilewright.explain() as e:
+        ops.exp(normal(3, 5))
+        ops.exp(normal(3, 5), backend="cuda")
+        ops.exp(normal(3, 5).cpu())
+        ops.exp(normal(3, 5), backend="reference")
+    assert [r.backend for r in e.records] == ["cuda", "cuda", "cpu", "reference"]
+    assert [r.kernel for r in e.records][::3] == ["exp/cuda", "exp/reference"]
+    assert [(r.device, r.isa) for r in e.records[:2]] == [("cuda:0", "")] * 2
+    assert e.fallbacks == 0
+
+
+def test_the_gpu_is_a_backend() -> None:
+    assert "cuda" in tilewright.get_available_backends()
+    assert "cuda" in tilewright.get_available_backends_for_op("rms_norm")
+    x = normal(3, 40, dtype=torch.float32)
+    torch.testing.assert_close(ops.softmax(x, backend="reference"), torch.softmax(x, -1))
+    assert ops.softmax(x, backend="reference").device == x.device
+    with pytest.raises(NotImplementedError, match="cpu: takes arrays on the cpu, these are on the"):
+        ops.softmax(x, backend="cpu")
+    with pytest.raises(NotImplementedError, match="cuda: takes arrays on the cuda"):
+        ops.softmax(x.cpu(), backend="cuda")
+
+
+WRONG_INDICES = {
+    "embedding": "OPS.embedding(torch.ones(5, 8, device=d), torch.tensor([1, 5], device=d))",
+    "rope": "OPS.rope(torch.ones(1, 2, 1, 8, device=d), torch.ones(4, 4, device=d), "
+    "torch.ones(4, 4, device=d), torch.tensor([[0, -1]], dtype=torch.int32, device=d))",
+    "cross_entropy": "OPS.cross_entropy(torch.ones(2, 8, device=d), "
+    "torch.tensor([1, 8], device=d))",
+    "sample": "OPS.sample(torch.ones(2, 8, device=d), "
+    "torch.full((2, 3), 8, dtype=torch.int32, device=d), repetition_penalty=2.0)",
+}
+
+
+@pytest.mark.parametrize("op", WRONG_INDICES)
+def test_indices_out_of_range_stop_the_call(op: str) -> None:
+    """In a process of its own: a GPU's context does not survive."""
+    code = (
+        "import torch, tilewright.torch\n"
+        "OPS, d = torch.ops.tilewright, 'cuda'\n"
+        f"out = {WRONG_INDICES[op]}\n"
+        "print('no error', out)"
+    )
+    root = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root / "python"), "TILEWRIGHT_SYNC": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1, result.stdout
+    assert f"{op}: running on " in result.stderr
+    assert "an index is out of range" in result.stderr

@@ -64,7 +64,7 @@ CurrentContext::~CurrentContext() {
 Buffer::Buffer(const Gpu& gpu, int64_t bytes) : gpu_(gpu), bytes_(bytes) {
   const CurrentContext current(gpu_);
   check(driver().allocate(&pointer_, static_cast<size_t>(bytes > 0 ? bytes : 1)),
-        "cuda: cannot allocate " + std::to_string(bytes) + " bytes on " + gpu_.name);
+        "cuda: cannot allocate ", std::to_string(bytes), " bytes on ", gpu_.name);
 }
 
 Buffer::~Buffer() {
@@ -76,14 +76,14 @@ void Buffer::copy_from_host(const void* from, int64_t bytes, int64_t offset) con
   const CurrentContext current(gpu_);
   check(driver().copy_to_device(pointer_ + static_cast<uint64_t>(offset), from,
                                 static_cast<size_t>(bytes)),
-        "cuda: copying to " + gpu_.name);
+        "cuda: copying to ", gpu_.name);
 }
 
 void Buffer::copy_to_host(void* to, int64_t bytes, int64_t offset) const {
   const CurrentContext current(gpu_);
   check(driver().copy_to_host(to, pointer_ + static_cast<uint64_t>(offset),
                               static_cast<size_t>(bytes)),
-        "cuda: copying from " + gpu_.name);
+        "cuda: copying from ", gpu_.name);
 }
 
 }  // namespace tw::runtime::cuda

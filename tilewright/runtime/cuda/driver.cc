@@ -58,10 +58,11 @@ const Driver& driver() {
   return opened().driver;
 }
 
-void check(Result result, const std::string& what) {
-  if (result == 0) return;
+void fail(Result result, std::initializer_list<std::string_view> what) {
+  std::string message;
+  for (const std::string_view text : what) message += text;
   throw Error(result == kOutOfMemoryResult ? ErrorKind::kOutOfMemory : ErrorKind::kInternal,
-              what + ": " + describe(opened().driver, result));
+              message + ": " + describe(opened().driver, result));
 }
 
 }  // namespace tw::runtime::cuda

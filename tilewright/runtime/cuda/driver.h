@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 
 #include "tilewright/core/error.h"
 
@@ -109,7 +111,13 @@ TW_API const Support& availability();
 /// The driver, initialised. Throws kUnsupported where availability() says no.
 TW_API const Driver& driver();
 
-/// Throws what the driver's error means, `what` in front: kOutOfMemory, or else kInternal.
-TW_API void check(Result result, const std::string& what);
+/// Throws what the driver's error means, the texts in front: kOutOfMemory, or else kInternal.
+[[noreturn]] TW_API void fail(Result result, std::initializer_list<std::string_view> what);
+/// The same where `result` is an error. The texts are put together only then: launching is quick.
+template <class... Text>
+void check(Result result, const Text&... what) {
+  if (result != 0) [[unlikely]]
+    fail(result, {std::string_view(what)...});
+}
 
 }  // namespace tw::runtime::cuda

@@ -9,15 +9,15 @@ void load_kernels(const std::string& op, const std::string& gpu, const void* ima
                   const std::function<void(std::string_view, Kernel)>& place) {
   const Driver& d = driver();
   Library library = nullptr;
-  check(d.load_library(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0),
-        op + ": no kernel for " + gpu);
+  check(d.load_library(&library, image, nullptr, nullptr, 0, nullptr, nullptr, 0), op,
+        ": no kernel for ", gpu);
   unsigned count = 0;
-  check(d.kernel_count(&count, library), op + ": cuLibraryGetKernelCount");
+  check(d.kernel_count(&count, library), op, ": cuLibraryGetKernelCount");
   std::vector<Kernel> found(count);
-  check(d.list_kernels(found.data(), count, library), op + ": cuLibraryEnumerateKernels");
+  check(d.list_kernels(found.data(), count, library), op, ": cuLibraryEnumerateKernels");
   for (const Kernel kernel : found) {
     const char* name = nullptr;
-    check(d.kernel_name(&name, kernel), op + ": cuKernelGetName");
+    check(d.kernel_name(&name, kernel), op, ": cuKernelGetName");
     place(name, kernel);
   }
 }
@@ -27,10 +27,10 @@ int number_after(std::string_view name, std::string_view text) {
   return at == std::string_view::npos ? -1 : std::atoi(name.data() + at + text.size());
 }
 
-void allow_shared_bytes(const std::string& op, Kernel kernel, int bytes, const Gpu& on) {
+void allow_shared_bytes(std::string_view op, Kernel kernel, int bytes, const Gpu& on) {
   constexpr int kMaxDynamicSharedBytes = 8;  // CUfunction_attribute
-  check(driver().set_kernel_attribute(kMaxDynamicSharedBytes, bytes, kernel, on.id),
-        op + ": cuKernelSetAttribute");
+  check(driver().set_kernel_attribute(kMaxDynamicSharedBytes, bytes, kernel, on.id), op,
+        ": cuKernelSetAttribute");
 }
 
 }  // namespace tw::runtime::cuda

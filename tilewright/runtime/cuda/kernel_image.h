@@ -24,7 +24,7 @@ void load_kernels(const std::string& op, const std::string& gpu, const void* ima
 int number_after(std::string_view name, std::string_view text);
 
 /// Lets `kernel` have so many bytes of dynamic shared memory on this GPU.
-void allow_shared_bytes(const std::string& op, Kernel kernel, int bytes, const Gpu& on);
+void allow_shared_bytes(std::string_view op, Kernel kernel, int bytes, const Gpu& on);
 
 /// Which of kCount kernels were prepared on which GPU.
 template <size_t kCount>

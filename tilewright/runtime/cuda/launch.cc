@@ -13,6 +13,7 @@ namespace tw::runtime::cuda {
 namespace {
 
 constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
+constexpr Result kIllegalInstruction = 715, kLaunchFailed = 719;
 constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
 constexpr int64_t kScratchAlignment = 64;
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
@@ -28,8 +29,13 @@ bool synchronizes() {
 
 }  // namespace
 
-void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream) {
-  if (synchronizes()) check(driver().synchronize_stream(stream), op + ": running on " + gpu.name);
+void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream) {
+  if (!synchronizes()) return;
+  const Result result = driver().synchronize_stream(stream);
+  // What require_index does to a kernel.
+  const bool is_stopped = result == kIllegalInstruction || result == kLaunchFailed;
+  check(result, op, ": running on ", gpu.name,
+        is_stopped ? ": an index is out of range, or the kernel is broken" : "");
 }
 
 Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
@@ -72,16 +78,29 @@ void Module::load(const Gpu& gpu) {
   load_kernels(op_, on, build_.image, [this](std::string_view name, Kernel kernel) {
     const int combo = number_after(name, "10cuda_entry3runILi");  // cmake/cuda_kernel.cu.in
     if (combo < 0) return;
-    if (kernels_.size() <= static_cast<size_t>(combo)) kernels_.resize(size_t(combo) + 1);
-    kernels_[static_cast<size_t>(combo)] = kernel;
+    while (functions_.size() <= static_cast<size_t>(combo))
+      functions_.push_back(std::make_unique<Function>());
+    functions_[static_cast<size_t>(combo)]->kernel = kernel;
   });
+}
+
+void Module::allow(Function& function, unsigned shared_bytes, const Gpu& on) {
+  if (on.id >= Function::kGpus)
+    return allow_shared_bytes(op_, function.kernel, static_cast<int>(shared_bytes), on);
+  std::atomic<unsigned>& allowed = function.shared_bytes[on.id];
+  if (allowed.load() >= shared_bytes) return;
+  static std::mutex raising;  // or a smaller limit could be set last
+  const std::lock_guard lock(raising);
+  if (allowed.load() >= shared_bytes) return;
+  allow_shared_bytes(op_, function.kernel, static_cast<int>(shared_bytes), on);
+  allowed = shared_bytes;
 }
 
 void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   std::call_once(loaded_, [&] { load(on); });
-  const Kernel function = kernels_.at(static_cast<size_t>(combo));
+  Function& function = *functions_.at(static_cast<size_t>(combo));
   ops::CudaLaunch prepared;
   build_.entries[combo].prepare(kernel, Machine{}, prepared);
   tile::Plan& plan = prepared.plan;
@@ -91,14 +110,13 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     if (plan.grid[phase] == 0) continue;
     const Geometry g = geometry(plan, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
-    if (g.shared_bytes > kSharedDefault)
-      allow_shared_bytes(op_, function, static_cast<int>(g.shared_bytes), on);
+    if (g.shared_bytes > kSharedDefault) allow(function, g.shared_bytes, on);
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
-    check(launch_overlapped(function, on, g.blocks, g.threads, g.instances_per_block,
+    check(launch_overlapped(function.kernel, on, g.blocks, g.threads, g.instances_per_block,
                             g.shared_bytes, stream, arguments),
-          op_ + ": launching on " + on.name);
+          op_, ": launching on ", on.name);
   }
   wait_if_asked(op_, on, stream);
 }

@@ -2,8 +2,11 @@
 // caller's stream, so that calls can be captured in a CUDA graph.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tilewright/ops/core/build_cuda.h"
@@ -25,7 +28,7 @@ Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigne
                          unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments);
 
 /// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of.
-void wait_if_asked(const std::string& op, const Gpu& gpu, Stream stream);
+void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream);
 
 /// An operator's device code, loaded when it is first launched.
 class TW_API Module {
@@ -36,12 +39,19 @@ class TW_API Module {
   void launch(int combo, const void* kernel, int device, Stream stream);
 
  private:
+  /// A kernel, and how much dynamic shared memory it may have on each of the first GPUs.
+  struct Function {
+    static constexpr int kGpus = 16;
+    Kernel kernel = nullptr;
+    std::atomic<unsigned> shared_bytes[kGpus] = {};
+  };
   void load(const Gpu& gpu);
+  void allow(Function& function, unsigned shared_bytes, const Gpu& on);
 
   std::string op_;
   ops::CudaBuild build_;
   std::once_flag loaded_;
-  std::vector<Kernel> kernels_;  // by combination
+  std::vector<std::unique_ptr<Function>> functions_;  // by combination
 };
 
 }  // namespace tw::runtime::cuda

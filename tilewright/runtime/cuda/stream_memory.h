@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tilewright/runtime/cuda/driver.h"
 
@@ -10,10 +11,11 @@ namespace tw::runtime::cuda {
 /// Memory that the driver reuses once what was launched on the stream before is done.
 class StreamMemory {
  public:
-  StreamMemory(int64_t bytes, Stream stream, const std::string& op) : stream_(stream) {
-    if (bytes > 0)
-      check(driver().allocate_async(&pointer_, static_cast<size_t>(bytes), stream),
-            op + ": cannot allocate " + std::to_string(bytes) + " bytes of workspace");
+  StreamMemory(int64_t bytes, Stream stream, std::string_view op) : stream_(stream) {
+    if (bytes <= 0) return;
+    const Result result = driver().allocate_async(&pointer_, static_cast<size_t>(bytes), stream);
+    if (result != 0)
+      fail(result, {op, ": cannot allocate ", std::to_string(bytes), " bytes of workspace"});
   }
   ~StreamMemory() {
     if (pointer_ != 0) driver().free_async(pointer_, stream_);

@@ -176,19 +176,23 @@ template <class P>
 TW_INLINE void sync(P) {}
 
 /// A row that is read more than once. On a CPU it stays in cache by itself; elsewhere it is kept
-/// near at hand, for which the plan needs kept_bytes of scratch.
+/// near at hand, for which the plan needs kept_bytes of scratch for each; this is number `which`.
 template <class C = float, class P, class Row>
-TW_INLINE Row keep_row(P, const Row& row) {
+TW_INLINE Row keep_row(P, const Row& row, int = 0) {
   return row;
 }
-/// A row that is read once, together with others.
+/// The same, where scratch is for something else.
 template <class C = float, class P, class Row>
 TW_INLINE Row fetch_row(P, const Row& row) {
   return row;
 }
-/// A row that is written and then read again: kept as keep_row does.
+/// A row that comes some time after this one. A CPU sees for itself that rows follow each other.
+template <class P, class Row>
+TW_INLINE void fetch_later(P, const Row&) {}
+/// A row that is written and then read again: kept as keep_row does, and where the kept row of the
+/// same number is no longer read.
 template <class C = float, class P, class Row>
-TW_INLINE Row new_row(P, const Row& row) {
+TW_INLINE Row new_row(P, const Row& row, int = 0) {
   return row;
 }
 

@@ -42,6 +42,28 @@ __device__ __forceinline__ C reduce_threads(P p, R, C value) {
 }
 
 namespace detail {
+/// Two sums over the threads at once, each in the order of reduce_threads.
+template <class P, class C>
+__device__ __forceinline__ Two<C> add_threads(P p, Two<C> value) {
+  const int width = p.threads() < 32 ? p.threads() : 32;
+  for (int lane = width / 2; lane > 0; lane /= 2) {
+    value.first += __shfl_xor_sync(p.mask(), value.first, lane);
+    value.second += __shfl_xor_sync(p.mask(), value.second, lane);
+  }
+  if (p.threads() <= 32) return value;
+  Two<C>* const shared = reinterpret_cast<Two<C>*>(p.shared_);
+  static_assert(cuda::kMaxThreads / 32 * sizeof(Two<C>) <= 32 * sizeof(double));
+  const int warps = p.threads() / 32;
+  if (p.thread() % 32 == 0) shared[p.thread() / 32] = value;
+  __syncthreads();
+  Two<C> all = shared[0];
+  for (int w = 1; w < warps; ++w) {
+    all.first += shared[w].first;
+    all.second += shared[w].second;
+  }
+  __syncthreads();  // the next reduction writes the same memory
+  return all;
+}
 struct Least {
   TW_INLINE static int combine(int a, int b) { return a < b ? a : b; }
 };
@@ -118,8 +140,7 @@ __device__ __forceinline__ auto sum_two(P p, const Row& row, F&& f) {
     second += masked(at, two.second, C(0));
   });
   const auto add = [](C a, C b) { return a + b; };
-  return Two<C>{reduce_threads(p, Sum{}, fold_lanes(first, add)),
-                reduce_threads(p, Sum{}, fold_lanes(second, add))};
+  return detail::add_threads(p, Two<C>{fold_lanes(first, add), fold_lanes(second, add)});
 }
 
 /// Stops the program unless 0 <= index < size: what follows would read memory that is not the
