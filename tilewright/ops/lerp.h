@@ -22,7 +22,8 @@ struct Lerp {
       for (int64_t c = 0; c < k.out.cols; ++c) {
         const double x = double(k.x(r, c)), end = double(k.end(r, c));
         const double weight = k.weight ? double(k.weight(r, c)) : double(k.amount);
-        k.out(r, c) = T(x + weight * (end - x));
+        const double way = end - x;  // from the nearer end, as PyTorch does: infinities show it
+        k.out(r, c) = T(weight < 0.5 ? x + weight * way : end - way * (1 - weight));
       }
   }
 
