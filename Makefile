@@ -60,7 +60,7 @@ compare: build  ## measure the language model and the operators beside their pee
 	  --out benchmarks/results/smollm2.json
 	.venv/bin/python benchmarks/language_model/requantize.py $(MODEL) build/smollm2-135m-q4_0.gguf
 	python3 benchmarks/language_model/compare.py build/smollm2-135m-q4_0.gguf --peers llama.cpp \
-	  --work decode --out benchmarks/results/smollm2_q4_0.json
+	  --work decode "first token" --out benchmarks/results/smollm2_q4_0.json
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
 	python3 benchmarks/report.py

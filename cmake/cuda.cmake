@@ -69,6 +69,8 @@ if(TILEWRIGHT_CUDA)
   # ones.
   tilewright_cuda_images(gemm gemm "gemm of " float f16 bf16)
   tilewright_cuda_images(attention attention_sm90 "kernels of attention_sm90_" f16 bf16)
+  tilewright_cuda_images(attention_backward attention_backward_sm90
+                         "kernels of attention_backward_sm90_" f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)

@@ -1,4 +1,5 @@
-# tests/unit/**/*_test.cc make one GoogleTest program; tests/fuzz/*_fuzz.cc one libFuzzer program
+# tests/unit/**/*_test.cc make one GoogleTest program, tests/lanes/*_test.cc another, in which the
+# headers of testing/lanes stand in for instructions of a GPU; tests/fuzz/*_fuzz.cc one libFuzzer program
 # each, with its seed corpus in tests/fuzz/corpus/NAME.
 
 if(TILEWRIGHT_TESTS)
@@ -22,6 +23,16 @@ if(TILEWRIGHT_TESTS)
     include(GoogleTest)
     gtest_discover_tests(tilewright_tests DISCOVERY_MODE PRE_TEST
                          WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} PROPERTIES TIMEOUT 300)
+  endif()
+  file(GLOB lane_sources CONFIGURE_DEPENDS tests/lanes/*_test.cc)
+  if(lane_sources AND GTest_FOUND)
+    add_executable(tilewright_lane_tests ${lane_sources})
+    set_target_properties(tilewright_lane_tests PROPERTIES
+                          RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+    target_include_directories(tilewright_lane_tests BEFORE PRIVATE testing/lanes)
+    target_link_libraries(tilewright_lane_tests PRIVATE tilewright_build_settings GTest::gtest
+                          GTest::gtest_main)
+    gtest_discover_tests(tilewright_lane_tests DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)
   endif()
   if(PROJECT_IS_TOP_LEVEL AND NOT TILEWRIGHT_SANITIZE)
     add_test(NAME install COMMAND tools/check_install.sh ${PROJECT_BINARY_DIR}

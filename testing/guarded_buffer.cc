@@ -10,6 +10,7 @@
 namespace tw::testing {
 namespace {
 constexpr size_t kPage = 4096;
+constexpr size_t kHuge = size_t{4} << 20;  // from here on with huge pages, as core/tensor.cc does
 constexpr std::byte kPattern{0xA5};
 }  // namespace
 
@@ -19,6 +20,7 @@ GuardedBuffer::GuardedBuffer(int64_t bytes) : bytes_(bytes) {
   map_bytes_ = body + kPage;
   void* map = mmap(nullptr, map_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) throw std::bad_alloc();
+  if (map_bytes_ >= kHuge) madvise(map, map_bytes_, MADV_HUGEPAGE);
   map_ = static_cast<std::byte*>(map);
   data_ = map_ + body - size;
   std::fill(map_, data_, kPattern);

@@ -39,6 +39,7 @@ def llama_cpp(model: str, threads: int) -> Generate:
         llm.eval(ids)
         for _ in range(tokens - 1):
             llm.eval([llm.sample(temp=0)])
+        lib.llama_synchronize(llm.ctx)  # else the last evaluation is not yet counted
         timing = lib.llama_perf_context(llm.ctx)
         return {
             "prompt_tokens": len(ids),

@@ -6,6 +6,7 @@
 //   q_grad   = scale d k,   k_grad = scale dᵀ q,   v_grad = wᵀ grad
 #pragma once
 
+#include "tilewright/kernels/attention_backward_neutral.h"
 #if !defined(__CUDACC__)
 #include "tilewright/kernels/attention_backward_cpu.h"
 #endif
@@ -38,11 +39,18 @@ struct AttentionBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return attention_backward::plan<P>(*this);
+#if !defined(__CUDACC__)
+    if constexpr (!P::kOnGpu) return attention_backward::plan<P>(*this);
+#endif
+    return attention_backward_neutral::make_plan(*this);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
     attention_backward::run<T>(p, *this);
+#else
+    attention_backward_neutral::run<T>(p, *this);
+#endif
   }
 };
 

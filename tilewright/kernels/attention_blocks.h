@@ -36,6 +36,14 @@ struct AttentionMask {
     if (right >= 0 && right < kv_len - at - 1) out.end = at + right + 1;
     return out;
   }
+  /// The queries that see key j.
+  TW_INLINE KeyRange queries(int64_t j) const {
+    const int64_t at = j + q_len - kv_len;  // the query that stands there
+    KeyRange out{0, j < kv_len ? q_len : 0};
+    if (right >= 0 && right < at) out.begin = at - right;
+    if (left >= 0 && left < out.end - at - 1) out.end = at + left + 1;
+    return out;
+  }
   /// The union over queries [first, last]; both ends of keys() grow with the query.
   TW_INLINE KeyRange keys(int64_t first, int64_t last) const {
     return {keys(first).begin, keys(last).end};

@@ -82,7 +82,7 @@ struct AttentionArguments {
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };
 
-/// Of a block of the sum over splits; a warp has a row.
-inline constexpr int kAttentionCombineThreads = 128;
+/// Of the sum over splits.
+inline constexpr int kAttentionCombineThreads = 128, kAttentionMostSplits = 128;
 
 }  // namespace tw::kernels

@@ -1,4 +1,5 @@
-// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s, a warp for each row.
+// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s, a block for each row, a
+// column for each thread.
 #pragma once
 
 #include "tilewright/kernels/attention_build_sm90.h"
@@ -9,15 +10,14 @@ namespace tw::kernels {
 
 template <class T>
 struct AttentionCombine {
-  static constexpr int kThreads = kAttentionCombineThreads, kRowsPerBlock = kThreads / 32;
+  static constexpr int kThreads = kAttentionCombineThreads, kMostSplits = kAttentionMostSplits;
+  static constexpr int kEach = kMostSplits / 32;  // splits of a lane
   const AttentionArguments<T>& given;
-  int64_t rows;  // queries of all sequences times heads
 
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    const int64_t row = int64_t{blockIdx.x} * kRowsPerBlock + threadIdx.x / 32;
-    if (row >= rows) return;
+    const int64_t row = blockIdx.x;
     const int64_t query = row / given.q_heads;
     const int head = int(row - query * given.q_heads);
     int64_t batch = 0, inside = query;
@@ -27,43 +27,58 @@ struct AttentionCombine {
       batch = query / given.queries;
       inside = query - batch * given.queries;
     }
-    const float lse = total(query, head);
-    put(query, head, lse, given.rows.at(batch, inside, head));
-    if (given.lse && threadIdx.x % 32 == 0) *given.lse.at(batch, inside, head) = lse;
+    float weights[kEach];
+    const float lse = weigh(query, head, weights);
+    put(query, head, weights, given.rows.at(batch, inside, head));
+    if (given.lse && threadIdx.x == 0) *given.lse.at(batch, inside, head) = lse;
   }
 
  private:
-  TW_PTX float part(int split, int64_t query, int head) const {
-    return *given.partial_lse.at(split, query, head);
-  }
-
-  /// The logarithm of the sum of all weights, the sink's too.
-  TW_PTX float total(int64_t query, int head) const {
+  /// Lane l of every warp gets the shares of splits l, l + 32, ...; the sum includes the sink's.
+  TW_PTX float weigh(int64_t query, int head, float (&weights)[kEach]) const {
     using attention_sm90::kLow;
     const float sink = given.sinks ? given.sinks(head) : kLow;
     float top = sink;
-    for (int s = int(threadIdx.x) % 32; s < given.order.splits; s += 32)
-      top = fmaxf(top, part(s, query, head));
+    TW_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      const int split = int(threadIdx.x) % 32 + 32 * i;
+      weights[i] = split < given.order.splits ? *given.partial_lse.at(split, query, head) : kLow;
+      top = fmaxf(top, weights[i]);
+    }
     TW_UNROLL
     for (int step = 1; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
-    if (top == kLow) return kLow;
+    const float base = top == kLow ? 0 : top;  // -inf - -inf is NaN, but these weigh nothing
     float sum = 0;
-    for (int s = int(threadIdx.x) % 32; s < given.order.splits; s += 32)
-      sum += __expf(part(s, query, head) - top);
+    TW_UNROLL
+    for (int i = 0; i < kEach; ++i) {
+      weights[i] = __expf(weights[i] - base);
+      sum += weights[i];
+    }
     TW_UNROLL
     for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
-    return top + __logf(sum + __expf(sink - top));
+    sum += __expf(sink - base);
+    const float factor = sum == 0 ? 0 : 1 / sum;
+    TW_UNROLL
+    for (int i = 0; i < kEach; ++i) weights[i] *= factor;
+    return base == top ? base + __logf(sum) : kLow;
   }
 
-  TW_PTX void put(int64_t query, int head, float lse, T* to) const {
-    for (int c = int(threadIdx.x) % 32; c < given.value_dims; c += 32) {
+  TW_PTX void put(int64_t query, int head, const float (&weights)[kEach], T* to) const {
+    for (int first = 0; first < given.value_dims; first += kThreads) {
+      const int column = first + int(threadIdx.x);
+      const bool exists = column < given.value_dims;
       float sum = 0;
-      for (int s = 0; s < given.order.splits; ++s) {
-        const float mine = part(s, query, head);
-        if (mine != attention_sm90::kLow)  // or nothing was put
-          sum += __expf(mine - lse) * given.partials.at(s, query, head)[c];
+      TW_UNROLL
+      for (int i = 0; i < kEach; ++i) {
+        const int count = min(32, given.order.splits - 32 * i);
+        TW_UNROLL
+        for (int lane = 0; lane < count; ++lane) {
+          const float weight = __shfl_sync(~0u, weights[i], lane);
+          if (weight != 0 && exists)  // or nothing was put
+            sum += weight * given.partials.at(lane + 32 * i, query, head)[column];
+        }
       }
-      to[c] = T(sum);
+      if (exists) to[column] = T(sum);
     }
   }
 };

@@ -52,13 +52,13 @@ constexpr bool fits_pages(const AttentionBuild& build, int64_t page_keys) {
 }
 /// The fewest splits that keep most of the multiprocessors busy to the end.
 constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
-  constexpr int64_t kLeastBlocks = 4, kMostSplits = 128;
+  constexpr int64_t kLeastBlocks = 4;
   const auto busy = [&](int64_t splits) {
     const int64_t waves = (items * splits + multiprocessors - 1) / multiprocessors;
     return double(items * splits) / double(waves * multiprocessors);
   };
   int64_t most = blocks / kLeastBlocks;
-  most = most > kMostSplits ? kMostSplits : most;
+  most = most > kAttentionMostSplits ? kAttentionMostSplits : most;
   if (items <= 0 || items >= 2 * multiprocessors || most <= 1) return 1;
   double best = 0;
   for (int64_t i = 1; i <= most; ++i) best = busy(i) > best ? busy(i) : best;

@@ -111,15 +111,30 @@ struct AttentionSm90 {
       more = walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);
       publish(shared, slot, tile);
       if (tile.empty()) continue;
-      load_keys(shared, keys, tile, tile.last_block - 1);
+      int block = tile.last_block - 1, page = find_page(tile, block);
+      int next_page =
+          find_page(tile, block - 1);  // a block ahead: it takes as long as to weigh one
+      load_keys(shared, keys, tile, block, page);
       load_queries(shared, tile, phase);
-      for (int block = tile.last_block - 2; block >= tile.first_block; --block) {
-        load_keys(shared, keys, tile, block);
-        load_values(shared, values, tail_phase, tile, block + 1);
+      while (--block >= tile.first_block) {
+        const int page_before = page;
+        page = next_page;
+        next_page = find_page(tile, block - 1);
+        load_keys(shared, keys, tile, block, page);
+        load_values(shared, values, tail_phase, tile, block + 1, page_before);
       }
-      load_values(shared, values, tail_phase, tile, tile.first_block);
+      load_values(shared, values, tail_phase, tile, tile.first_block, page);
       phase ^= 1;
     }
+  }
+
+  /// Of the box of a block that has the lane's number.
+  TW_PTX int find_page(const Tile& tile, int block) const {
+    const int key = block * kKeys + int(threadIdx.x) * given.box_keys;
+    const bool exists = given.table && int(threadIdx.x) * given.box_keys < kKeys;
+    return exists && block >= tile.first_block && key < tile.kv_len
+               ? given.table(tile.batch, key / given.page_keys)
+               : 0;
   }
 
   TW_PTX static void publish(Shared& shared, const TileSlot& at, const Tile& tile) {
@@ -144,26 +159,19 @@ struct AttentionSm90 {
                  tile.q_base + tile.first_query + i * queries, tile.head, tile.q_outer);
     }
   }
-  TW_PTX void load_keys(Shared& shared, Position& at, const Tile& tile, int block) const {
-    using namespace tile::cuda;
-    if (elect_one()) {
-      shared.k_empty[at.index].wait(at.phase ^ 1);
-      load_block(shared.k[at.index], given.k, shared.k_full[at.index], tile, block);
-    }
-    __syncwarp();
+  TW_PTX void load_keys(Shared& shared, Position& at, const Tile& tile, int block, int page) const {
+    shared.k_empty[at.index].wait(at.phase ^ 1);
+    load_block(shared.k[at.index], given.k, shared.k_full[at.index], tile, block, page);
     at.next();
   }
   TW_PTX void load_values(Shared& shared, Position& at, uint32_t& tail_phase, const Tile& tile,
-                          int block) const {
+                          int block, int page) const {
     using namespace tile::cuda;
     const int keys = tile.kv_len - block * kKeys;
     const bool tail = keys < kKeys && given.shares_memory();
     Mbarrier& full = tail ? shared.tail_full : shared.v_full[at.index];
-    if (elect_one()) {
-      shared.v_empty[at.index].wait(at.phase ^ 1);
-      load_block(shared.v[at.index], given.v, full, tile, block);
-    }
-    __syncwarp();
+    shared.v_empty[at.index].wait(at.phase ^ 1);
+    load_block(shared.v[at.index], given.v, full, tile, block, page);
     if (tail) {
       full.wait(tail_phase);
       tail_phase ^= 1;
@@ -174,26 +182,24 @@ struct AttentionSm90 {
     at.next();
   }
 
-  /// The boxes of a block that hold keys of the sequence.
+  /// The boxes of a block that hold keys of the sequence; `page` is that of the lane's box.
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
-                         const Tile& tile, int block) const {
+                         const Tile& tile, int block, int page) const {
     using namespace tile::cuda;
     const int first = block * kKeys, head = tile.head / given.heads_per_kv;
     const int rest = tile.kv_len - first, keys = rest < kKeys ? rest : kKeys;
     const int box = given.box_keys, boxes = (keys + box - 1) / box;
-    full.arrive_expect(boxes * box * kRowBytes * kChunks);
+    if (elect_one()) full.arrive_expect(boxes * box * kRowBytes * kChunks);
     for (int i = 0; i < boxes; ++i) {
-      int row = tile.kv_base + first + i * box, outer = tile.kv_outer;
-      if (given.table) {
-        const int page = row / given.page_keys;
-        outer = given.table(tile.batch, page);
-        row -= page * given.page_keys;
-      }
+      const int row = first + i * box, of_box = __shfl_sync(0xffffffffu, page, i);
+      if (!elect_one()) continue;
+      const int at = given.table ? row % given.page_keys : tile.kv_base + row;
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c)
-        load_box(smem + c * kChunkBytes + i * box * kRowBytes, map, full, c * kChunk, row, head,
-                 outer);
+        load_box(smem + c * kChunkBytes + i * box * kRowBytes, map, full, c * kChunk, at, head,
+                 given.table ? of_box : tile.kv_outer);
     }
+    __syncwarp();
   }
 
   /// Values after the last key are not the sequence's: zero times what lies there may be NaN.

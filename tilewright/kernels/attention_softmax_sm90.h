@@ -6,7 +6,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_tiles_sm90.h"
-#include "tilewright/tile/cuda/ptx.h"
+#include "tilewright/tile/cuda/exponential.h"
 
 namespace tw::kernels {
 
@@ -14,11 +14,8 @@ namespace attention_sm90 {
 
 inline constexpr float kLow = -__builtin_inff();
 
-TW_PTX float exp2(float x) {
-  float out;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
-  return out;
-}
+using tile::cuda::exp2;
+
 /// Exact to 1e-7 of the cap, unlike tanh.approx, whose 5e-4 of a cap of 50 would show.
 TW_PTX float tanh(float x) {
   constexpr float kTwoLog2E = 2.885390082f;

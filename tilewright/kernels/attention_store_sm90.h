@@ -4,7 +4,7 @@
 
 #include "tilewright/kernels/attention_softmax_sm90.h"
 #include "tilewright/kernels/attention_tiles_sm90.h"
-#include "tilewright/tile/cuda/convert.h"
+#include "tilewright/tile/cuda/fragment_rows.h"
 
 namespace tw::kernels {
 
@@ -90,45 +90,12 @@ struct AttentionStore {
       *given.lse.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) = lse;
   }
 
-  /// Columns 8 i ... 8 i + 31, four lanes of which have two of every eight: each gets eight.
   TW_PTX void put_columns(const AttentionRowPair& rows, int i, const float* sums) const {
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
-      uint32_t words[4];
-      TW_UNROLL
-      for (int j = 0; j < 4; ++j)
-        words[j] = tile::cuda::pack<T>(sums[4 * j + 2 * r], sums[4 * j + 2 * r + 1]);
-      transpose_quad(words);
-      const int column = 8 * (i + lane() % 4), columns = given.value_dims - column;
-      if (!rows.exists[r] || columns <= 0) continue;
-      T* to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) + column;
-      if (columns >= 8) {
-        *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
-      } else {
-        put_some(reinterpret_cast<uint16_t*>(to), columns, words[0], words[1], words[2], words[3]);
-      }
-    }
-  }
-  /// Out of line: rare, and there are many places that would hold a copy.
-  static __device__ __noinline__ void put_some(uint16_t* to, int columns, uint32_t w0, uint32_t w1,
-                                               uint32_t w2, uint32_t w3) {
-    for (int c = 0; c < columns; ++c) {
-      const uint32_t word = c < 2 ? w0 : c < 4 ? w1 : c < 6 ? w2 : w3;
-      to[c] = uint16_t(word >> (16 * (c % 2)));
-    }
-  }
-  /// Word j of lane q of four becomes word q of lane j.
-  TW_PTX static void transpose_quad(uint32_t (&words)[4]) {
-    TW_UNROLL
-    for (int step = 1; step <= 2; step *= 2) {
-      const bool upper = (lane() & step) != 0;
-      TW_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        if (j & step) continue;
-        uint32_t &low = words[j], &high = words[j + step];
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
-        (upper ? low : high) = got;
-      }
+      T* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]);
+      tile::cuda::store_fragment_row(rows.exists[r] ? to : nullptr, 8 * i, given.value_dims,
+                                     sums + 2 * r);
     }
   }
 

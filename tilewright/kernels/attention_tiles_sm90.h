@@ -60,7 +60,8 @@ struct AttentionTile {
   }
 };
 
-/// The tiles of a block of threads, one after the other. Whole warps walk.
+/// The tiles of a block of threads, one after the other: an item of every round, of which every
+/// other one runs backwards, so that nobody has the longest of each. Whole warps walk.
 class AttentionWalk {
  public:
   TW_PTX explicit AttentionWalk(const AttentionOrder& order)
@@ -83,7 +84,9 @@ class AttentionWalk {
 
  private:
   TW_PTX void advance() {
-    item_ += int(gridDim.x);
+    const int blocks = int(gridDim.x), within = int(blockIdx.x);
+    backwards_ = !backwards_;
+    item_ += backwards_ ? 2 * (blocks - within) - 1 : 2 * within + 1;
     second_ = false;
   }
   TW_PTX void again() { second_ = true; }
@@ -136,6 +139,7 @@ class AttentionWalk {
 
   int item_, items_;
   bool second_ = false;  // of a folded item
+  bool backwards_ = false;
 };
 
 }  // namespace tw::kernels

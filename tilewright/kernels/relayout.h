@@ -3,7 +3,7 @@
 // The dimensions of both sides are brought to a common list and reordered so that the last one is
 // contiguous in the destination. Where the source is contiguous along another one, blocks of both
 // are turned over in L1 and leave it in whole cache lines; otherwise rows are copied as they come.
-// Values are moved as bits.
+// Values are moved as bits: elements are unsigned integers of their width.
 #pragma once
 
 #include "tilewright/kernels/elementwise.h"
@@ -287,10 +287,9 @@ TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
   return out;
 }
 
-template <class T>
-TW_INLINE Relayout<bits_of<T>> relayout(const Rows<const T>& x, const Rows<T>& out) {
-  using U = bits_of<T>;
-  return Relayout<U>(rows_as<const U>(x), rows_as<U>(out));
+template <class U>
+TW_INLINE Relayout<U> relayout(const Rows<const U>& x, const Rows<U>& out) {
+  return {x, out};
 }
 
 }  // namespace tw::kernels

@@ -83,10 +83,9 @@ struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<
   }
 };
 
-template <class P, class T>
-TW_INLINE auto relayout_on_gpu(const Rows<const T>& x, const Rows<T>& out) {
-  using U = bits_of<T>;
-  return RelayoutOnGpu<P, U>(rows_as<const U>(x), rows_as<U>(out));
+template <class P, class U>
+TW_INLINE RelayoutOnGpu<P, U> relayout_on_gpu(const Rows<const U>& x, const Rows<U>& out) {
+  return {x, out};
 }
 
 }  // namespace tw::kernels

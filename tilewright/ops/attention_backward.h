@@ -18,7 +18,8 @@ struct AttentionBackward {
       "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
       "softcap: f32 = 0) -> "
       "q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"};
-  static constexpr GpuKernels kGpu = GpuKernels::kNone;
+  /// Of a GPU's matrix instructions, as AttentionFamily has it.
+  static constexpr double kToleranceScale = AttentionFamily::kToleranceScale;
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -10,7 +10,7 @@ struct Copy : RelayoutOperator {
   static constexpr Schema kSchema{"copy(x: T[...]) -> out: T[...]"};
 
   template <class T>
-  using Kernel = kernels::Copy<T>;
+  using Kernel = kernels::Copy<kernels::bits_of<T>>;
 
   static constexpr auto& kEdgeCases = kUnaryCases;
   static constexpr auto& kWorkloads = kUnaryWorkloads;

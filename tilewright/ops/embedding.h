@@ -6,6 +6,7 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/embedding.h"
+#include "tilewright/kernels/relayout.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/operator.h"
 
@@ -21,7 +22,7 @@ struct Embedding {
   using ReferenceTypes = Combos<Combo<double, int32_t>, Combo<double, int64_t>>;
 
   template <class T, class I>
-  using Kernel = kernels::Embedding<T, I>;
+  using Kernel = kernels::Embedding<kernels::bits_of<T>, I>;
 
   template <class T, class I>
   static Support supports(const kernels::Embedding<T, I>& k) {

@@ -18,7 +18,7 @@ struct Permute : RelayoutOperator {
   static constexpr Schema kSchema{"permute(x: T[...], dims: i64[R]) -> out: T[...]"};
 
   template <class T>
-  using Kernel = kernels::Permute<T>;
+  using Kernel = kernels::Permute<kernels::bits_of<T>>;
 
   static void rearrange(Call& call) {
     TensorRef& x = call[0].tensor;

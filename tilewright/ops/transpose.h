@@ -15,7 +15,7 @@ struct Transpose : RelayoutOperator {
       "transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]"};
 
   template <class T>
-  using Kernel = kernels::Transpose<T>;
+  using Kernel = kernels::Transpose<kernels::bits_of<T>>;
 
   static void rearrange(Call& call) {
     TensorRef& x = call[0].tensor;

@@ -7,6 +7,7 @@
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
 #include "tilewright/runtime/cuda/attention.h"
+#include "tilewright/runtime/cuda/attention_backward.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/own_kernels.h"
 
@@ -42,17 +43,6 @@ bool runs_on_cuda() {
   return kHasOwnKernels<Op> || cuda_build_of<Op>().image != nullptr;
 }
 
-namespace detail {
-template <class Op, class Kernel>
-constexpr int combo_index() {
-  int index = -1;
-  ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
-    if (std::is_same_v<ops::kernel_for_t<Op, C>, Kernel>) index = kIndex;
-  });
-  return index;
-}
-}  // namespace detail
-
 /// Throws kUnsupported, with each candidate and its reason, unless Op has a kernel for the device.
 template <class Op>
 void require_build(Device device) {
@@ -66,7 +56,7 @@ void require_build(Device device) {
 /// Runs a kernel of operator Op where its views are. They must satisfy Op's schema.
 template <class Op, class Kernel>
 void launch(Context& context, const Kernel& kernel, Device device = {}) {
-  constexpr int kIndex = detail::combo_index<Op, Kernel>();
+  constexpr int kIndex = ops::combo_index<Op, Kernel>();
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
@@ -75,6 +65,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     if constexpr (kHasCuda && cuda::kHasAttentionSm90<Kernel>)
       if (cuda::supports_attention_sm90(kernel, device.index))
         return cuda::launch_attention_sm90(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::kHasAttentionBackwardSm90<Kernel>)
+      if (cuda::supports_attention_backward_sm90(kernel, device.index))
+        return cuda::launch_attention_backward_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;

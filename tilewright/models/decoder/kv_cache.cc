@@ -28,11 +28,15 @@ Rows<T> rows_of(const View<T, 3>& x) {
 
 template <class T>
 void store(runtime::Context& context, const View<const float, 3>& from, const View<T, 3>& to) {
-  if constexpr (std::is_same_v<T, float>)
-    runtime::launch<ops::Copy>(context, kernels::Copy<T>{rows_of(from), rows_of(to)});
-  else
+  if constexpr (std::is_same_v<T, float>) {
+    using Bits = kernels::bits_of<T>;
+    runtime::launch<ops::Copy>(context,
+                               ops::Copy::Kernel<T>{kernels::rows_as<const Bits>(rows_of(from)),
+                                                    kernels::rows_as<Bits>(rows_of(to))});
+  } else {
     runtime::launch<ops::TypeAs>(context,
                                  kernels::TypeAs<float, T>{rows_of(from), {}, rows_of(to)});
+  }
 }
 
 /// Tokens of `from`, [tokens, heads, dim], to positions first, first + 1, ... of the pages.

@@ -57,6 +57,16 @@ constexpr void for_each_combo(Combos<Cs...>, F&& f) {
   }(std::make_integer_sequence<int, static_cast<int>(sizeof...(Cs))>{});
 }
 
+/// The first combination that has this kernel: several may share one. -1: none.
+template <class Op, class Kernel>
+constexpr int combo_index() {
+  int index = -1;
+  for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+    if (index < 0 && std::is_same_v<kernel_for_t<Op, C>, Kernel>) index = kIndex;
+  });
+  return index;
+}
+
 /// Combinations that Op::reference answers for want of a kernel: `ReferenceTypes`, if declared.
 /// Float64, for which a definition in float64 is all that anyone asks for.
 template <class Op>

@@ -1,4 +1,5 @@
-// What the operators that move elements unchanged share.
+// What the operators that move elements unchanged share. Their kernels move bits, so that there is
+// one for each width.
 #pragma once
 
 #include "tilewright/ops/core/elementwise.h"

@@ -10,7 +10,6 @@
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
-#include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
 namespace {
@@ -55,31 +54,12 @@ AttentionModule& module() {
   return loaded;
 }
 
-/// Boxes of 64 elements of `box`; sizes and strides of the dimensions after the innermost.
-template <class T, size_t kRank>
-TensorMap tensor_map(const AttentionTensor<const T>& of, const std::array<int64_t, kRank>& sizes,
-                     const std::array<int64_t, kRank>& strides,
-                     const std::array<uint32_t, kRank>& box) {
-  std::array<int64_t, kRank + 1> all_sizes{of.dims};
-  std::array<uint32_t, kRank + 1> whole_box{64};
-  std::copy(sizes.begin(), sizes.end(), all_sizes.begin() + 1);
-  std::copy(box.begin(), box.end(), whole_box.begin() + 1);
-  return encode_tensor_map<T, kRank + 1>("attention", of.data, all_sizes, strides, whole_box);
-}
-
 template <class T>
 TensorMap query_map(const AttentionTensor<const T>& q, int64_t pack) {
   return tensor_map<T, 4>(q, {pack, q.rows, q.heads / pack, q.outer},
                           {q.head_stride, q.row_stride, pack * q.head_stride, q.outer_stride},
                           {uint32_t(pack), uint32_t(64 / pack), 1, 1});
 }
-template <class T>
-TensorMap key_map(const AttentionTensor<const T>& k, int64_t box_keys) {
-  return tensor_map<T, 3>(k, {k.rows, k.heads, k.outer},
-                          {k.row_stride, k.head_stride, k.outer_stride},
-                          {uint32_t(box_keys), 1, 1});
-}
-
 /// A window of at least 2^29 sees everything.
 int window(int64_t keys) {
   return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 29));
@@ -110,8 +90,8 @@ AttentionArguments<T> arguments_of(const AttentionProblem<T>& p, const Attention
   AttentionArguments<T> a{};
   set_sizes(p, choice, a);
   a.q = query_map(p.q, choice.pack);
-  a.k = key_map(p.k, a.box_keys);
-  a.v = key_map(p.v, a.box_keys);
+  a.k = row_map(p.k, a.box_keys);
+  a.v = row_map(p.v, a.box_keys);
   const float scale = p.options.scale == 0 ? 1 / std::sqrt(float(p.q.dims)) : p.options.scale;
   const float cap = p.options.softcap;
   a.score_scale = cap > 0 ? scale / cap : 0;
@@ -146,13 +126,10 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
                                stream, pointers, nullptr),
         "attention: launching");
   if (partials == 0) return;
-  constexpr int64_t kThreads = kernels::kAttentionCombineThreads, kRowsPerBlock = kThreads / 32;
-  int64_t count = rows;
-  void* combined[] = {&arguments, &count};
-  const int64_t combining = (rows + kRowsPerBlock - 1) / kRowsPerBlock;
-  check(driver().launch_kernel(from.combine, unsigned(combining), 1, 1, unsigned(kThreads), 1, 1, 0,
-                               stream, combined, nullptr),
-        "attention: launching the sum over splits");
+  check(
+      driver().launch_kernel(from.combine, unsigned(rows), 1, 1, kernels::kAttentionCombineThreads,
+                             1, 1, 0, stream, pointers, nullptr),
+      "attention: launching the sum over splits");
 }
 
 template <class K>

@@ -18,9 +18,8 @@ __global__ void __launch_bounds__(kAttentionBuilds[kIndex].threads(), 1)
 }
 
 __global__ void __launch_bounds__(AttentionCombine<Element>::kThreads)
-    attention_combine(const __grid_constant__ AttentionArguments<Element> arguments,
-                      const int64_t rows) {
-  AttentionCombine<Element>{arguments, rows}();
+    attention_combine(const __grid_constant__ AttentionArguments<Element> arguments) {
+  AttentionCombine<Element>{arguments}();
 }
 
 template <int kIndex>

@@ -11,52 +11,9 @@
 #include "tilewright/kernels/attention_paged.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_varlen.h"
-#include "tilewright/runtime/cuda/tensor_map.h"
+#include "tilewright/runtime/cuda/attention_tensor.h"
 
 namespace tw::runtime::cuda {
-
-/// Rows of a tensor, [outer, rows, heads, dims]; strides count elements.
-template <class T>
-struct AttentionTensor {
-  T* data = nullptr;
-  int64_t outer = 1, rows = 0, heads = 0, dims = 0;
-  int64_t outer_stride = 0, row_stride = 0, head_stride = 0, dim_stride = 0;
-
-  AttentionTensor() = default;
-  explicit AttentionTensor(const View<T, 4>& x)
-      : data(x.data),
-        outer(x.size(0)),
-        rows(x.size(1)),
-        heads(x.size(2)),
-        dims(x.size(3)),
-        outer_stride(x.stride(0)),
-        row_stride(x.stride(1)),
-        head_stride(x.stride(2)),
-        dim_stride(x.stride(3)) {}
-  /// `count` sequences of the same length after each other.
-  explicit AttentionTensor(const View<T, 3>& x, int64_t count = 1)
-      : data(x.data),
-        outer(count),
-        rows(x.size(0) / count),
-        heads(x.size(1)),
-        dims(x.size(2)),
-        outer_stride(rows * x.stride(0)),
-        row_stride(x.stride(0)),
-        head_stride(x.stride(1)),
-        dim_stride(x.stride(2)) {}
-
-  bool is_empty() const { return outer == 0 || rows == 0 || heads == 0 || dims == 0; }
-  /// Rows begin at multiples of 16 bytes and are contiguous, which TMA and wide stores need.
-  bool is_aligned() const {
-    return reinterpret_cast<uintptr_t>(data) % kTmaUnit == 0 && (dim_stride == 1 || dims == 1) &&
-           is_tma_stride<T>(outer, outer_stride) && is_tma_stride<T>(rows, row_stride) &&
-           is_tma_stride<T>(heads, head_stride);
-  }
-  bool counts_in_32_bits() const {
-    constexpr int64_t kMost = int64_t{1} << 29;
-    return outer <= kMost && rows <= kMost && heads <= kMost;
-  }
-};
 
 template <class T>
 struct AttentionProblem {

@@ -12,15 +12,21 @@ template <class T>
 struct AdjacentRow {
   T* data = nullptr;
   int64_t count = 0;
-  bool around = false;  // stored around the caches: the program streams, `data` is aligned
+  bool streaming = false;  // by the program
+  bool around = false;     // stored around the caches: the program streams, `data` is aligned
 
-  TW_INLINE AdjacentRow(T* first, int64_t n, bool streaming = false)
-      : data(first), count(n), around(streaming && uint64_t(first) % kLineBytes == 0) {}
+  TW_INLINE AdjacentRow(T* first, int64_t n, bool streams = false)
+      : data(first),
+        count(n),
+        streaming(streams),
+        around(streams && uint64_t(first) % kLineBytes == 0) {}
 
   TW_INLINE int64_t size(int) const { return count; }
   TW_INLINE static constexpr int64_t stride(int) { return 1; }
   TW_INLINE T& operator()(int64_t i) const { return data[i]; }
-  TW_INLINE AdjacentRow part(int64_t begin, int64_t n) const { return {data + begin, n, around}; }
+  TW_INLINE AdjacentRow part(int64_t begin, int64_t n) const {
+    return {data + begin, n, streaming};
+  }
 };
 
 /// Rows of adjacent elements.
@@ -50,6 +56,20 @@ TW_INLINE AdjacentRows<T> adjacent(P p, const Rows<T>& rows) {
   return {rows, p.streaming()};
 }
 }  // namespace detail
+
+/// How many columns to write first, so that the rest of a row can go around the caches: those up to
+/// a cache line's beginning. All of them where that changes nothing.
+template <class T>
+TW_INLINE int64_t first_part(const AdjacentRow<T>& row) {
+  const auto skipped = int64_t(-uint64_t(row.data) % kLineBytes);
+  const bool helps = row.streaming && skipped > 0 && skipped % int64_t{sizeof(T)} == 0 &&
+                     row.count * int64_t{sizeof(T)} >= 16 * kLineBytes;
+  return helps ? skipped / int64_t{sizeof(T)} : row.count;
+}
+template <class T>
+TW_INLINE int64_t first_part(const View<T, 1>& row) {
+  return row.size(0);
+}
 
 /// Calls f with the operands, each a View of rank 1 or Rows; as AdjacentRow or AdjacentRows where
 /// the elements of every operand's rows are adjacent.

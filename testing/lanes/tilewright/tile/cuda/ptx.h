@@ -1,0 +1,103 @@
+// Stands in for tile/cuda/ptx.h where the text of a device kernel runs on a CPU: a thread for each
+// lane of a warp, which meet at every instruction that exchanges values.
+#pragma once
+
+#include <algorithm>
+#include <barrier>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "tilewright/core/types.h"
+
+#define TW_PTX inline
+
+namespace tw::testing {
+
+struct Index {
+  unsigned x = 0;
+};
+
+/// What the lanes of a warp exchange.
+struct Warp {
+  std::barrier<> meeting{32};
+  uint32_t words[32] = {};
+};
+
+}  // namespace tw::testing
+
+inline thread_local tw::testing::Index threadIdx, blockIdx;
+inline thread_local tw::testing::Warp* this_warp = nullptr;
+inline tw::testing::Index gridDim;
+
+namespace tw::testing {
+
+inline int lane() {
+  return int(threadIdx.x % 32);
+}
+template <class T>
+T from_lane(T value, int source) {
+  static_assert(sizeof(T) == sizeof(uint32_t));
+  this_warp->words[lane()] = std::bit_cast<uint32_t>(value);
+  this_warp->meeting.arrive_and_wait();
+  const T out = std::bit_cast<T>(this_warp->words[source]);
+  this_warp->meeting.arrive_and_wait();
+  return out;
+}
+
+/// Runs the warp of `block` whose first thread is `first`.
+inline void run_warp(unsigned block, unsigned first, const std::function<void()>& body) {
+  Warp warp;
+  std::vector<std::jthread> lanes;
+  for (unsigned i = 0; i < 32; ++i)
+    lanes.emplace_back([&, i] {
+      this_warp = &warp;
+      threadIdx.x = first + i;
+      blockIdx.x = block;
+      body();
+    });
+}
+
+}  // namespace tw::testing
+
+using std::max;
+using std::min;
+
+template <class T>
+T __shfl_sync(unsigned, T value, int source) {
+  return tw::testing::from_lane(value, source);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return tw::testing::from_lane(value, tw::testing::lane() ^ mask);
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, int step) {
+  const int source = tw::testing::lane() - step;
+  return tw::testing::from_lane(value, source < 0 ? tw::testing::lane() : source);
+}
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  unsigned out = 0;
+  for (int i = 0; i < 32; ++i) out |= unsigned(__shfl_sync(~0u, int(vote), i)) << i;
+  return out;
+}
+inline int __ffs(int x) {
+  return x == 0 ? 0 : std::countr_zero(unsigned(x)) + 1;
+}
+inline float __expf(float x) {
+  return std::exp(x);
+}
+inline float __logf(float x) {
+  return std::log(x);
+}
+inline float __log2f(float x) {
+  return std::log2(x);
+}
+inline float __fdividef(float a, float b) {
+  return a / b;
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}

@@ -1,0 +1,77 @@
+// Rows of attention's tensors as TMA sees them. Plain host code.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "tilewright/core/view.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
+
+namespace tw::runtime::cuda {
+
+/// Rows of a tensor, [outer, rows, heads, dims]; strides count elements.
+template <class T>
+struct AttentionTensor {
+  T* data = nullptr;
+  int64_t outer = 1, rows = 0, heads = 0, dims = 0;
+  int64_t outer_stride = 0, row_stride = 0, head_stride = 0, dim_stride = 0;
+
+  AttentionTensor() = default;
+  explicit AttentionTensor(const View<T, 4>& x)
+      : data(x.data),
+        outer(x.size(0)),
+        rows(x.size(1)),
+        heads(x.size(2)),
+        dims(x.size(3)),
+        outer_stride(x.stride(0)),
+        row_stride(x.stride(1)),
+        head_stride(x.stride(2)),
+        dim_stride(x.stride(3)) {}
+  /// `count` sequences of the same length after each other.
+  explicit AttentionTensor(const View<T, 3>& x, int64_t count = 1)
+      : data(x.data),
+        outer(count),
+        rows(x.size(0) / count),
+        heads(x.size(1)),
+        dims(x.size(2)),
+        outer_stride(rows * x.stride(0)),
+        row_stride(x.stride(0)),
+        head_stride(x.stride(1)),
+        dim_stride(x.stride(2)) {}
+
+  bool is_empty() const { return outer == 0 || rows == 0 || heads == 0 || dims == 0; }
+  /// Rows begin at multiples of 16 bytes and are contiguous, which TMA and wide stores need.
+  bool is_aligned() const {
+    return reinterpret_cast<uintptr_t>(data) % kTmaUnit == 0 && (dim_stride == 1 || dims == 1) &&
+           is_tma_stride<T>(outer, outer_stride) && is_tma_stride<T>(rows, row_stride) &&
+           is_tma_stride<T>(heads, head_stride);
+  }
+  bool counts_in_32_bits() const {
+    constexpr int64_t kMost = int64_t{1} << 29;
+    return outer <= kMost && rows <= kMost && heads <= kMost;
+  }
+};
+
+/// Boxes of 64 elements of `box`; sizes and strides of the dimensions after the innermost.
+template <class T, size_t kRank>
+tile::cuda::TensorMap tensor_map(const AttentionTensor<const T>& of,
+                                 const std::array<int64_t, kRank>& sizes,
+                                 const std::array<int64_t, kRank>& strides,
+                                 const std::array<uint32_t, kRank>& box) {
+  std::array<int64_t, kRank + 1> all_sizes{of.dims};
+  std::array<uint32_t, kRank + 1> whole_box{64};
+  std::copy(sizes.begin(), sizes.end(), all_sizes.begin() + 1);
+  std::copy(box.begin(), box.end(), whole_box.begin() + 1);
+  return encode_tensor_map<T, kRank + 1>("attention", of.data, all_sizes, strides, whole_box);
+}
+
+/// Boxes of rows of one head.
+template <class T>
+tile::cuda::TensorMap row_map(const AttentionTensor<const T>& x, int64_t box_rows) {
+  return tensor_map<T, 3>(x, {x.rows, x.heads, x.outer},
+                          {x.row_stride, x.head_stride, x.outer_stride},
+                          {uint32_t(box_rows), 1, 1});
+}
+
+}  // namespace tw::runtime::cuda
