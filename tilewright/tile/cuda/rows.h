@@ -246,6 +246,12 @@ __device__ __forceinline__ KeptRow<P, C, T> new_row(P p, const AlignedRow<T>& ro
   return detail::open_row<C>(p, row, which);
 }
 
+/// How many columns to write first: all, since a GPU has no stores around its caches.
+template <class T>
+TW_INLINE int64_t first_part(const View<T, 1>& row) {
+  return row.size(0);
+}
+
 /// Of a program, which has one row.
 template <class P>
 TW_INLINE RowGroup row_group(P p, int64_t, int64_t) {
