@@ -33,6 +33,15 @@ Arguments arguments(int batches, int kv_heads, int group, int queries, int keys,
   return out;
 }
 
+int rank(const Order& order, int key_block, const AttentionBackwardTile::Step& at) {
+  const AttentionInterval all = order.key_blocks(at.block);
+  const int round = key_block / order.span() * order.span();
+  std::vector<int> times(size_t(order.span()));
+  for (int n = std::max(all.begin, round); n < std::min(all.end, round + order.span()); ++n)
+    times[size_t(n - round)] = order.time(n, at);
+  return order.rank(key_block, at.block, times.data());
+}
+
 /// What each block of threads adds, in its order.
 std::vector<std::vector<Addition>> additions(const Arguments& given) {
   std::vector<std::vector<Addition>> out(gridDim.x);
@@ -43,10 +52,9 @@ std::vector<std::vector<Addition>> additions(const Arguments& given) {
         const AttentionBackwardTile tile = order.tile(walk.key_block());
         for (int i = 0; i < tile.steps; ++i) {
           const auto at = tile.at(i);
-          const int rank = order.rank(walk.key_block(), tile, at);
-          if (testing::lane() == 0)
-            out[block].push_back({walk.batch(), walk.kv_head() * given.group + at.head, at.block,
-                                  rank, walk.key_block()});
+          if (testing::lane() != 0) continue;
+          out[block].push_back({walk.batch(), walk.kv_head() * given.group + at.head, at.block,
+                                rank(order, walk.key_block(), at), walk.key_block()});
         }
       }
     });

@@ -31,6 +31,7 @@ struct AttentionBackwardBuild {
 inline constexpr AttentionBackwardBuild kAttentionBackwardBuilds[] = {{.dims = 64, .queries = 64},
                                                                       {.dims = 128, .queries = 64}};
 inline constexpr int kAttentionBackwardBuildCount = 2;
+inline constexpr int kMostAttentionRing = 256;
 
 /// Blocks of threads of a ring share a head of keys: they take its blocks of keys in turn.
 struct AttentionRing {
@@ -43,8 +44,10 @@ TW_INLINE constexpr AttentionRing choose_attention_ring(int64_t heads, int64_t k
                                                         int multiprocessors) {
   AttentionRing best{1, 1};
   int64_t fewest = -1;
-  const int64_t most = (key_blocks + fold - 1) / fold;
-  for (int size = int(most < multiprocessors ? most : multiprocessors); size >= 1; --size) {
+  int64_t most = (key_blocks + fold - 1) / fold;
+  if (most > multiprocessors) most = multiprocessors;
+  if (most > kMostAttentionRing) most = kMostAttentionRing;
+  for (int size = int(most); size >= 1; --size) {
     int64_t rings = multiprocessors / size;
     if (rings > heads) rings = heads;
     const int64_t rounds =
@@ -78,9 +81,15 @@ struct AttentionBackwardArguments {
   // Workspace, by batch entry, head of queries and block of queries:
   float* rows;    // lse in powers of two, then grad · out, of each query
   float* q_sums;  // gradients of queries before `scale`, as the registers of a consumer hold them
+  int* ranks;     // by key block too: how many blocks of keys are added before
   int* added;     // how many blocks of keys have been added to them
 
   TW_INLINE int kv_len(int batch) const { return kv_lens ? kv_lens(batch) : keys; }
+  /// Ranks of a head within its group; batch entries differ if their lengths do.
+  TW_INLINE int rank_batches() const { return kv_lens ? batches : 1; }
+  TW_INLINE int64_t rank_place(int batch, int within, int block) const {
+    return ((int64_t{kv_lens ? batch : 0} * group + within) * query_blocks + block) * key_blocks;
+  }
   TW_INLINE int64_t place(int batch, int head, int block) const {
     return (int64_t{batch} * q_heads + head) * query_blocks + block;
   }

@@ -9,7 +9,7 @@
 namespace tw::kernels {
 
 /// A block of threads for each block of queries: lse in powers of two, and grad · out, where eight
-/// lanes have a row. What does not exist weighs nothing.
+/// lanes have a row. What does not exist weighs nothing. Also the order of additions.
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardRows {
   static constexpr int kThreads = 256, kLanes = 8, kQueries = kBuild.queries;
@@ -32,9 +32,29 @@ struct AttentionBackwardRows {
       to[i] = lse == -kHigh ? kHigh : lse * kLog2E;  // a row that sees nothing weighs nothing
       to[kQueries + i] = sum;
     }
+    const int kv_head = head / given.group, within = head - kv_head * given.group;
+    if (kv_head == 0 && batch < given.rank_batches()) put_ranks(batch, within, block);
   }
 
  private:
+  /// A round of blocks of keys at a time.
+  TW_PTX void put_ranks(int batch, int within, int block) const {
+    __shared__ int times[2 * kMostAttentionRing];
+    const AttentionBackwardOrder<kQueries, kBuild.kKeys, T> order{given, given.kv_len(batch)};
+    const AttentionInterval all = order.key_blocks(block);
+    int* const to = given.ranks + given.rank_place(batch, within, block);
+    const int span = order.span();
+    for (int round = all.begin / span * span; round < all.end; round += span) {
+      const int begin = max(all.begin, round), end = min(all.end, round + span);
+      for (int n = begin + int(threadIdx.x); n < end; n += kThreads)
+        times[n - round] = order.time(n, {within, block});
+      __syncthreads();
+      for (int n = begin + int(threadIdx.x); n < end; n += kThreads)
+        to[n] = order.rank(n, block, times);
+      __syncthreads();
+    }
+  }
+
   TW_PTX float product(int batch, int query, int head) const {
     const T* const grad = given.grad_rows.at(batch, query, head);
     const T* const out = given.out_rows.at(batch, query, head);

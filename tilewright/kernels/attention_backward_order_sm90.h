@@ -77,6 +77,14 @@ struct AttentionBackwardOrder {
         given.before < 0 ? given.queries : min(given.queries, last - offset() + given.before + 1);
     return {begin, end};
   }
+  /// Blocks of queries all of which see all of keys [first, last].
+  TW_PTX AttentionInterval all_seeing(int first, int last) const {
+    if (last >= keys) return {0, 0};
+    const int least = given.after < 0 ? 0 : max(0, last - offset() - given.after);
+    const int end = given.before < 0 ? given.queries : first - offset() + given.before + 1;
+    return {(least + kQueries - 1) / kQueries,
+            end >= given.queries ? given.query_blocks : max(0, end) / kQueries};
+  }
   /// Blocks of keys that a block of queries sees.
   TW_PTX AttentionInterval key_blocks(int block) const {
     const int first = block * kQueries, last = min(first + kQueries, given.queries) - 1;
@@ -118,21 +126,19 @@ struct AttentionBackwardOrder {
     return out;
   }
 
-  /// How many are added to a block of queries before block `key_block` of keys is. A warp counts.
-  TW_PTX int rank(int key_block, const AttentionBackwardTile& tile,
-                  const AttentionBackwardTile::Step& at) const {
-    const int round = key_block / span() * span();
-    const AttentionInterval all = key_blocks(at.block);
-    const int time = tile.when(at.head, at.block), self = member(key_block - round);
-    int count = 0;
-    for (int i = max(all.begin, round) + int(threadIdx.x) % 32; i < min(all.end, round + span());
-         i += 32) {
-      const int its = this->tile(i).when(at.head, at.block);
-      if (its < time || (its == time && member(i - round) < self)) ++count;
-    }
-    TW_UNROLL
-    for (int i = 1; i < 32; i *= 2) count += __shfl_xor_sync(~0u, count, i);
-    return max(0, min(all.end, round) - all.begin) + count;
+  /// When a block of keys would be at a block of queries that sees it.
+  TW_PTX int time(int key_block, const AttentionBackwardTile::Step& at) const {
+    return tile(key_block).when(at.head, at.block);
+  }
+  /// How many are added to a block of queries before block `key_block` of keys, which it sees, is.
+  /// `times` of the blocks of the same round.
+  TW_PTX int rank(int key_block, int block, const int* times) const {
+    const int round = key_block / span() * span(), self = key_block - round;
+    const AttentionInterval all = key_blocks(block);
+    int count = max(0, min(all.end, round) - all.begin);
+    for (int i = max(all.begin - round, 0); i < min(all.end - round, span()); ++i)
+      if (times[i] < times[self] || (times[i] == times[self] && member(i) < member(self))) ++count;
+    return count;
   }
 };
 

@@ -151,10 +151,12 @@ void launch(const AttentionBackward<T>& call, const Gpu& on, Stream stream) {
 
   const int64_t blocks = int64_t{a.batches} * a.q_heads * a.query_blocks;
   const int64_t sums = blocks * build.sum_count(), rows = blocks * 2 * build.queries;
-  const StreamMemory memory((sums + rows + blocks) * int64_t{sizeof(float)}, stream, op);
+  const int64_t ranks = a.rank_place(a.rank_batches() - 1, a.group, 0);
+  const StreamMemory memory((sums + rows + ranks + blocks) * int64_t{sizeof(float)}, stream, op);
   a.q_sums = static_cast<float*>(memory.data());
   a.rows = a.q_sums + sums;
-  a.added = reinterpret_cast<int*>(a.rows + rows);
+  a.ranks = reinterpret_cast<int*>(a.rows + rows);
+  a.added = a.ranks + ranks;
 
   BackwardModule& from = module<T>();
   const auto shared = unsigned(build.shared_bytes());

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(Rows<kIndex>::kThreads)
 template <int kIndex>
 __global__ void __launch_bounds__(AttentionBackwardBuild::kThreads, 1)
     backward(const __grid_constant__ Arguments arguments) {
-  AttentionBackwardSm90<Element, kAttentionBackwardBuilds[kIndex]>{arguments}(dynamic_shared);
+  AttentionBackwardSm90<Element, kAttentionBackwardBuilds[kIndex]>{{{}, arguments}}(dynamic_shared);
 }
 template <int kIndex>
 __global__ void __launch_bounds__(Queries<kIndex>::kThreads)

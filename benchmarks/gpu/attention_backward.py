@@ -1,0 +1,201 @@
+"""Gradients of attention beside PyTorch's cuDNN and flash kernels on a GPU.
+
+    python benchmarks/gpu/attention_backward.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
+
+Every row checks the gradients of one head against float64, and that a second call gives the same
+bits, then times ours and the peers in turn on the same random data, from a graph that is kept.
+Rates count useful work only: 10 D flops for every pair of a query and a key that it sees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tilewright.torch  # noqa: F401
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+OPS = torch.ops.tilewright
+PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+ROUNDS, WARM_UP = 9, 3
+TOLERANCE = 1e-2  # of the norm of a head's gradient
+CHUNK = 1024  # queries of the check at a time
+
+Call = Callable[[], tuple[torch.Tensor, ...]]
+
+
+@dataclass
+class Row:
+    """One shape: batch, queries and keys, heads that share keys."""
+
+    name: str
+    batch: int
+    length: int
+    heads: int
+    kv_heads: int
+    dims: int
+    causal: bool = False
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def flops(self) -> float:
+        """Of the five products, for pairs that see each other."""
+        pairs = self.length * (self.length + 1) / 2 if self.causal else self.length**2
+        return 10 * pairs * self.dims * self.heads * self.batch
+
+
+def _rows() -> Iterator[Row]:
+    for dims, lengths in ((128, (512, 1024, 2048, 4096, 8192, 16384)), (64, (1024, 4096, 16384))):
+        heads = 2048 // dims
+        for length in lengths:
+            for causal in (False, True):
+                name = f"D{dims} S{length}{' causal' if causal else ''}"
+                yield Row(name, 16384 // length, length, heads, heads, dims, causal)
+    yield Row("GQA 32/8 S4096 causal", 2, 4096, 32, 8, 128, True)
+
+
+def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    def normal(heads: int) -> torch.Tensor:
+        return torch.randn(row.batch, row.length, heads, row.dims, device="cuda", dtype=dtype)
+
+    inputs = normal(row.heads), normal(row.kv_heads), normal(row.kv_heads)
+    return *(x.requires_grad_() for x in inputs), normal(row.heads)
+
+
+def _ours(row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor) -> Call:
+    out = OPS.attention(q, k, v, causal=row.causal)
+    return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
+
+
+def _peer(
+    backend: SDPBackend,
+    row: Row,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    grad: torch.Tensor,
+) -> Call:
+    options = {"is_causal": row.causal, "enable_gqa": row.heads != row.kv_heads}
+    with sdpa_kernel(backend):
+        swapped = [x.transpose(1, 2) for x in (q, k, v)]
+        out = F.scaled_dot_product_attention(*swapped, **options).transpose(1, 2)
+    return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
+
+
+def _want(
+    row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: torch.Tensor
+) -> list[torch.Tensor]:
+    """Of the heads that share the first head of keys of the first batch entry, in float64."""
+    group = row.heads // row.kv_heads
+    keys, values = (x[0, :, 0].detach().double() for x in (k, v))
+    q_grad = torch.zeros(row.length, group, row.dims, device="cuda", dtype=torch.float64)
+    k_grad, v_grad = torch.zeros_like(keys), torch.zeros_like(values)
+    scale = 1 / math.sqrt(row.dims)
+    for head in range(group):
+        for first in range(0, row.length, CHUNK):
+            here = slice(first, min(first + CHUNK, row.length))
+            queries, grads = (x[0, here, head].detach().double() for x in (q, grad))
+            scores = scale * queries @ keys.T
+            if row.causal:
+                rows = torch.arange(here.start, here.stop, device="cuda")
+                columns = torch.arange(row.length, device="cuda")
+                scores.masked_fill_(columns > rows[:, None], -math.inf)
+            weights = torch.softmax(scores, -1)
+            products = grads @ values.T
+            slopes = scale * weights * (products - (weights * products).sum(-1, keepdim=True))
+            q_grad[here, head] = slopes @ keys
+            k_grad += slopes.T @ queries
+            v_grad += weights.T @ grads
+    return [q_grad, k_grad, v_grad]
+
+
+def _check(row: Row, call: Call, tensors: tuple[torch.Tensor, ...]) -> None:
+    got, again = call(), call()
+    group = row.heads // row.kv_heads
+    parts = [got[0][0, :, :group], got[1][0, :, 0], got[2][0, :, 0]]
+    for name, one, other, part, want in zip(
+        "qkv", got, again, parts, _want(row, *tensors), strict=True
+    ):
+        if not torch.equal(one.view(torch.int16), other.view(torch.int16)):
+            raise AssertionError(f"{row.name}: {name}.grad differs between two calls")
+        error = float((part.double() - want).norm() / want.norm())
+        if not error <= TOLERANCE:
+            raise AssertionError(f"{row.name}: {name}.grad differs by {error:.2e} of its norm")
+
+
+def _seconds(call: Call, repeats: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(repeats):
+        call()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e-3 / repeats
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    tensors = _tensors(row, dtype)
+    calls = {"ours": _ours(row, *tensors)}
+    _check(row, calls["ours"], tensors)
+    for name, backend in PEERS.items():
+        try:
+            call = _peer(backend, row, *tensors)
+            call()
+        except RuntimeError:  # this backend does not take the shape
+            continue
+        calls[name] = call
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    repeats = max(2, min(20, int(6e-3 / _seconds(calls["ours"], 3))))
+    for round_ in range(WARM_UP + ROUNDS):
+        for name, call in calls.items():
+            seconds = _seconds(call, repeats)
+            if round_ >= WARM_UP:
+                times[name].append(seconds)
+    row.timings = {name: statistics.median(values) for name, values in times.items()}
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
+    text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
+    best = max((rate for name, rate in rates.items() if name != "ours"), default=math.nan)
+    print(f"{row.name:28} TFLOP/s {text}   x{rates['ours'] / best:.3f}", flush=True)
+    shape = {key: value for key, value in vars(row).items() if key != "timings"}
+    return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("filters", nargs="*")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--dtype", choices=("bf16", "f16"), default="bf16")
+    options = parser.parse_args()
+    dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float16
+    name = torch.cuda.get_device_properties(0).name
+    cudnn = torch.backends.cudnn.version()
+    print(f"{name}, torch {torch.__version__}, cuDNN {cudnn}")
+    results = []
+    for row in _rows():
+        if options.filters and not any(text in row.name for text in options.filters):
+            continue
+        try:
+            _measure(row, dtype)
+        except (AssertionError, RuntimeError) as error:
+            print(f"{row.name:28} FAILED {error!s:.300}", file=sys.stderr)
+            continue
+        results.append(_describe(row))
+    if options.out:
+        machine = {"gpu": name, "torch": torch.__version__, "cudnn": cudnn, "dtype": options.dtype}
+        options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+// The first warpgroup of a block of attention's backward on Hopper: warp 0 loads, 1 and 2 add to
+// the queries' gradients, every other step each, and 3 works out for them where and when.
+#pragma once
+
+#include "tilewright/kernels/attention_backward_block_sm90.h"
+#include "tilewright/tile/cuda/bulk.h"
+#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/tile/cuda/tma.h"
+
+namespace tw::kernels {
+
+template <class T, AttentionBackwardBuild kBuild>
+struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
+  using Block = AttentionBackwardBlock<T, kBuild>;
+  using Block::kAdders, Block::kChunk, Block::kChunks, Block::kConsumers, Block::kKeyChunk;
+  using Block::kKeys, Block::kPart, Block::kQueries, Block::kQueryChunk, Block::kRowBytes;
+  using Block::kRows, Block::kSlots;
+  using typename Block::Addition;
+  using typename Block::Order;
+  using typename Block::Position;
+  using typename Block::Shared;
+  using typename Block::Walk;
+  const typename Block::Arguments& given;
+
+  TW_PTX void operator()(Shared& shared, int warp) const {
+    if (warp == 0) produce(shared);
+    if (warp >= 1 && warp <= kAdders && tile::cuda::elect_one()) add(shared, warp - 1);
+    if (warp > kAdders && tile::cuda::elect_one()) plan(shared);
+  }
+
+  // ---- the producer: one warp, of which one thread issues
+
+  TW_PTX void produce(Shared& shared) const {
+    Position q, grad;
+    uint32_t phase = 0, tail_phase = 0;
+    for (Walk walk(given); walk.more(); walk.next()) {
+      const AttentionBackwardTile tile =
+          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
+      if (tile.steps == 0) continue;
+      load_keys(shared, walk, phase, tail_phase);
+      phase ^= 1;
+      for (int step = 0; step < tile.steps; ++step) {
+        const auto [within, block] = tile.at(step);
+        const int head = walk.kv_head() * given.group + within;
+        const float* const rows =
+            given.rows + given.place(walk.batch(), head, block) * 2 * kQueries;
+        load_block(shared.q[q.index], given.q, shared.q_full[q.index], shared.q_empty[q.index], q,
+                   walk.batch(), head, block, shared.rows[q.index][0], rows,
+                   &shared.blocks[q.index]);
+        load_block(shared.grad[grad.index], given.grad, shared.grad_full[grad.index],
+                   shared.grad_empty[grad.index], grad, walk.batch(), head, block,
+                   shared.rows[grad.index][1], rows + kQueries);
+      }
+    }
+  }
+
+  /// A block of queries, or of their gradients, and a number for each.
+  TW_PTX static void load_block(char* smem, const tile::cuda::TensorMap& map,
+                                tile::cuda::Mbarrier& full, tile::cuda::Mbarrier& empty,
+                                Position& at, int batch, int head, int block, float* numbers,
+                                const float* from, int* name = nullptr) {
+    using namespace tile::cuda;
+    if (elect_one()) {
+      empty.wait(at.phase ^ 1);
+      if (name != nullptr) *name = block;
+      full.arrive_expect(kBuild.query_bytes() + kQueries * int(sizeof(float)));
+      TW_UNROLL
+      for (int c = 0; c < kChunks; ++c) TW_UNROLL
+      for (int i = 0; i < kQueries; i += kRows)
+        load_box(smem + c * kQueryChunk + i * kRowBytes, map, full, c * kChunk,
+                 block * kQueries + i, head, batch);
+      load_bulk(numbers, from, kQueries * int(sizeof(float)), full);
+    }
+    __syncwarp();
+    at.next();
+  }
+
+  TW_PTX void load_keys(Shared& shared, const Walk& walk, uint32_t phase,
+                        uint32_t& tail_phase) const {
+    using namespace tile::cuda;
+    const int there = given.kv_len(walk.batch()) - walk.key_block() * kKeys;
+    const bool tail = given.kv_lens && there < kKeys;
+    if (elect_one()) {
+      shared.keys_empty.wait(phase ^ 1);
+      if (tail) {
+        shared.tail_full.arrive_expect(2 * kBuild.key_bytes());
+      } else {
+        shared.k_full.arrive_expect(kBuild.key_bytes());
+        shared.v_full.arrive_expect(kBuild.key_bytes());
+      }
+      load_key_block(shared.k, given.k, tail ? shared.tail_full : shared.k_full, walk);
+      load_key_block(shared.v, given.v, tail ? shared.tail_full : shared.v_full, walk);
+    }
+    __syncwarp();
+    if (!tail) return;
+    // What follows the last key is not the sequence's: zero times what lies there may be NaN.
+    shared.tail_full.wait(tail_phase);
+    tail_phase ^= 1;
+    clear_rows(shared.k, there);
+    clear_rows(shared.v, there);
+    fence_async_shared();
+    __syncwarp();
+    if (elect_one()) {
+      shared.k_full.arrive();
+      shared.v_full.arrive();
+    }
+    __syncwarp();
+  }
+  TW_PTX static void load_key_block(char* smem, const tile::cuda::TensorMap& map,
+                                    tile::cuda::Mbarrier& full, const Walk& walk) {
+    TW_UNROLL
+    for (int c = 0; c < kChunks; ++c) TW_UNROLL
+    for (int i = 0; i < kKeys; i += kRows)
+      tile::cuda::load_box(smem + c * kKeyChunk + i * kRowBytes, map, full, c * kChunk,
+                           walk.key_block() * kKeys + i, walk.kv_head(), walk.batch());
+  }
+
+  TW_PTX static void clear_rows(char* smem, int first) {
+    const int count = (kKeys - first) * (kRowBytes / 16);
+    for (int c = 0; c < kChunks; ++c)
+      for (int i = int(threadIdx.x) % 32; i < count; i += 32)
+        reinterpret_cast<uint4*>(smem + c * kKeyChunk + first * kRowBytes)[i] = {0, 0, 0, 0};
+  }
+
+  // ---- the warps that add to the queries' gradients
+
+  /// One thread, ahead of those that add: it waits for memory.
+  TW_PTX void plan(Shared& shared) const {
+    int turn = 0;  // of all steps
+    for (Walk walk(given); walk.more(); walk.next()) {
+      const AttentionBackwardTile tile =
+          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
+      for (int step = 0; step < tile.steps; ++step) {
+        const auto [within, block] = tile.at(step);
+        const int64_t at = given.rank_place(walk.batch(), within, block) + walk.key_block();
+        const int head = walk.kv_head() * given.group + within;
+        hand_over(shared, turn++, {given.place(walk.batch(), head, block), given.ranks[at]});
+      }
+    }
+    for (int i = 0; i < kAdders; ++i) hand_over(shared, turn++, {0, -1});
+  }
+  TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
+    const int slot = turn % kSlots;
+    shared.unplanned[slot].wait((uint32_t(turn / kSlots) & 1) ^ 1);
+    shared.additions[slot] = addition;
+    shared.planned[slot].arrive();
+  }
+
+  /// One thread.
+  TW_PTX void add(Shared& shared, int adder) const {
+    for (int turn = adder;; turn += kAdders) {
+      const int slot = turn % kSlots;
+      shared.planned[slot].wait(uint32_t(turn / kSlots) & 1);
+      const Addition addition = shared.additions[slot];
+      shared.unplanned[slot].arrive();
+      if (addition.rank < 0) return;
+      add_block(shared, adder, uint32_t(turn / kAdders) & 1, addition);
+    }
+  }
+  TW_PTX void add_block(Shared& shared, int adder, uint32_t phase, const Addition& addition) const {
+    using namespace tile::cuda;
+    constexpr int kBytes = kPart * int(sizeof(float));
+    int* const added = given.added + addition.place;
+    float* const to = given.q_sums + addition.place * kBuild.sum_count();
+    while (load_acquire(added) != addition.rank) {
+    }
+    fence_async_global();
+    TW_UNROLL
+    for (int i = 0; i < kConsumers; ++i) {
+      shared.sums_full[adder][i].wait(phase);
+      if (addition.rank == 0)
+        store_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
+      else
+        add_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
+      commit_stores();
+    }
+    wait_stores_read<1>();
+    shared.sums_empty[adder][0].arrive();
+    wait_stores_read<0>();
+    shared.sums_empty[adder][1].arrive();
+    wait_stores_done<0>();
+    fence_async_global();
+    add_release(added, 1);
+  }
+};
+
+}  // namespace tw::kernels
