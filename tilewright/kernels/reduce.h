@@ -86,7 +86,7 @@ struct Reduce {
       RowFunctions::choose(
           function, [&](auto f) { out(p.index(), 0) = T(f.template operator()<C>(p, row)); });
     };
-    tile::with_kept_rows<C>(p, run, x.row(p.index()));
+    tile::with_rows<C>(p, run, x.row(p.index()));
   }
 };
 

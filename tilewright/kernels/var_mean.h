@@ -38,7 +38,7 @@ struct VarMean {
       var(p.index(), 0) = T(root ? tile::sqrt(variance) : variance);
       mean(p.index(), 0) = T(center);
     };
-    tile::with_kept_rows<C>(p, run, x.row(p.index()));
+    tile::with_rows<C>(p, run, x.row(p.index()));
   }
 };
 
