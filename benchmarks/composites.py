@@ -150,18 +150,56 @@ def cross_entropy(
     return F.cross_entropy(x, target.long(), ignore_index=ignore_index, **options)
 
 
+def activation(x: torch.Tensor, function: str, a: float, b: float, c: float) -> torch.Tensor:
+    """The activations that PyTorch has a function for."""
+    plain = {"hardsigmoid": F.hardsigmoid, "hardswish": F.hardswish, "mish": F.mish}
+    if function not in plain:
+        raise NotImplementedError(f"activation {function}")
+    return plain[function](x)
+
+
+def binary(x: torch.Tensor, other: torch.Tensor, function: str) -> torch.Tensor:
+    """Division; x above 0 and x other below."""
+    if function == "prelu":
+        return torch.where(x > 0, x, x * other)
+    if function != "div":
+        raise NotImplementedError(f"binary {function}")
+    return x / other
+
+
+def reduce(x: torch.Tensor, function: str, dim: int) -> torch.Tensor:
+    """The norms and logsumexp."""
+    if function == "logsumexp":
+        return x.logsumexp(dim)
+    orders = {"norm1": 1, "norm2": 2, "norm_inf": torch.inf}
+    if function not in orders:
+        raise NotImplementedError(f"reduce {function}")
+    return torch.linalg.vector_norm(x, orders[function], dim)
+
+
+def var_mean(x: torch.Tensor, dim: int, correction: float, root: bool) -> tuple[torch.Tensor, ...]:
+    """torch.var_mean, or std_mean."""
+    return (torch.std_mean if root else torch.var_mean)(x, dim, correction=correction)
+
+
 COMPOSITES: dict[str, Callable[..., Any]] = {
+    "activation": activation,
     "add": lambda x, other, alpha: torch.add(x, other, alpha=alpha),
     "amax": lambda x, dim: x.amax(dim),
     "argmax": lambda x, dim: x.argmax(dim),
     "attention": attention,
     "attention_paged": attention_paged,
     "attention_varlen": attention_varlen,
+    "binary": binary,
+    "bitwise": lambda x, other, function: getattr(torch, f"bitwise_{function}")(x, other),
+    "compare": lambda x, other, relation: getattr(torch, relation)(x, other),
     "copy": torch.clone,
+    "count_nonzero": lambda x, dim: torch.count_nonzero(x, dim),
     "cross_entropy": cross_entropy,
     "embedding": lambda weight, indices: F.embedding(indices, weight),
     "erf": torch.erf,
     "exp": torch.exp,
+    "extremum": lambda x, other, function: getattr(torch, function)(x, other),
     "fused_add_rms_norm": fused_add_rms_norm,
     "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "gelu_and_mul": lambda x: F.gelu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
@@ -169,6 +207,9 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
         F.gelu(x.chunk(2, -1)[0], approximate="tanh") * x.chunk(2, -1)[1]
     ),
     "layer_norm": lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
+    "lerp": lambda x, end, weight, amount: torch.lerp(
+        x, end, torch.tensor(amount) if weight is None else weight
+    ),
     "linear": linear,
     "log": torch.log,
     "log_softmax": lambda x, dim: x.log_softmax(dim),
@@ -176,9 +217,11 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "mean": lambda x, dim: x.mean(dim),
     "mul": torch.mul,
     "permute": lambda x, dims: x.permute(dims).contiguous(),
+    "reduce": reduce,
     "relu": torch.relu,
     "rms_norm": lambda x, weight, eps: F.rms_norm(x, weight.shape, weight, eps),
     "rope": rope,
+    "scan": lambda x, function, dim: getattr(torch, f"cum{function}")(x, dim),
     "scale": lambda x, factor: x * factor,
     "sigmoid": torch.sigmoid,
     "silu": F.silu,
@@ -188,4 +231,7 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "swiglu": lambda gate, up: F.silu(gate) * up,
     "tanh": torch.tanh,
     "transpose": lambda x, dim0, dim1: x.transpose(dim0, dim1).contiguous(),
+    "unary": lambda x, function: getattr(torch, function)(x),
+    "var_mean": var_mean,
+    "where": torch.where,
 }

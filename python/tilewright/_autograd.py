@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import _C
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from tilewright import _schema
@@ -50,6 +51,13 @@ class _Rule:
         self.defaults = [arg.default_value for arg in op.inputs]
         used = {(value.name, value.grad) for step in self.steps for value in step.inputs}
         self.uses_optional_output = any((a.name, False) in used for a in op.outputs if a.optional)
+        # Such an output has no gradient. A step that uses it and has one itself would lose a part.
+        kept = {arg.name for arg in op.outputs if arg.optional}
+        self.is_once = any(
+            bool(step.op) and _schema.find(step.op).gradient is not None
+            for step in self.steps
+            if any(value.name in kept and not value.grad for value in step.inputs)
+        )
         self.grads = [arg.name for arg in op.outputs if (arg.name, True) in used]
         self.results = {name for step in self.steps for name in step.results}
         # What a call keeps besides tensors: numbers, and which optional tensors were given.
@@ -188,7 +196,7 @@ def _backward(rule: _Rule, ctx: Any, grads: Sequence[torch.Tensor | None]) -> li
         return [None] * len(ctx.needs_input_grad)
     if reason := rule.why_not(plan, arguments):
         raise NotImplementedError(f"{reason}\n  in {rule.op.schema}")
-    if rule.uses_optional_output and torch.is_grad_enabled():
+    if rule.is_once and torch.is_grad_enabled():
         raise NotImplementedError(f"{rule.op.name} cannot be differentiated twice")
     env = {**arguments, **dict(zip(plan.saved, ctx.saved_tensors, strict=True))}
     env |= {f"{a.name}.grad": grad for a, grad in zip(rule.op.outputs, grads, strict=False)}
@@ -204,8 +212,17 @@ def _backward(rule: _Rule, ctx: Any, grads: Sequence[torch.Tensor | None]) -> li
     return out
 
 
-def _function(rule: _Rule, overload: Any, full: Any) -> type[torch.autograd.Function]:
-    """The autograd.Function of one overload; `full` returns all outputs."""
+def _function(
+    rule: _Rule, overload: Any, full: Any, transform: bool = False
+) -> type[torch.autograd.Function]:
+    """The autograd.Function of one overload; `full` returns all outputs.
+
+    Args:
+        rule: of the operator.
+        overload: that is recorded.
+        full: the one that returns all outputs.
+        transform: whether it is for a transform of torch.func, below which there may be others.
+    """
     op, defaults = rule.op, rule.defaults
     returned = op.outputs if overload is full else op.required_outputs
     run = full if rule.uses_optional_output else overload
@@ -221,6 +238,14 @@ def _function(rule: _Rule, overload: Any, full: Any) -> type[torch.autograd.Func
     def forward(ctx: Any, *given: Any) -> Any:  # which costs each recorded call: nothing in vain
         with _C._AutoDispatchBelowAutograd():
             made = run(*given)
+        return keep(ctx, given, made)
+
+    def forward_of_transform(ctx: Any, *given: Any) -> Any:
+        with torch.enable_grad(), _C._AutoDispatchBelowAutograd():  # for the transforms below
+            made = run(*given)
+        return keep(ctx, given, made)
+
+    def keep(ctx: Any, given: tuple[Any, ...], made: Any) -> Any:
         outputs = (made,) if is_single else made
         values = (*given, *defaults[len(given) :], *outputs)
         ctx.set_materialize_grads(False)
@@ -242,7 +267,10 @@ def _function(rule: _Rule, overload: Any, full: Any) -> type[torch.autograd.Func
     def backward(ctx: Any, *grads: Any) -> Any:
         return tuple(_backward(rule, ctx, _by_output(op, returned, grads)))
 
-    members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    members = {
+        "forward": staticmethod(forward_of_transform if transform else forward),
+        "backward": staticmethod(backward),
+    }
     return type(f"{op.name}_gradient", (torch.autograd.Function,), members)
 
 
@@ -251,18 +279,44 @@ def _by_output(op: Operator, returned: Sequence[Argument], grads: Sequence[Any])
     return [by_name.get(arg.name) for arg in op.outputs]
 
 
-def _kernel(
-    op: Operator, overload: Any, function: type[torch.autograd.Function]
-) -> Callable[..., Any]:
+def _linear(
+    x: Any, weight: Any, bias: Any = None, residual: Any = None, activation: str = "none"
+) -> Any:
+    """The layer in steps that have gradients each; None where it has one itself."""
+    if activation == "none":
+        return None
+    ops = torch.ops.tilewright
+    out = ops.linear.default(x, weight, bias)
+    if activation.startswith("gelu"):
+        out = ops.gelu.default(out, "tanh" if activation == "gelu_tanh" else "none")
+    else:
+        out = getattr(ops, activation).default(out)
+    return out if residual is None else ops.add.default(out, residual)
+
+
+# What is recorded where an operator's own rule does not hold: its gradient wants a value between.
+_IN_STEPS: dict[str, Callable[..., Any]] = {"linear": _linear}
+
+
+def _kernel(op: Operator, overload: Any, rule: _Rule, full: Any) -> Callable[..., Any]:
     """What PyTorch calls: records only if something requires a gradient."""
-    # Past torch.autograd.Function.apply, which is Python and serves functorch's transforms.
-    transformed: Callable[..., Any] = function.apply
-    apply: Callable[..., Any] = vars(_C._FunctionBase)["apply"].__get__(None, function)
+    # Past torch.autograd.Function.apply, which is Python, and dispatches by itself under transforms
+    # of torch.func: here they have been told apart already.
+    apply, transformed = (
+        vars(_C._FunctionBase)["apply"].__get__(None, _function(rule, overload, full, transform))
+        for transform in (False, True)
+    )
+
+    in_steps = _IN_STEPS.get(op.name)
 
     def kernel(*given: Any) -> Any:
         if _C.is_grad_enabled() and _C._any_requires_grad(*given):
-            transforms = _C._are_functorch_transforms_active()
-            return transformed(*given) if transforms else apply(*given)
+            if in_steps is not None and (made := in_steps(*given)) is not None:
+                return made
+            if not _C._are_functorch_transforms_active():
+                return apply(*given)
+            with enable_single_level_autograd_function():
+                return transformed(*given)
         if forward_ad._current_level >= 0:
             _refuse_tangents(op, given)
         with _C._AutoDispatchBelowAutograd():
@@ -310,5 +364,4 @@ def register() -> None:
         full = packet.full if has_full else packet.default
         for overload in {packet.default, full}:
             name = op.name if overload is packet.default else f"{op.name}.full"
-            function = _function(rule, overload, full)
-            library.impl(name, _kernel(op, overload, function), "Autograd")
+            library.impl(name, _kernel(op, overload, rule, full), "Autograd")

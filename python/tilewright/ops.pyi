@@ -5,6 +5,17 @@ from typing import Any, Literal, TypeVar
 
 _Array = TypeVar("_Array")
 
+def activation(
+    x: _Array,
+    function: Literal["clamp", "hardsigmoid", "hardswish", "mish", "leaky_relu", "elu", "softplus", "nan_to_num", "round"],
+    a: float = 0.0,
+    b: float = 0.0,
+    c: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """activation(x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> out: T[...]"""
+
 def add(
     x: _Array,
     other: Any,
@@ -115,12 +126,47 @@ def attention_varlen(
 ) -> _Array:
     """attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"""
 
+def binary(
+    x: _Array,
+    other: Any,
+    function: Literal["div", "trunc_divide", "floor_divide", "remainder", "pow", "prelu"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """binary(x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu) -> out: T[...]"""
+
+def bitwise(
+    x: _Array,
+    other: Any,
+    function: Literal["and", "or", "xor"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """bitwise(x: T[...], other: T[...], function: and|or|xor) -> out: T[...]"""
+
+def compare(
+    x: _Array,
+    other: Any,
+    relation: Literal["eq", "ne", "lt", "le", "gt", "ge", "and", "or"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """compare(x: T[...], other: T[...], relation: eq|ne|lt|le|gt|ge|and|or) -> out: bool[...]"""
+
 def copy(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
     """copy(x: T[...]) -> out: T[...]"""
+
+def count_nonzero(
+    x: _Array,
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """count_nonzero(x: T[*, C], dim: i64 = -1) -> out: i64[*]"""
 
 def cross_entropy(
     x: _Array,
@@ -195,6 +241,15 @@ def exp(
     backend: str | None = None,
 ) -> _Array:
     """exp(x: T[...]) -> out: T[...]"""
+
+def extremum(
+    x: _Array,
+    other: Any,
+    function: Literal["maximum", "minimum"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]"""
 
 def fused_add_rms_norm(
     x: _Array,
@@ -285,6 +340,16 @@ def layer_norm_backward(
     backend: str | None = None,
 ) -> _Array:
     """layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> x_grad: T[*, C], weight_grad: T[C]?, bias_grad: T[C]?"""
+
+def lerp(
+    x: _Array,
+    end: Any,
+    weight: Any | None = None,
+    amount: float = 0.5,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """lerp(x: T[...], end: T[...], weight: T[...]?, amount: f32 = 0.5) -> out: T[...]"""
 
 def linear(
     x: _Array,
@@ -394,6 +459,15 @@ def permute(
 ) -> _Array:
     """permute(x: T[...], dims: i64[R]) -> out: T[...]"""
 
+def reduce(
+    x: _Array,
+    function: Literal["amin", "prod", "norm1", "norm2", "norm_inf", "logsumexp"],
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> out: T[*]"""
+
 def relu(
     x: _Array,
     *,
@@ -465,6 +539,15 @@ def scale(
     backend: str | None = None,
 ) -> _Array:
     """scale(x: T[...], factor: f32 = 1) -> out: T[...]"""
+
+def scan(
+    x: _Array,
+    function: Literal["sum", "prod"] = "sum",
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]"""
 
 def sigmoid(
     x: _Array,
@@ -593,3 +676,30 @@ def type_as(
     backend: str | None = None,
 ) -> _Array:
     """type_as(x: T[...], other: U[N]) -> out: U[...]"""
+
+def unary(
+    x: _Array,
+    function: Literal["abs", "neg", "sign", "reciprocal", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sin", "cos", "expm1", "log1p"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """unary(x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> out: T[...]"""
+
+def var_mean(
+    x: _Array,
+    dim: int = -1,
+    correction: float = 1.0,
+    root: bool = False,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], mean: T[*]"""
+
+def where(
+    condition: _Array,
+    x: Any,
+    other: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...]"""

@@ -10,6 +10,19 @@
 extern "C" {
 #endif
 
+/* activation(x: T[...], function:
+ * clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 =
+ * 0, c: f32 = 0) -> out: T[...] */
+static inline tw_status tw_activation(tw_context* context, const tw_tensor* x, const char* function,
+                                      double a, double b, double c, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_text_value(function), tw_float_value(a),
+                                tw_float_value(b),  tw_float_value(c),       tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("activation", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
 /* add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...] */
 static inline tw_status tw_add(tw_context* context, const tw_tensor* x, const tw_tensor* other,
                                double alpha, tw_tensor* out) {
@@ -151,6 +164,40 @@ static inline tw_status tw_attention_varlen(
   return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
+/* binary(x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu) ->
+ * out: T[...] */
+static inline tw_status tw_binary(tw_context* context, const tw_tensor* x, const tw_tensor* other,
+                                  const char* function, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_text_value(function),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("binary", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* bitwise(x: T[...], other: T[...], function: and|or|xor) -> out: T[...] */
+static inline tw_status tw_bitwise(tw_context* context, const tw_tensor* x, const tw_tensor* other,
+                                   const char* function, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_text_value(function),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("bitwise", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* compare(x: T[...], other: T[...], relation: eq|ne|lt|le|gt|ge|and|or) -> out: bool[...] */
+static inline tw_status tw_compare(tw_context* context, const tw_tensor* x, const tw_tensor* other,
+                                   const char* relation, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_text_value(relation),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("compare", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* copy(x: T[...]) -> out: T[...] */
 static inline tw_status tw_copy(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -158,6 +205,16 @@ static inline tw_status tw_copy(tw_context* context, const tw_tensor* x, tw_tens
   const tw_status status = tw_operator_find("copy", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* count_nonzero(x: T[*, C], dim: i64 = -1) -> out: i64[*] */
+static inline tw_status tw_count_nonzero(tw_context* context, const tw_tensor* x, int64_t dim,
+                                         tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(dim), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("count_nonzero", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 /* cross_entropy(x: T[N, V], target: I[N], ignore_index: i64 = -100, reduction: mean|sum|none =
@@ -259,6 +316,17 @@ static inline tw_status tw_exp(tw_context* context, const tw_tensor* x, tw_tenso
   const tw_status status = tw_operator_find("exp", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
+/* extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...] */
+static inline tw_status tw_extremum(tw_context* context, const tw_tensor* x, const tw_tensor* other,
+                                    const char* function, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_text_value(function),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("extremum", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C],
@@ -383,6 +451,17 @@ static inline tw_status tw_layer_norm_backward(tw_context* context, const tw_ten
   const tw_status status = tw_operator_find("layer_norm_backward", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
+/* lerp(x: T[...], end: T[...], weight: T[...]?, amount: f32 = 0.5) -> out: T[...] */
+static inline tw_status tw_lerp(tw_context* context, const tw_tensor* x, const tw_tensor* end,
+                                const tw_tensor* weight, double amount, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(end), tw_tensor_value(weight),
+                                tw_float_value(amount), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("lerp", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
 }
 
 /* linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
@@ -524,6 +603,18 @@ static inline tw_status tw_permute(tw_context* context, const tw_tensor* x, cons
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> out:
+ * T[*] */
+static inline tw_status tw_reduce(tw_context* context, const tw_tensor* x, const char* function,
+                                  int64_t dim, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_text_value(function), tw_int_value(dim),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("reduce", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* relu(x: T[...]) -> out: T[...] */
 static inline tw_status tw_relu(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -620,6 +711,17 @@ static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double
   const tw_status status = tw_operator_find("scale", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C] */
+static inline tw_status tw_scan(tw_context* context, const tw_tensor* x, const char* function,
+                                int64_t dim, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_text_value(function), tw_int_value(dim),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scan", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* sigmoid(x: T[...]) -> out: T[...] */
@@ -784,6 +886,42 @@ static inline tw_status tw_type_as(tw_context* context, const tw_tensor* x, cons
   const tw_status status = tw_operator_find("type_as", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* unary(x: T[...], function:
+ * abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> out: T[...] */
+static inline tw_status tw_unary(tw_context* context, const tw_tensor* x, const char* function,
+                                 tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_text_value(function), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("unary", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], mean:
+ * T[*] */
+static inline tw_status tw_var_mean(tw_context* context, const tw_tensor* x, int64_t dim,
+                                    double correction, int64_t root, tw_tensor* var,
+                                    tw_tensor* mean) {
+  const tw_value arguments[] = {tw_tensor_value(x),         tw_int_value(dim),
+                                tw_float_value(correction), tw_int_value(root),
+                                tw_tensor_value(var),       tw_tensor_value(mean)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("var_mean", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...] */
+static inline tw_status tw_where(tw_context* context, const tw_tensor* condition,
+                                 const tw_tensor* x, const tw_tensor* other, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(condition), tw_tensor_value(x),
+                                tw_tensor_value(other), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("where", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 #ifdef __cplusplus

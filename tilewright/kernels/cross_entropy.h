@@ -41,15 +41,16 @@ struct CrossEntropyRow {
   TW_INLINE static void gradient(P p, const Row& row, int64_t label, float lse, float scale,
                                  float smoothing, float z_loss, const To& to) {
     const float cols = static_cast<float>(row.size(0));
-    const float slope = scale * (1 + 2 * z_loss * lse), even = scale * smoothing / cols;
+    const float slope = 1 + 2 * z_loss * lse, even = smoothing / cols;
     const float at_label = static_cast<float>(row(label));
     tile::sync(p);  // it may be overwritten now
     tile::for_row(p, row, [&](auto at) {
-      tile::store(p, to, at, tile::exp_below(tile::load(row, at), lse) * slope - even);
+      const auto v = tile::exp_below(tile::load(row, at), lse);
+      tile::store(p, to, at, (v * slope - even) * scale);  // last: it may be infinite
     });
     tile::sync(p);  // as the label's is now, whoever wrote it
     const float weight = scalar_exp<float, P>(at_label - lse);
-    to(label) = T(weight * slope - even - scale * (1 - smoothing));
+    to(label) = T((weight * slope - even - (1 - smoothing)) * scale);
   }
 };
 

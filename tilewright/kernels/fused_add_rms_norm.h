@@ -23,7 +23,7 @@ struct FusedAddRmsNorm {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
-                         2 * tile::kept_bytes<P, float, T>(x.cols))
+                         tile::kept_bytes<P, float, T>(x.cols))
         .over(x.cols);
   }
 
@@ -35,8 +35,8 @@ struct FusedAddRmsNorm {
           p, tile::Sum{}, tile::row_group(p, x.rows, x.cols),
           [&](int64_t i) { return tile::new_row(p, sums.row(i)); },
           [&](int64_t i, auto& sum) {
-            return [&sum, left = tile::keep_row(p, a.row(i), 0),
-                    right = tile::keep_row(p, b.row(i), 1)](auto at) {
+            return [&sum, left = tile::fetch_row(p, a.row(i)),
+                    right = tile::fetch_row(p, b.row(i))](auto at) {
               tile::store_cached(sum, at, tile::load(left, at) + tile::load(right, at));
               const auto v = tile::load(sum, at);
               return v * v;
@@ -49,7 +49,7 @@ struct FusedAddRmsNorm {
             };
           });
     };
-    tile::with_kept_rows(p, run, x, residual, weight, residual_out, out);
+    tile::with_rows(p, run, x, residual, weight, residual_out, out);
   }
 };
 

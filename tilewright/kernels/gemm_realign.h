@@ -2,7 +2,7 @@
 // TMA wants them. A pass of its own before a multiplication whose operands do not lie so.
 #pragma once
 
-#include "tilewright/core/view.h"
+#include "tilewright/core/types.h"
 
 namespace tw::kernels {
 
@@ -19,44 +19,30 @@ struct GemmRealignArguments {
 #if defined(__CUDACC__)
 namespace tw::kernels {
 
-/// A thread writes eight elements of a chunk.
+/// One thread writes eight elements.
 struct GemmRealign {
-  static constexpr int kEach = 8, kAtOnce = 2;
+  static constexpr int kEach = 8;
   const GemmRealignArguments& given;
 
-  /// Blocks take rows, threads the chunks of a row, some of them at once.
   __device__ void operator()() const {
-    const int64_t chunks = given.pitch / kEach, rows = given.rows * given.batch;
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-      const int64_t batch = index_quotient(row, given.rows);
-      const uint16_t* from =
-          given.from + batch * given.batch_stride + (row - batch * given.rows) * given.row_stride;
-      uint4* to = reinterpret_cast<uint4*>(given.to + row * given.pitch);
-      for (int64_t first = threadIdx.x; first < chunks; first += int64_t{kAtOnce} * blockDim.x) {
-        uint32_t words[kAtOnce][4];
-        TW_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int64_t chunk = first + i * int64_t{blockDim.x};
-          if (chunk < chunks) load(words[i], from, chunk * kEach);
-        }
-        TW_UNROLL
-        for (int i = 0; i < kAtOnce; ++i) {
-          const int64_t chunk = first + i * int64_t{blockDim.x};
-          if (chunk < chunks) to[chunk] = {words[i][0], words[i][1], words[i][2], words[i][3]};
-        }
-      }
+    const int64_t chunks = given.pitch / kEach, all = chunks * given.rows * given.batch;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < all;
+         i += int64_t(gridDim.x) * blockDim.x) {
+      const int64_t row = i / chunks, column = i % chunks * kEach;
+      const int64_t batch = row / given.rows, in_batch = row - batch * given.rows;
+      const uint16_t* from = given.from + batch * given.batch_stride + in_batch * given.row_stride +
+                             column * given.column_stride;
+      const int64_t left = given.columns - column;
+      uint32_t words[4];
+      if (given.column_stride == 1 && left >= 2 * kEach)
+        load_shifted(words, from);
+      else
+        load_each(words, from, left);
+      *reinterpret_cast<uint4*>(given.to + row * given.pitch + column) = {words[0], words[1],
+                                                                          words[2], words[3]};
     }
   }
 
-  /// Eight elements from `column` on; zeros behind the row.
-  __device__ void load(uint32_t (&words)[4], const uint16_t* row, int64_t column) const {
-    const uint16_t* from = row + column * given.column_stride;
-    const int64_t left = given.columns - column;
-    if (given.column_stride == 1 && left >= 2 * kEach)
-      load_shifted(words, from);
-    else
-      load_each(words, from, left);
-  }
   __device__ void load_each(uint32_t (&words)[4], const uint16_t* from, int64_t left) const {
     TW_UNROLL
     for (int i = 0; i < 4; ++i) {

@@ -55,8 +55,8 @@ struct LayerNorm {
       });
     };
     // What is absent is not read: any row will do.
-    tile::with_kept_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
-                         out.row(p.index()));
+    tile::with_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
+                    out.row(p.index()));
   }
 };
 

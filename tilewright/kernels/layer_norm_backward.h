@@ -87,8 +87,8 @@ struct LayerNormBackward {
       }
     };
     // What is absent is not read: any row will do.
-    tile::with_kept_rows(p, run, grad, x, scaled ? weight : grad.row(0), x_grad, all.sum(p, 0),
-                         all.sum(p, all.count - 1));
+    tile::with_rows(p, run, grad, x, scaled ? weight : grad.row(0), x_grad, all.sum(p, 0),
+                    all.sum(p, all.count - 1));
   }
 };
 

@@ -31,7 +31,7 @@ struct LogSoftmax {
         tile::store(p, to, at, (tile::load(from, at) - found.high) - found.log_sum);
       });
     };
-    tile::with_kept_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
+    tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
   }
 };
 

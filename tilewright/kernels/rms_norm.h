@@ -44,7 +44,7 @@ struct RmsNorm {
             };
           });
     };
-    tile::with_kept_rows(p, run, x, weight, out);
+    tile::with_rows(p, run, x, weight, out);
   }
 };
 

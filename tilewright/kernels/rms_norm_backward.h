@@ -77,7 +77,7 @@ struct RmsNormBackward {
     };
     // What is absent is not read: any rows will do.
     const Rows<const T> rest = is_residual ? residual_grad : grad;
-    tile::with_kept_rows(p, run, grad, x, weight, rest, x_grad, sum_row);
+    tile::with_rows(p, run, grad, x, weight, rest, x_grad, sum_row);
   }
 };
 

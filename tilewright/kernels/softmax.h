@@ -59,7 +59,7 @@ struct Softmax {
             };
           });
     };
-    tile::with_kept_rows<C>(p, run, x, out);
+    tile::with_rows<C>(p, run, x, out);
   }
 
  private:

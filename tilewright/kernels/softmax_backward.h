@@ -37,8 +37,7 @@ struct SoftmaxBackward {
         tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
       });
     };
-    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
-                            x_grad.row(p.index()));
+    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 
@@ -69,8 +68,7 @@ struct LogSoftmaxBackward {
                     tile::load(g, at) - tile::exp_nonpositive(tile::load(y, at)) * total);
       });
     };
-    tile::with_kept_rows<C>(p, run, grad.row(p.index()), output.row(p.index()),
-                            x_grad.row(p.index()));
+    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
   }
 };
 

@@ -1,6 +1,7 @@
 // The operators of tilewright, by name. Everything else is derived from this list.
 #pragma once
 
+#include "tilewright/ops/activation.h"
 #include "tilewright/ops/add.h"
 #include "tilewright/ops/amax.h"
 #include "tilewright/ops/amax_backward.h"
@@ -9,7 +10,11 @@
 #include "tilewright/ops/attention_backward.h"
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
+#include "tilewright/ops/binary.h"
+#include "tilewright/ops/bitwise.h"
+#include "tilewright/ops/compare.h"
 #include "tilewright/ops/copy.h"
+#include "tilewright/ops/count_nonzero.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
 #include "tilewright/ops/dropout.h"
@@ -18,6 +23,7 @@
 #include "tilewright/ops/erf.h"
 #include "tilewright/ops/erf_backward.h"
 #include "tilewright/ops/exp.h"
+#include "tilewright/ops/extremum.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
@@ -28,6 +34,7 @@
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
 #include "tilewright/ops/layer_norm.h"
 #include "tilewright/ops/layer_norm_backward.h"
+#include "tilewright/ops/lerp.h"
 #include "tilewright/ops/linear.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
@@ -40,6 +47,7 @@
 #include "tilewright/ops/mean_backward.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
+#include "tilewright/ops/reduce.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
 #include "tilewright/ops/rms_norm.h"
@@ -47,6 +55,7 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scan.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
@@ -63,10 +72,14 @@
 #include "tilewright/ops/tanh_backward.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
+#include "tilewright/ops/unary.h"
+#include "tilewright/ops/var_mean.h"
+#include "tilewright/ops/where.h"
 
 namespace tw::ops {
 
 using All = Catalog<          //
+    Activation,               //
     Add,                      //
     Amax,                     //
     AmaxBackward,             //
@@ -75,7 +88,11 @@ using All = Catalog<          //
     AttentionBackward,        //
     AttentionPaged,           //
     AttentionVarlen,          //
+    Binary,                   //
+    Bitwise,                  //
+    Compare,                  //
     Copy,                     //
+    CountNonzero,             //
     CrossEntropy,             //
     CrossEntropyBackward,     //
     Dropout,                  //
@@ -84,6 +101,7 @@ using All = Catalog<          //
     Erf,                      //
     ErfBackward,              //
     Exp,                      //
+    Extremum,                 //
     FusedAddRmsNorm,          //
     FusedLinearCrossEntropy,  //
     Gelu,                     //
@@ -94,6 +112,7 @@ using All = Catalog<          //
     GeluTanhAndMulBackward,   //
     LayerNorm,                //
     LayerNormBackward,        //
+    Lerp,                     //
     Linear,                   //
     LinearPacked,             //
     LinearQuantized,          //
@@ -106,6 +125,7 @@ using All = Catalog<          //
     MeanBackward,             //
     Mul,                      //
     Permute,                  //
+    Reduce,                   //
     Relu,                     //
     ReluBackward,             //
     RmsNorm,                  //
@@ -113,6 +133,7 @@ using All = Catalog<          //
     Rope,                     //
     Sample,                   //
     Scale,                    //
+    Scan,                     //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //
@@ -128,6 +149,9 @@ using All = Catalog<          //
     Tanh,                     //
     TanhBackward,             //
     Transpose,                //
-    TypeAs>;
+    TypeAs,                   //
+    Unary,                    //
+    VarMean,                  //
+    Where>;
 
 }  // namespace tw::ops

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import uses
+from tilewright.compat._tensors import tensor
 
 
-def _tensor(x: Any) -> torch.Tensor:
-    out: torch.Tensor = x
-    return out
+def _scores(sm_scale: float | None, softcap: float | None) -> dict[str, Any]:
+    """How scores are scaled and capped; as the operator does by itself where neither is given."""
+    return {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
 
 
 def _pages(pages: torch.Tensor, page_size: int) -> torch.Tensor:
@@ -24,7 +26,7 @@ def multi_head_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, is_causal: bool = True
 ) -> torch.Tensor:
     """Attention with as many key heads as query heads."""
-    return _tensor(ops.attention(q, k, v, causal=is_causal))
+    return tensor(ops.attention(q, k, v, causal=is_causal))
 
 
 @uses("attention")
@@ -32,7 +34,7 @@ def multi_head_attention_decode_with_kv_cache(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 ) -> torch.Tensor:
     """Queries [B, S, H, D] that see all keys."""
-    return _tensor(ops.attention(q, k, v))
+    return tensor(ops.attention(q, k, v))
 
 
 @uses("attention_paged")
@@ -55,7 +57,81 @@ def multi_head_attention_decode_paged_with_kv_cache(
         real_seqlen_kv,
         causal=is_causal,
     )
-    return _tensor(out).view(q.shape)
+    return tensor(out).view(q.shape)
+
+
+@uses("attention_backward")
+def grouped_query_attention_bwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    do: torch.Tensor,
+    lse: torch.Tensor,
+    *,
+    is_causal: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v, from the output and the lse [B, H, S] in base 2."""
+    natural = lse.float() * math.log(2)
+    dq, dk, dv = ops.attention_backward(do, q, k, v, o, natural, causal=is_causal)
+    return dq, dk, dv
+
+
+@uses("attention_backward")
+def multi_head_attention_bwd(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    do: torch.Tensor,
+    lse: torch.Tensor,
+    *,
+    is_causal: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As grouped_query_attention_bwd."""
+    return grouped_query_attention_bwd(q, k, v, o, do, lse, is_causal=is_causal)
+
+
+@uses("attention_varlen")
+def grouped_query_attention_prefill(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_kv: torch.Tensor,
+    q_scale: torch.Tensor | None,
+    k_scale: torch.Tensor | None,
+    v_scale: torch.Tensor | None,
+    *,
+    max_seqlen_q: int,
+    max_seqlen_kv: int,
+    is_causal: bool = True,
+    sm_scale: float | None = None,
+    softcap: float | None = None,
+    window_size_left: int = -1,
+    window_size_right: int = -1,
+    dtype: str | torch.dtype = "float16",
+) -> torch.Tensor:
+    """Requests one after the other: q [tokens, H, D]; 8-bit floats with a scale per request."""
+    if q.itemsize == 1:
+        starts = (cu_seqlens_q, cu_seqlens_kv, cu_seqlens_kv)
+        scaled = zip((q, k, v), (q_scale, k_scale, v_scale), starts, strict=True)
+        wide = (_unscaled(x, scale, at) for x, scale, at in scaled)
+        q, k, v = wide
+    mask = _window(is_causal, window_size_left, window_size_right)
+    options = {**mask, **_scores(sm_scale, softcap)}
+    out = tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, **options))
+    return out.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+
+
+def _unscaled(x: torch.Tensor, scale: torch.Tensor | None, starts: torch.Tensor) -> torch.Tensor:
+    """X [tokens, H, D] in float32, by the scales [requests, Hkv] of its tokens."""
+    wide = x.float()
+    if scale is None:
+        return wide
+    each = scale.float().repeat_interleave(starts.diff().long(), 0)
+    each = each.repeat_interleave(x.shape[1] // each.shape[1], 1)
+    return tensor(ops.mul(wide, each[..., None]))
 
 
 @uses("attention")
@@ -69,8 +145,7 @@ def grouped_query_attention(
     softcap: float | None,
 ) -> torch.Tensor:
     """Attention whose heads of queries share those of keys."""
-    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
-    return _tensor(ops.attention(q, k, v, causal=is_causal, **options))
+    return tensor(ops.attention(q, k, v, causal=is_causal, **_scores(sm_scale, softcap)))
 
 
 @uses("attention")
@@ -83,8 +158,7 @@ def grouped_query_attention_decode_with_kv_cache(
     softcap: float | None,
 ) -> torch.Tensor:
     """One query [B, H, D] that sees all keys."""
-    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
-    return _tensor(ops.attention(q[:, None], k, v, **options))[:, 0]
+    return tensor(ops.attention(q[:, None], k, v, **_scores(sm_scale, softcap)))[:, 0]
 
 
 @uses("attention_paged")
@@ -100,15 +174,14 @@ def grouped_query_attention_decode_paged_with_kv_cache(
     softcap: float | None = None,
 ) -> torch.Tensor:
     """One query [B, H, D] over keys in pages [tokens, Hkv, D]."""
-    return _tensor(
+    return tensor(
         ops.attention_paged(
             q,
             _pages(k, page_size),
             _pages(v, page_size),
             block_table,
             real_seqlen_kv,
-            scale=sm_scale or 0.0,
-            softcap=softcap or 0.0,
+            **_scores(sm_scale, softcap),
         )
     )
 
@@ -128,9 +201,9 @@ def grouped_query_attention_prefill_varlen(
     softcap: float | None,
 ) -> torch.Tensor:
     """Requests one after the other: q [tokens, H, D]."""
-    options: dict[str, Any] = {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
+    options = _scores(sm_scale, softcap)
     out = ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, causal=is_causal, **options)
-    return _tensor(out)
+    return tensor(out)
 
 
 def _new_rows(
@@ -181,7 +254,7 @@ def grouped_query_attention_prefill_paged_with_kv_cache(
     rows = _new_rows(cu_seqlens_q, cache_seqlens, block_table, page_size)
     k_pages[rows] = k_new
     v_pages[rows] = v_new
-    return _tensor(
+    return tensor(
         ops.attention_paged(
             q,
             _pages(k_pages, page_size),
@@ -189,9 +262,8 @@ def grouped_query_attention_prefill_paged_with_kv_cache(
             block_table,
             cache_seqlens + cu_seqlens_q.diff(),
             cu_seqlens_q,
-            scale=sm_scale or 0.0,
             causal=is_causal,
-            softcap=softcap or 0.0,
+            **_scores(sm_scale, softcap),
         )
     )
 
@@ -212,7 +284,7 @@ def grouped_query_attention_sliding_window(
 ) -> torch.Tensor:
     """Attention to keys at most this far to the left and right."""
     mask = _window(is_causal, window_size_left, window_size_right)
-    return _tensor(ops.attention(q, k, v, **mask))
+    return tensor(ops.attention(q, k, v, **mask))
 
 
 @uses("attention_varlen")
@@ -230,7 +302,7 @@ def grouped_query_attention_sliding_window_varlen(
 ) -> torch.Tensor:
     """As grouped_query_attention_sliding_window, of requests one after the other."""
     mask = _window(is_causal, window_size_left, window_size_right)
-    return _tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **mask))
+    return tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **mask))
 
 
 @uses("attention")
@@ -239,4 +311,11 @@ def multi_head_latent_attention_decode_with_kv_cache(
 ) -> torch.Tensor:
     """One query [B, H, D] over latent keys [B, N, Hkv, D] that are the values, too."""
     queries = torch.cat([q, q_pe], -1)[:, None]
-    return _tensor(ops.attention(queries, torch.cat([k, k_pe], -1), k))[:, 0]
+    return tensor(ops.attention(queries, torch.cat([k, k_pe], -1), k))[:, 0]
+
+
+__all__ = [
+    name
+    for name, value in list(vars().items())
+    if hasattr(value, "operators") and not name.startswith("_")
+]

@@ -130,3 +130,10 @@ def rope_neox_position_ids(
     positions = position_ids.to(torch.int32)[None]
     wide = _apply(x[None], frequencies, layout="2d", length=max_position, positions=positions)
     return wide[0]
+
+
+__all__ = [
+    name
+    for name, value in list(vars().items())
+    if hasattr(value, "operators") and not name.startswith("_")
+]

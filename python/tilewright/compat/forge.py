@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from tilewright import _schema, ops
+from tilewright import ops
 from tilewright.compat._coverage import by_name, refuse, uses
 
 Forward = Callable[[torch.Tensor, int], torch.Tensor]
@@ -34,20 +34,21 @@ def copy_transpose(x: torch.Tensor, tile_size: int = 16) -> torch.Tensor:
     return out
 
 
-@uses("sum")
+@uses("sum", "amax", "reduce")
 def reduce(x: torch.Tensor, dim: int = -1, op: str = "sum") -> torch.Tensor:
     """The reduction of one dimension.
 
     Raises:
-        NotImplementedError: the catalog has no such reduction.
         ValueError: no reduction has this name.
     """
     op = _ALIASES.get(op, op)
     if op not in _REDUCTIONS:
         raise ValueError(f"reduce: op must be sum, amax, max, amin, min or prod, not {op!r}")
-    if op not in _schema.operators():
-        raise NotImplementedError(f"{__name__}.reduce: the catalog has no {op}")
-    out: torch.Tensor = getattr(ops, op)(x, dim)
+    out: torch.Tensor
+    if op in ("sum", "amax"):
+        out = getattr(ops, op)(x, dim)
+    else:
+        out = ops.reduce(x, "amin" if op == "amin" else "prod", dim)
     return out
 
 

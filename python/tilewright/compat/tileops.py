@@ -6,86 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.compat._coverage import by_name, refuse
-from tilewright.compat._tileops_attention import (
-    grouped_query_attention,
-    grouped_query_attention_decode_paged_with_kv_cache,
-    grouped_query_attention_decode_with_kv_cache,
-    grouped_query_attention_prefill_paged_with_kv_cache,
-    grouped_query_attention_prefill_varlen,
-    grouped_query_attention_sliding_window,
-    grouped_query_attention_sliding_window_varlen,
-    multi_head_attention,
-    multi_head_attention_decode_paged_with_kv_cache,
-    multi_head_attention_decode_with_kv_cache,
-    multi_head_latent_attention_decode_with_kv_cache,
-)
-from tilewright.compat._tileops_rope import (
-    rope_llama31,
-    rope_long_rope,
-    rope_neox,
-    rope_neox_position_ids,
-    rope_non_neox,
-    rope_yarn,
-)
-from tilewright.compat._tileops_simple import (
-    add,
-    amax,
-    argmax,
-    bmm,
-    dropout,
-    erf,
-    exp,
-    fused_add_rms_norm,
-    gelu,
-    gelu_and_mul,
-    gelu_tanh_and_mul,
-    gemm,
-    layer_norm,
-    log,
-    log_softmax,
-    mean,
-    moe_shared_expert_mlp,
-    mul,
-    neg,
-    relu,
-    rms_norm,
-    sigmoid,
-    silu,
-    silu_and_mul,
-    softmax,
-    sub,
-    sum,
-    tanh,
-)
+from tilewright.compat._tileops_activations import *  # noqa: F403
+from tilewright.compat._tileops_attention import *  # noqa: F403
+from tilewright.compat._tileops_convolutions import *  # noqa: F403
+from tilewright.compat._tileops_elementwise import *  # noqa: F403
+from tilewright.compat._tileops_norms import *  # noqa: F403
+from tilewright.compat._tileops_pools import *  # noqa: F403
+from tilewright.compat._tileops_products import *  # noqa: F403
+from tilewright.compat._tileops_reductions import *  # noqa: F403
+from tilewright.compat._tileops_rope import *  # noqa: F403
 
 MISSING = by_name(
     {
-        "elementwise operator of this kind": "abs bitwise_and bitwise_not bitwise_or bitwise_xor "
-        "ceil clamp clamp_scalar cos div elu eq expm1 floor floor_divide ge gt hardsigmoid "
-        "hardswish hardtanh isfinite isinf isnan le leaky_relu lerp lerp_tensor log1p logical_and "
-        "logical_not logical_or lt masked_fill masked_fill_scalar maximum minimum mish nan_to_num "
-        "ne pow prelu reciprocal remainder round rsqrt selu sign sin softplus sqrt trunc where",
-        "layer normalization of this kind": "ada_layer_norm ada_layer_norm_zero "
-        "fused_add_layer_norm",
-        "normalization over a batch or over groups": "batch_norm batch_norm_bwd group_norm "
-        "instance_norm",
-        "pooling": "adaptive_avg_pool2d adaptive_max_pool2d adaptive_max_pool2d_indices "
-        "avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool1d_indices max_pool2d "
-        "max_pool2d_indices max_pool3d max_pool3d_indices mean_pooling",
-        "convolution": "conv1d conv2d conv3d",
+        "pooling by a list of sequences": "mean_pooling",
         "Fourier transform": "fft_c2c",
-        "position tables": "alibi sinusoidal",
-        "reduction of this kind": "all amin any argmin count_nonzero inf_norm l1_norm l2_norm "
-        "log_sum_exp prod std var var_mean",
-        "scan": "cumprod cumsum",
-        "quantization or 8-bit multiplication": "bmm_fp8_kn bmm_fp8_nk fp8_quant gemm_fp8 "
-        "fp8_lightning_indexer",
+        "quantization or 8-bit multiplication": "fp8_quant fp8_lightning_indexer",
         "multiplication by 4-bit weights in this layout": "gemm_w4a16",
-        "grouped matrix multiplication": "grouped_gemm moe_gate_up moe_grouped_gemm_nopad",
         "routing to experts": "moe_fused_topk moe_permute_align moe_permute_nopad moe_unpermute",
-        "attention gradient from a given lse": "grouped_query_attention_bwd "
-        "multi_head_attention_bwd",
-        "attention with scales per request": "grouped_query_attention_prefill",
         "sparse attention": "deep_seek_sparse_attention_decode_with_kv_cache nsa_cmp_fwd_varlen "
         "nsa_fwd_varlen nsa_topk_varlen topk_selector",
         "linear attention": "delta_net delta_net_bwd delta_net_decode gated_delta_net_bhtd "
@@ -97,55 +34,6 @@ MISSING = by_name(
         "hyper-connections": "mhc_post mhc_pre",
     }
 )
-
-__all__ = [
-    "MISSING",
-    "add",
-    "amax",
-    "argmax",
-    "bmm",
-    "dropout",
-    "erf",
-    "exp",
-    "fused_add_rms_norm",
-    "gelu",
-    "gelu_and_mul",
-    "gelu_tanh_and_mul",
-    "gemm",
-    "grouped_query_attention",
-    "grouped_query_attention_decode_paged_with_kv_cache",
-    "grouped_query_attention_decode_with_kv_cache",
-    "grouped_query_attention_prefill_paged_with_kv_cache",
-    "grouped_query_attention_prefill_varlen",
-    "grouped_query_attention_sliding_window",
-    "grouped_query_attention_sliding_window_varlen",
-    "layer_norm",
-    "log",
-    "log_softmax",
-    "mean",
-    "moe_shared_expert_mlp",
-    "mul",
-    "multi_head_attention",
-    "multi_head_attention_decode_paged_with_kv_cache",
-    "multi_head_attention_decode_with_kv_cache",
-    "multi_head_latent_attention_decode_with_kv_cache",
-    "neg",
-    "relu",
-    "rms_norm",
-    "rope_llama31",
-    "rope_long_rope",
-    "rope_neox",
-    "rope_neox_position_ids",
-    "rope_non_neox",
-    "rope_yarn",
-    "sigmoid",
-    "silu",
-    "silu_and_mul",
-    "softmax",
-    "sub",
-    "sum",
-    "tanh",
-]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

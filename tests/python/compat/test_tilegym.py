@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -120,8 +122,8 @@ def test_output_arguments_and_names() -> None:
     assert torch.equal(dropped, tilegym.dropout(A.clone(), 5, 0.4, inplace=True))
     kept = dropped != 0
     close(dropped[kept], A[kept] / 0.6)
-    with pytest.raises(NotImplementedError, match="has none with softcap"):
-        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), softcap=2.0)
+    with pytest.raises(NotImplementedError, match="has none with weight"):
+        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), weight=B[0, 0])
     with pytest.raises(NotImplementedError, match="bias"):
         tilegym.fused_linear_cross_entropy(A, B[0], torch.tensor([0]), bias=B)
     norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
@@ -271,3 +273,40 @@ def test_latent_attention() -> None:
     close(lse2, lse[:, :, 0] / torch.tensor(2.0).log())
     close(tilegym.mla_decoding_split_kv(one, pe, kv, shared, kv_len_per_split=4), want[:, :, 0])
     close(tilegym.mla_decoding_interface(one, pe, kv, shared, None, None), want[:, :, 0])
+
+
+def test_layer_norm_and_its_statistics() -> None:
+    out, mean, rstd, block, warps = tilegym.persistent_layer_norm(A, (40,), B[0, 0], B[0, 1], 1e-5)
+    close(out, F.layer_norm(A, (40,), B[0, 0], B[0, 1]))
+    close(mean, A.flatten(0, 1).mean(-1))
+    close(rstd, (A.flatten(0, 1).var(-1, correction=0) + 1e-5).rsqrt())
+    assert (block, warps) == (64, 1)
+
+
+def test_parts_of_attention_merge() -> None:
+    parts = [(K[:, :, i : i + 4], V[:, :, i : i + 4]) for i in (0, 4, 8)]
+    both = [attention(Q[:, :, :1], k, v, lse=True) for k, v in parts]
+    outs = torch.stack([o[:, :, 0] for o, _ in both], 2).float()
+    lse = torch.stack([x[:, :, 0] for _, x in both], 2).float() / math.log(2)
+    out = torch.empty(2, 4, 16)
+    assert tilegym.splitk_reduce(outs, lse, out, 11) is out
+    close(out, attention(Q[:, :, :1], K, V)[:, :, 0].float())
+
+
+def test_gated_layer_with_gelu() -> None:
+    class Config:
+        hidden_size, intermediate_size = 40, 24
+
+    layer = tilegym.PartiallyFusedGEGLUMLP(Config).requires_grad_(False)
+    gate, up, down = (layer.state_dict()[f"{n}_proj.weight"] for n in ("gate", "up", "down"))
+    close(layer(A), (F.gelu(A @ gate.T, approximate="tanh") * (A @ up.T)) @ down.T)
+
+
+def test_rotation_by_sections_and_shards() -> None:
+    cos, sin = (torch.stack(t) for t in zip(*(tables(2, 11, 8) for _ in range(3)), strict=True))
+    q, _ = liger.qwen2vl_mrope(Q, K, cos, sin, [2, 3, 3])
+    pick = [torch.cat([t[0][..., :2], t[1][..., 2:5], t[2][..., 5:8]], -1) for t in (cos, sin)]
+    close(q, rotate(Q, *(t[:, None] for t in pick)))
+    layer = torch.nn.Linear(40, 40)
+    got = liger.tiled_mlp(lambda m, x: m(x), layer, A, num_shards=2)
+    torch.testing.assert_close(got, layer(A))

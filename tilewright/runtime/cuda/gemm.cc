@@ -98,8 +98,9 @@ struct Reading {
                                                   from.column_stride,
                                                   pitch};
     constexpr int kThreads = 256, kResident = 8;
-    const int64_t blocks =
-        std::min<int64_t>(from.batch * from.rows, int64_t{on.multiprocessors} * kResident * 4);
+    const int64_t chunks = from.batch * from.rows * (pitch / 8);
+    const int64_t blocks = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
+                                             int64_t{on.multiprocessors} * kResident * 4);
     launch(module<T>().realign, blocks, 1, kThreads, 0, arguments, stream);
     from = {static_cast<const T*>(memory),
             from.rows,

@@ -81,12 +81,6 @@ TW_INLINE void with_rows(P p, F&& f, const Operand&... operands) {
     f(operands...);
 }
 
-/// The same for operands that are kept, as keep_row keeps them.
-template <class C = float, class P, class F, class... Operand>
-TW_INLINE void with_kept_rows(P p, F&& f, const Operand&... operands) {
-  with_rows<C>(p, f, operands...);
-}
-
 /// The group of rows of the program p.
 template <class P>
 TW_INLINE RowGroup row_group(P p, int64_t rows, int64_t cols) {

@@ -43,20 +43,10 @@ struct AlignedRows {
   TW_INLINE AlignedRow<T> row(int64_t i) const { return {base.row(i).data, {base.cols}}; }
 };
 
-/// One of which each thread has so few spans that the registers keep them all: what is kept has no
-/// rest, which would cost registers itself.
-template <class T>
-struct ShortRow : AlignedRow<T> {};
-template <class T>
-struct ShortRows {
-  const Rows<T>& base;
-  TW_INLINE ShortRow<T> row(int64_t i) const { return {{base.row(i).data, {base.cols}}}; }
-};
-
 /// A row that is read more than once: its first spans stay in the thread's registers, in the
 /// storage type, the next ones in shared memory, so that memory is read once. What a thread keeps,
 /// it alone reads.
-template <class P, class C, class T, bool kShort = false>
+template <class P, class C, class T>
 struct KeptRow {
   using R = RawOf<P, C, T>;
   static constexpr int kKept = P::template kKeptSpans<C, T>;
@@ -100,8 +90,8 @@ __device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
     f(Span<P, C, true>{c, kN, -1});
 }
 /// The spans that the registers hold.
-template <class P, class C, class T, bool kShort, class F>
-__device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T, kShort>& row, F&& f) {
+template <class P, class C, class T, class F>
+__device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   int64_t c = int64_t{p.thread()} * kN;
@@ -109,12 +99,11 @@ __device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T, kShort>& r
   for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
     if (c < n) f(Span<P, C, true>{c, kN, slot});
 }
-template <class C = float, int kChains = 1, class P, class T, bool kShort, class F>
-__device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T, kShort>& row, F&& f) {
+template <class C = float, int kChains = 1, class P, class T, class F>
+__device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   for_slots(p, row, f);
-  if constexpr (kShort) return;
   int64_t c = detail::kept_in_registers<P, C, T>(p.threads()) + int64_t{p.thread()} * kN;
   TW_UNROLL_4  // so that loads go ahead of what is done with the ones before
       for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
@@ -142,10 +131,10 @@ template <class P, class C, bool kFull, class T>
 __device__ __forceinline__ auto load_raw(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   return RawOf<P, C, T>::gather(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
-template <class P, class C, bool kFull, class T, bool kShort>
-__device__ __forceinline__ auto load_raw(const KeptRow<P, C, T, kShort>& kept,
+template <class P, class C, bool kFull, class T>
+__device__ __forceinline__ auto load_raw(const KeptRow<P, C, T>& kept,
                                          const Span<P, C, kFull>& at) {
-  if (kShort || at.slot >= 0) return kept.slots[at.slot];
+  if (at.slot >= 0) return kept.slots[at.slot];
   return RawOf<P, C, T>::load(kept.beyond_slots(at.offset));
 }
 
@@ -166,11 +155,11 @@ __device__ __forceinline__ void store_cached(const View<T, 1>& row, const Span<P
                                              const V& v) {
   RawOf<P, C, T>::narrow(v).scatter(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
-template <class P, class C, bool kFull, class T, bool kShort, class V>
-__device__ __forceinline__ void store_cached(KeptRow<P, C, T, kShort>& kept,
-                                             const Span<P, C, kFull>& at, const V& v) {
+template <class P, class C, bool kFull, class T, class V>
+__device__ __forceinline__ void store_cached(KeptRow<P, C, T>& kept, const Span<P, C, kFull>& at,
+                                             const V& v) {
   const auto raw = RawOf<P, C, T>::narrow(v);
-  if (kShort || at.slot >= 0)
+  if (at.slot >= 0)
     kept.slots[at.slot] = raw;
   else if (at.offset < kept.shared_end)
     raw.store(kept.shared + at.offset);
@@ -237,18 +226,6 @@ __device__ __forceinline__ KeptRow<P, C, T> fetch_row(P p, const AlignedRow<T>& 
   return out;
 }
 
-template <class C = float, class P, class T>
-__device__ __forceinline__ auto fetch_row(P p, const ShortRow<T>& row) {
-  KeptRow<P, C, T, true> out;
-  out.row = row;
-  for_slots(p, out, [&](const auto& at) { out.slots[at.slot] = load_raw(row, at); });
-  return out;
-}
-template <class C = float, class P, class T>
-__device__ __forceinline__ auto keep_row(P p, const ShortRow<T>& row, int = 0) {
-  return fetch_row<C>(p, row);
-}
-
 template <class P, class T>
 __device__ __forceinline__ void fetch_later(P, const View<T, 1>&) {}
 /// A row that comes some time after this one: on its way into L2. It takes no registers.
@@ -268,11 +245,11 @@ template <class C = float, class P, class T>
 __device__ __forceinline__ KeptRow<P, C, T> new_row(P p, const AlignedRow<T>& row, int which = 0) {
   return detail::open_row<C>(p, row, which);
 }
-template <class C = float, class P, class T>
-__device__ __forceinline__ auto new_row(P, const ShortRow<T>& row, int = 0) {
-  KeptRow<P, C, T, true> out;
-  out.row = row;
-  return out;
+
+/// How many columns to write first: all, since a GPU has no stores around its caches.
+template <class T>
+TW_INLINE int64_t first_part(const View<T, 1>& row) {
+  return row.size(0);
 }
 
 /// Of a program, which has one row.
@@ -319,23 +296,6 @@ template <class T>
 TW_INLINE AlignedRows<T> aligned(const Rows<T>& rows) {
   return {rows};
 }
-template <class T>
-TW_INLINE ShortRow<T> shortened(const View<T, 1>& row) {
-  return {{row.data, {row.size(0)}}};
-}
-template <class T>
-TW_INLINE ShortRows<T> shortened(const Rows<T>& rows) {
-  return {rows};
-}
-
-template <class C, class P, class T>
-TW_INLINE bool is_short(P p, const View<T, 1>& row) {
-  return row.size(0) <= kept_in_registers<P, C, T>(p.threads());
-}
-template <class C, class P, class T>
-TW_INLINE bool is_short(P p, const Rows<T>& rows) {
-  return rows.cols <= kept_in_registers<P, C, T>(p.threads());
-}
 
 }  // namespace detail
 
@@ -347,18 +307,6 @@ __device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands
     f(detail::aligned(operands)...);
   else
     f(operands...);
-}
-/// The same for operands that are kept. They come as ShortRow or ShortRows where that holds of the
-/// first of them, and what else is kept has no wider elements.
-template <class C = float, class P, class F, class First, class... Operand>
-__device__ __forceinline__ void with_kept_rows(P p, F&& f, const First& first,
-                                               const Operand&... rest) {
-  if (!(detail::is_aligned<C>(p, first) && ... && detail::is_aligned<C>(p, rest)))
-    f(first, rest...);
-  else if (detail::is_short<C>(p, first))
-    f(detail::shortened(first), detail::shortened(rest)...);
-  else
-    f(detail::aligned(first), detail::aligned(rest)...);
 }
 
 }  // namespace tw::tile

@@ -21,6 +21,7 @@ from tilewright.compat.tilegym._attention import (
     mla,
     mla_decoding,
     mla_decoding_split_kv,
+    splitk_reduce,
     swa_attention,
     tile_fmha_functional,
     tile_fmha_with_backward,
@@ -35,6 +36,7 @@ from tilewright.compat.tilegym._interfaces import (
     mla_interface,
 )
 from tilewright.compat.tilegym._layers import (
+    PartiallyFusedGEGLUMLP,
     PartiallyFusedSwiGLUMLP,
     apply_rope_base,
     bmm,
@@ -50,6 +52,7 @@ from tilewright.compat.tilegym._layers import (
     group_gemm,
     layer_norm_legacy,
     matmul,
+    persistent_layer_norm,
     relu,
     rms_norm,
     silu_and_mul,
@@ -61,17 +64,15 @@ MISSING = by_name(
         "gated delta rule": "chunk_gated_delta_rule recurrent_gated_delta_rule",
         "grouped matrix multiplication by expert": "fused_moe invoke_fused_moe_kernel "
         "moe_align_block_size",
-        "layer normalization that returns its statistics": "persistent_layer_norm",
-        "gated layer with GELU": "PartiallyFusedGEGLUMLP",
         "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
         "4-bit floats": "nvfp4_quantize",
         "attention over a list of keys": "sparse_mla",
-        "merging of partial attention": "splitk_reduce",
     }
 )
 
 __all__ = [
     "MISSING",
+    "PartiallyFusedGEGLUMLP",
     "PartiallyFusedSwiGLUMLP",
     "apply_rope_base",
     "attention_sink",
@@ -104,10 +105,12 @@ __all__ = [
     "mla_decoding_interface",
     "mla_decoding_split_kv",
     "mla_interface",
+    "persistent_layer_norm",
     "relu",
     "rms_norm",
     "silu_and_mul",
     "softmax",
+    "splitk_reduce",
     "swa_attention",
     "tile_fmha_functional",
     "tile_fmha_with_backward",

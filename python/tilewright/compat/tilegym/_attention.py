@@ -242,6 +242,21 @@ def mla_decoding_split_kv(
     return mla_decoding(q, qpe, kv, kpe, sm_scale, **tuning)[0]
 
 
+@uses("softmax", "matmul")
+def splitk_reduce(
+    attn_splitk_out: torch.Tensor,
+    lse_splitk_out: torch.Tensor,
+    attn_out: torch.Tensor,
+    S_kv: int,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Parts of attention [B, H, parts, D] by their lse [B, H, parts] in base 2, into attn_out."""
+    weights = ops.softmax(lse_splitk_out.float() * math.log(2))
+    rows = (attn_splitk_out.float().flatten(0, 1), weights.flatten(0, 1)[:, None])
+    merged: torch.Tensor = ops.matmul(rows[1], rows[0])
+    return attn_out.copy_(merged.view(attn_out.shape))
+
+
 def _sink(
     query: torch.Tensor,
     key: torch.Tensor,

@@ -83,6 +83,21 @@ class PartiallyFusedSwiGLUMLP(nn.GatedMLP):
         self.config = config
 
 
+class PartiallyFusedGEGLUMLP(nn.GatedMLP):
+    """The gated layer of a transformers configuration, with GELU by tanh."""
+
+    def __init__(
+        self, config: Any, hidden_size: int | None = None, intermediate_size: int | None = None
+    ) -> None:
+        """Sizes that are given overrule the configuration's."""
+        super().__init__(
+            hidden_size or config.hidden_size,
+            intermediate_size or config.intermediate_size,
+            activation="gelu_tanh",
+        )
+        self.config = config
+
+
 @uses("linear", "swiglu")
 def get_swiglu_module() -> type[torch.nn.Module]:
     """The module class of a gated layer."""
@@ -96,6 +111,7 @@ def get_fused_swiglu_module() -> type[torch.nn.Module]:
 
 
 PartiallyFusedSwiGLUMLP.operators = ("linear", "swiglu")  # type: ignore[attr-defined]
+PartiallyFusedGEGLUMLP.operators = ("linear", "gelu", "mul")  # type: ignore[attr-defined]
 
 
 @uses("dropout")
@@ -133,6 +149,28 @@ def layer_norm_legacy(
     shifted = weight if weight is None or not weight_shift else weight + weight_shift
     out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps, backend=_backend(tuning))
     return out
+
+
+@uses("layer_norm", "var_mean", "unary")
+def persistent_layer_norm(
+    input: torch.Tensor,
+    normalized_shape: Any,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    mean: torch.Tensor | None = None,
+    rstd: torch.Tensor | None = None,
+    **tuning: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, int]:
+    """Layer normalization, its means and 1 / deviations, and the block and warps of a kernel."""
+    flat = input.reshape(-1, input.shape[-1])
+    var, center = ops.var_mean(flat.float(), -1, 0.0)
+    scale = ops.unary(var + eps, "rsqrt")
+    found_mean = center if mean is None else mean.copy_(center.view(mean.shape))
+    found_rstd = scale if rstd is None else rstd.copy_(scale.view(rstd.shape))
+    out = ops.layer_norm(input, weight, bias, eps, backend=_backend(tuning))
+    block = 1 << (input.shape[-1] - 1).bit_length()
+    return out, found_mean, found_rstd, block, min(max(block // 256, 1), 8)
 
 
 @uses("fused_linear_cross_entropy")

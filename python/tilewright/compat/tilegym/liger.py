@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from tilewright import _layouts, ops
+from tilewright.compat import tileops
 from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._liger_losses import *  # noqa: F403
 
 MISSING = by_name(
     {
-        "divergence between distributions": "fused_linear_jsd jsd kl_div tvd",
-        "group normalization": "group_norm",
         "neighbourhood attention": "fused_neighborhood_attention",
         "policy loss": "grpo_loss",
-        "convolution": "multi_token_attention",
-        "normalization of powers": "poly_norm",
-        "rotary embedding by sections": "qwen2vl_mrope",
         "sparsemax": "sparsemax",
-        "recomputation by shards": "tiled_mlp",
     }
 )
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     return refuse(__name__, MISSING, name)
-
-
-def _tensor(x: torch.Tensor) -> torch.Tensor:
-    return x
 
 
 def _weight(W: torch.Tensor, offset: float) -> torch.Tensor:
@@ -63,7 +57,7 @@ def rms_norm(
 ) -> torch.Tensor:
     """RMS normalization over the last dimension, times W + offset."""
     weight = X.new_ones(X.shape[-1]) if W is None else _weight(W, offset)
-    return _tensor(ops.rms_norm(X, weight, eps))
+    return tensor(ops.rms_norm(X, weight, eps))
 
 
 @uses("rope")
@@ -100,13 +94,13 @@ def llama4_rope(
 @uses("softmax")
 def softmax(input: torch.Tensor) -> torch.Tensor:
     """The softmax along the last dimension."""
-    return _tensor(ops.softmax(input))
+    return tensor(ops.softmax(input))
 
 
 @uses("gelu", "mul")
 def geglu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """gelu(a) * b, by tanh."""
-    return _tensor(ops.mul(ops.gelu(a, "tanh"), b))
+    return tensor(ops.mul(ops.gelu(a, "tanh"), b))
 
 
 @uses("swiglu")
@@ -118,7 +112,7 @@ def swiglu(
 ) -> torch.Tensor:
     """silu(a * gate_multiplier) * b * down_multiplier."""
     gate = a if gate_multiplier == 1 else a * gate_multiplier
-    out = _tensor(ops.swiglu(gate, b))
+    out = tensor(ops.swiglu(gate, b))
     return out if down_multiplier == 1 else out * down_multiplier
 
 
@@ -126,7 +120,7 @@ def swiglu(
 def relu_squared(input: torch.Tensor) -> torch.Tensor:
     """max(x, 0) squared."""
     positive = ops.relu(input)
-    return _tensor(ops.mul(positive, positive))
+    return tensor(ops.mul(positive, positive))
 
 
 @uses("mul", "tanh", "add")
@@ -135,7 +129,7 @@ def dyt(
 ) -> torch.Tensor:
     """tanh(alpha * x) * gamma + beta."""
     out = ops.mul(ops.tanh(ops.mul(x, alpha)), gamma)
-    return _tensor(out if beta is None else ops.add(out, beta))
+    return tensor(out if beta is None else ops.add(out, beta))
 
 
 @uses("layer_norm")
@@ -143,70 +137,92 @@ def layer_norm(
     X: torch.Tensor, W: torch.Tensor, B: torch.Tensor, eps: float = 1e-5
 ) -> torch.Tensor:
     """Layer normalization over the last dimension."""
-    return _tensor(ops.layer_norm(X, W, B, eps))
+    return tensor(ops.layer_norm(X, W, B, eps))
 
 
-def _refuse_options(name: str, **used: bool) -> None:
-    for option, is_used in used.items():
-        if is_used:
-            raise NotImplementedError(f"{__name__}.{name}: the catalog has none with {option}")
-
-
-@uses("cross_entropy")
-def cross_entropy(
-    input: torch.Tensor,
-    target: torch.Tensor,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    reduction: Literal["mean", "sum", "none"] = "mean",
-    weight: torch.Tensor | None = None,
-    lse_square_scale: float = 0.0,
-    softcap: float | None = None,
-    return_z_loss: bool = False,
-    return_token_accuracy: bool = False,
-    return_predicted_tokens: bool = False,
+@uses("layer_norm", "mul", "add")
+def group_norm(
+    X: torch.Tensor,
+    num_channels: int,
+    num_groups: int,
+    W: torch.Tensor,
+    B: torch.Tensor,
+    eps: float = 1e-5,
 ) -> torch.Tensor:
-    """Cross-entropy of logits [N, V], and lse_square_scale times the square of each logsumexp."""
-    _refuse_options(
-        "cross_entropy",
-        weight=weight is not None,
-        softcap=softcap is not None,
-        return_z_loss=return_z_loss,
-        return_token_accuracy=return_token_accuracy,
-        return_predicted_tokens=return_predicted_tokens,
-    )
-    options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
-    return _tensor(ops.cross_entropy(input, target, ignore_index, *options))
+    """Normalization of each group of channels of X [N, C, ...]."""
+    if X.dim() < 2 or X.shape[1] != num_channels:
+        raise ValueError(f"group_norm: X {tuple(X.shape)} has not {num_channels} channels")
+    return tensor(tileops.group_norm(X, W, B, num_groups=num_groups, eps=eps))
 
 
-@uses("fused_linear_cross_entropy")
-def fused_linear_cross_entropy(
-    input: torch.Tensor,
+@uses("rms_norm", "mul", "add")
+def poly_norm(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-6
+) -> torch.Tensor:
+    """W0 norm(x^3) + w1 norm(x^2) + w2 norm(x) + b, each norm by the root of the mean square."""
+    x = input.float()
+    ones = x.new_ones(x.shape[-1])
+    square = ops.mul(x, x)
+    shape = (1,) * x.dim()
+    out = bias.float().reshape(shape)
+    powers = (ops.mul(square, x), square, x)
+    for power, w in zip(powers, weight.float().unbind(), strict=True):
+        out = ops.add(ops.mul(ops.rms_norm(power, ones, eps), w.reshape(shape)), out)
+    return tensor(out).to(input.dtype)
+
+
+@uses("rope")
+def qwen2vl_mrope(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    mrope_section: list[int],
+    unsqueeze_dim: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Q and k [B, H, S, D] rotated; sections of the pairs by time, height, width: [3, B, S, D]."""
+    pairs = q.shape[-1] // 2
+    sections = [*mrope_section[:2], pairs - sum(mrope_section[:2])]
+    tables = [
+        torch.cat([torch.split(t[..., :pairs], sections, -1)[i][i] for i in range(3)], -1)
+        for t in (cos, sin)
+    ]
+    q, k = (_layouts.rotate(x, *tables, pairs=pairs).contiguous() for x in (q, k))
+    return q, k
+
+
+@uses("linear")
+def tiled_mlp(
+    fn: Callable[[torch.nn.Module, torch.Tensor], torch.Tensor],
+    mlp_module: torch.nn.Module,
+    x: torch.Tensor,
+    num_shards: int | None = None,
+    compute_params: list[torch.nn.Parameter] | None = None,
+) -> torch.Tensor:
+    """Fn of shards of the positions, which the gradient computes again."""
+    length, width = x.shape[-2:]
+    shards = x.chunk(num_shards or -(-length // width), -2)
+    parts = [checkpoint(fn, mlp_module, shard, use_reentrant=False) for shard in shards]
+    return torch.cat(parts, -2)
+
+
+@uses("softmax", "linear", "mul")
+def multi_token_attention(
+    scores: torch.Tensor,
     weight: torch.Tensor,
-    target: torch.Tensor,
     bias: torch.Tensor | None = None,
-    ce_weight: torch.Tensor | None = None,
-    ignore_index: int = -100,
-    lse_square_scale: float = 0.0,
-    label_smoothing: float = 0.0,
-    reduction: Literal["mean", "sum"] = "mean",
-    softcap: float | None = None,
-    return_z_loss: bool = False,
-    accum_dtype: torch.dtype | None = None,
-    use_token_scaling: bool = False,
-    return_token_accuracy: bool = False,
-    return_predicted_tokens: bool = False,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    sparse: bool = False,
 ) -> torch.Tensor:
-    """The cross-entropy of input weightᵀ, whose logits never exist as a whole."""
-    _refuse_options(
-        "fused_linear_cross_entropy",
-        bias=bias is not None,
-        ce_weight=ce_weight is not None,
-        softcap=softcap is not None,
-        return_z_loss=return_z_loss,
-        use_token_scaling=use_token_scaling,
-        return_token_accuracy=return_token_accuracy,
-        return_predicted_tokens=return_predicted_tokens,
-    )
-    options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
-    return _tensor(ops.fused_linear_cross_entropy(input, weight, target, ignore_index, *options))
+    """The convolution of causal weights [N, C, L, L]; again 0 above the diagonal."""
+    if sparse:
+        raise NotImplementedError(f"{__name__}.multi_token_attention: the catalog has no sparsemax")
+    length = scores.shape[-1]
+    seen = torch.ones(length, length, dtype=torch.bool, device=scores.device).tril()
+    weights = ops.softmax(scores.masked_fill(~seen, -torch.inf))
+    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    mixed = tileops.conv2d(weights, weight, bias, **options)
+    return tensor(ops.mul(mixed, seen.to(mixed.dtype)))

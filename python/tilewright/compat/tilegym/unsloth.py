@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -14,9 +14,7 @@ MISSING = by_name(
     {
         "quantization by blocks to 8-bit floats": "act_quant w8a8_block_fp8_matmul weight_dequant",
         "mapping of this loss's arguments yet": "cross_entropy_loss",
-        "gradient of a gated activation": "geglu_approx_backward geglu_exact_backward swiglu_bwd",
         "grouped matrix multiplication by expert": "grouped_gemm",
-        "mapping of this function's arguments yet": "layernorm",
     }
 )
 
@@ -77,3 +75,48 @@ def rope_embedding_qk(
     tables = (cos.float(), sin.float(), positions)
     q, k = (ops.rope(x.transpose(1, 2), *tables).transpose(1, 2) for x in (Q, K))
     return q.contiguous(), k.contiguous()
+
+
+@uses("layer_norm")
+def layernorm(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """Layer normalization over the last dimension."""
+    out: torch.Tensor = ops.layer_norm(X, W, b, eps)
+    return out
+
+
+Overwritten = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _overwrite(
+    into: Overwritten, output: torch.Tensor, up_grad: torch.Tensor, gate_grad: torch.Tensor
+) -> Overwritten:
+    for target, value in zip(into, (output, up_grad, gate_grad), strict=True):
+        target.copy_(value)
+    return into
+
+
+@uses("swiglu", "swiglu_backward")
+def swiglu_bwd(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> Overwritten:
+    """Writes silu(e) * g to DW, the gradient of g to e, and that of e to g."""
+    gate_grad, up_grad = ops.swiglu_backward(DW, e, g)
+    return _overwrite((DW, e, g), ops.swiglu(e, g), up_grad, gate_grad)
+
+
+def _geglu_backward(
+    DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor, approximate: Literal["none", "tanh"]
+) -> Overwritten:
+    gate = ops.gelu(e, approximate)
+    gate_grad = ops.gelu_backward(ops.mul(DW, g), e, approximate)
+    return _overwrite((DW, e, g), ops.mul(gate, g), ops.mul(DW, gate), gate_grad)
+
+
+@uses("gelu", "gelu_backward", "mul")
+def geglu_exact_backward(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> Overwritten:
+    """Writes gelu(e) * g to DW, the gradient of g to e, and that of e to g; by erf."""
+    return _geglu_backward(DW, e, g, "none")
+
+
+@uses("gelu", "gelu_backward", "mul")
+def geglu_approx_backward(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> Overwritten:
+    """Writes gelu(e) * g to DW, the gradient of g to e, and that of e to g; by tanh."""
+    return _geglu_backward(DW, e, g, "tanh")

@@ -1,0 +1,160 @@
+"""TileGym's losses and normalizations of the suites, with their gradients, against PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from oracles import close
+from tilewright.compat.tilegym import liger, unsloth
+
+A, B = torch.randn(2, 3, 40), torch.randn(2, 3, 40)
+
+
+def with_gradients(ours, theirs, *inputs) -> None:
+    """The same values, and the same gradients of every input."""
+    mine = [x.clone().requires_grad_() for x in inputs]
+    wide = [x.double().requires_grad_() for x in inputs]
+    got, want = ours(*mine), theirs(*wide)
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+    weights = torch.randn(want.shape)
+    (got * weights).sum().backward()
+    (want * weights.double()).sum().backward()
+    for x, y in zip(mine, wide, strict=True):
+        torch.testing.assert_close(x.grad.double(), y.grad, rtol=1e-4, atol=1e-5)
+
+
+X = torch.randn(2, 6, 5, 4)
+LABELS = torch.tensor([3, -100, 7])
+LOG_P, LOG_Q = A[0].log_softmax(-1), B[0].log_softmax(-1)
+
+
+def divergence(beta):
+    def theirs(log_q):
+        q, p = log_q.exp(), LOG_P.double().exp()
+        m = (beta * p + (1 - beta) * q).log()
+        if beta in (0, 1):
+            m = log_q if beta == 0 else LOG_P.double()
+        of_p = p * (LOG_P.double() - m)
+        of_q = q * (log_q - m)
+        both = of_p if beta == 0 else of_q if beta == 1 else beta * of_p + (1 - beta) * of_q
+        return (both * (LABELS != -100)[:, None]).sum() / 2
+
+    return theirs
+
+
+def power_norm(x, w, b):
+    def norm(u):
+        return u / (u.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+
+    return w[0] * norm(x**3) + w[1] * norm(x**2) + w[2] * norm(x) + b
+
+
+def total_variation(p):
+    loss = 0.5 * (p - B[0].double()).abs() * (LABELS != -100)[:, None]
+    return loss.sum() / 2
+
+
+GRADIENTS = {
+    "group_norm": (
+        lambda x, w, b: liger.group_norm(x, 6, 3, w, b),
+        lambda x, w, b: F.group_norm(x, 3, w, b),
+        (X, torch.randn(6), torch.randn(6)),
+    ),
+    "poly_norm": (liger.poly_norm, power_norm, (A, torch.randn(3), torch.randn(1))),
+    "kl_div": (
+        lambda x: liger.kl_div(x, LOG_P.exp()),
+        lambda x: F.kl_div(x, LOG_P.exp().double(), reduction="batchmean"),
+        (LOG_Q,),
+    ),
+    "kl_div of logarithms": (
+        lambda x: liger.kl_div(x, LOG_P, "mean", True),
+        lambda x: F.kl_div(x, LOG_P.double(), reduction="mean", log_target=True),
+        (LOG_Q,),
+    ),
+    "tvd": (lambda p: liger.tvd(p, B[0], LABELS), total_variation, (A[0],)),
+    **{
+        f"jsd {beta}": (
+            lambda x, beta=beta: liger.jsd(x, LOG_P, LABELS, beta),
+            divergence(beta),
+            (LOG_Q,),
+        )
+        for beta in (0, 0.3, 0.5, 1)
+    },
+    "cross_entropy": (
+        lambda x: liger.cross_entropy(x, LABELS, softcap=2.0),
+        lambda x: F.cross_entropy(2 * torch.tanh(x / 2), LABELS),
+        (A[0],),
+    ),
+    "fused_linear_cross_entropy": (
+        lambda x, w, b: liger.fused_linear_cross_entropy(x, w, LABELS, b),
+        lambda x, w, b: F.cross_entropy(F.linear(x, w, b), LABELS),
+        (A[0], torch.randn(9, 40), torch.randn(9)),
+    ),
+    "fused_linear_jsd": (
+        lambda x, w: liger.fused_linear_jsd(x, w, B[0], w.detach(), LABELS, temperature=2.0),
+        lambda x, w: divergence_of_heads(x, w),
+        (A[0], torch.randn(9, 40)),
+    ),
+    "multi_token_attention": (
+        lambda x, w: liger.multi_token_attention(x, w, padding=1),
+        lambda x, w: mixed(x, w),
+        (torch.randn(2, 3, 7, 7), torch.randn(3, 3, 3, 3)),
+    ),
+}
+
+
+def divergence_of_heads(x, w):
+    log_q = F.log_softmax(F.linear(x, w) / 2, -1)
+    log_p = F.log_softmax(F.linear(B[0].double(), w.detach()) / 2, -1)
+    m = (0.5 * log_p.exp() + 0.5 * log_q.exp()).log()
+    both = 0.5 * log_p.exp() * (log_p - m) + 0.5 * log_q.exp() * (log_q - m)
+    return (both * (LABELS != -100)[:, None]).sum() / 2
+
+
+def mixed(x, w):
+    seen = torch.ones(7, 7).bool().tril()
+    weights = x.masked_fill(~seen, -math.inf).softmax(-1)
+    return F.conv2d(weights, w, padding=1) * seen
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_losses_and_normalizations_with_gradients(name) -> None:
+    ours, theirs, inputs = GRADIENTS[name]
+    with_gradients(ours, theirs, *inputs)
+
+
+def test_what_cross_entropy_may_return() -> None:
+    target = torch.tensor([3, -100, 7])
+    flags = {"return_z_loss": True, "return_token_accuracy": True, "return_predicted_tokens": True}
+    got = liger.cross_entropy(A[0], target, lse_square_scale=0.1, **flags)
+    lse = A[0].logsumexp(-1)[[0, 2]]
+    close(got[0], F.cross_entropy(A[0], target) + 0.1 * lse.square().mean())
+    close(got[1], 0.1 * lse.square().mean())
+    best = A[0].argmax(-1)
+    close(got[2], (best == target)[[0, 2]].float().mean())
+    assert got[3].tolist() == [best[0], -1, best[2]]
+    head = torch.randn(9, 40)
+    loss, predicted = liger.fused_linear_cross_entropy(
+        A[0], head, torch.tensor([3, 1, 7]), return_predicted_tokens=True
+    )
+    close(loss, F.cross_entropy(A[0] @ head.T, torch.tensor([3, 1, 7])))
+    assert torch.equal(predicted, (A[0] @ head.T).argmax(-1))
+
+
+def test_gradients_that_overwrite() -> None:
+    for function, activation in (
+        (unsloth.swiglu_bwd, F.silu),
+        (unsloth.geglu_exact_backward, F.gelu),
+        (unsloth.geglu_approx_backward, lambda x: F.gelu(x, approximate="tanh")),
+    ):
+        e, g = A[0].double().requires_grad_(), B[0].double().requires_grad_()
+        out = activation(e) * g
+        out.backward(A[1].double())
+        given = [A[1].clone(), A[0].clone(), B[0].clone()]
+        assert function(*given)[0] is given[0]
+        for mine, want in zip(given, (out, g.grad, e.grad), strict=True):
+            close(mine, want.detach().float())
+    close(unsloth.layernorm(A, B[0, 0], B[0, 1]), F.layer_norm(A, (40,), B[0, 0], B[0, 1]))
