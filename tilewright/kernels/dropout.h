@@ -49,6 +49,7 @@ struct Dropout {
     uint32_t least;
     C kept;
 
+#if defined(__CUDACC__)
     template <class P>
     TW_DEVICE void operator()(P program) const {
       dropout.for_parts(
@@ -57,6 +58,7 @@ struct Dropout {
                               r * to.size(0) + begin, least, kept);
           });
     }
+#endif
   };
   template <tile::Program P>
   TW_DEVICE Prepared prepared() const
