@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the operators beside PyTorch, on the workloads that the catalog holds.
+"""Measures the operators beside PyTorch and ONNX Runtime, on the workloads that the catalog holds.
 
 Every output is compared with the operator's definition first; one that does not match is not timed.
 tilewright and its peers run in one process, round by round, on the same random operands, of which
@@ -30,6 +30,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
 
 import composites  # noqa: E402
 import harness  # noqa: E402
+import onnx_peer  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
 from cases import Case, assert_close, every_workload, results  # noqa: E402
@@ -37,7 +38,7 @@ from cases import Case, assert_close, every_workload, results  # noqa: E402
 import tilewright  # noqa: E402
 from tilewright import _torch  # noqa: E402
 
-PEERS = ("torch", "inductor")
+PEERS = ("torch", "inductor", "onnxruntime")
 PASSES = ("forward", "training")
 MODES = {"quick": 0.1, "timing": 1.0, "deep": 5.0}  # of the suite's seconds
 ROTATED_BYTES = 16 << 20  # calls that touch less are measured in the caches
@@ -54,7 +55,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--op", action="append", help="only this operator")
     parser.add_argument("--dtype", action="append", help="f32, f16, ... instead of the suite's")
     parser.add_argument("--backend", default="cpu", help="one of tilewright's (default: cpu)")
-    parser.add_argument("--peers", default="torch,inductor", help="torch, inductor, or none")
+    parser.add_argument("--peers", default="torch,inductor", help=f"{', '.join(PEERS)}, or none")
     parser.add_argument(
         "--pass",
         dest="work",
@@ -175,20 +176,31 @@ def check(case: Case, got: Any, want: Any, slack: float = 1) -> str:
     return ""
 
 
-def peers(case: Case, names: Iterable[str], given: list[Any]) -> tuple[dict[str, Any], str]:
-    """The peers that compute the same, and why there are none."""
+def peers(
+    case: Case, names: Iterable[str], given: list[Any], threads: int
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The peers that compute the same, and why the others do not."""
     composite = composites.COMPOSITES.get(case.op.name)
     if composite is None:
-        return {}, "no composite"
+        return {}, dict.fromkeys(names, "no composite")
     out: dict[str, Any] = {}
+    left_out: dict[str, str] = {}
     try:
         composite(*given)
     except (NotImplementedError, TypeError) as error:  # or the operator has got new arguments
-        return {}, f"no composite for this: {error}"
+        return {}, dict.fromkeys(names, f"no composite for this: {error}")
     for name in names:
         torch._dynamo.reset()
-        out[name] = composite if name == "torch" else torch.compile(composite, dynamic=False)
-    return out, ""
+        if name == "torch":
+            out[name] = composite
+        elif name == "inductor":
+            out[name] = torch.compile(composite, dynamic=False)
+        else:
+            try:
+                out[name] = onnx_peer.compiled(composite, given, threads)
+            except NotImplementedError as error:
+                left_out[name] = str(error)
+    return out, left_out
 
 
 def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float | None:
@@ -222,7 +234,7 @@ def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[
     }
     ours = implementation(case, args.backend)
     given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args.work)
-    others, row["peers_left_out"] = peers(case, args.peer_names, given[0])
+    others, row["peers_left_out"] = peers(case, args.peer_names, given[0], args.threads)
     training = args.work == "training"
     if training:
         ours, others = step(ours), {name: step(other) for name, other in others.items()}
@@ -316,6 +328,8 @@ def main() -> int:
     args.peer_names = [] if args.peers == "none" else args.peers.split(",")
     if unknown := set(args.peer_names) - set(PEERS):
         raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    if args.work == "training" and "onnxruntime" in args.peer_names:
+        raise SystemExit("run.py: onnxruntime has no gradients: --pass forward")
     _torch.load()
     torch.set_num_threads(args.threads)
     about, env = machine()

@@ -49,6 +49,19 @@ def test_an_operator_beside_torch(tmp_path) -> None:
     assert run_json("compare", out, out)["rows"][0]["verdict"] == "same"
 
 
+def test_onnxruntime_is_a_peer(tmp_path) -> None:
+    out = tmp_path / "out.json"
+    arguments = ["--op", "fused_add_rms_norm", "--mode", "quick", "--peers", "onnxruntime"]
+    result = run(*arguments, "--out", out)
+    assert result.returncode == 0, result.stderr
+    (row,) = json.loads(out.read_text())["results"]
+    assert row["peers"]["onnxruntime"]["ratio"] > 0
+    assert row["peers_left_out"] == row["mismatched_peers"] == {}
+    wrong = "import composites as c; c.COMPOSITES['fused_add_rms_norm'] = lambda x, r, w, e: (x, r)"
+    result = run(*arguments, before=wrong)
+    assert "onnxruntime MISMATCH" in result.stdout
+
+
 def test_training_beside_torch(tmp_path) -> None:
     out = tmp_path / "out.json"
     result = run("--op", "silu_and_mul", "--pass", "training", *QUICK, "--out", out)
@@ -76,6 +89,7 @@ def test_what_does_not_match_is_not_timed() -> None:
 
 def test_refusals() -> None:
     wanted = {
+        ("--pass", "training", "--peers", "onnxruntime"): "onnxruntime has no gradients",
         ("--suite", "huge"): "no suite 'huge'; there are smoke, short, long",
         ("--op", "frobnicate"): "no workload of frobnicate",
         ("--family", "layers"): "no family 'layers'; there are elementwise",
