@@ -12,6 +12,7 @@ Example:
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import random
 import subprocess
@@ -148,32 +149,23 @@ def first_token(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     it. tilewright's figure is the one beside the fastest.
     """
     rng = random.Random(threads)
-    command = [options.tool, "generate", options.model, "--json", "--greedy", "-n", "1"]
-    command += ["-p", "Once upon a time", "--threads", str(threads)]
-    ours: dict[str, list[float]] = {}
-    theirs: dict[str, list[float]] = {}
+    starts = {name: functools.partial(start_peer, options, name, threads) for name in options.peers}
+    starts["tilewright"] = functools.partial(start_tilewright, options, threads)
+    beside: dict[str, list[float]] = {}
+    results: dict[str, list[float]] = {"tilewright": []}
     memory: dict[str, list[float]] = {"tilewright": []}
-    for name in options.peers:
-        ours[name], theirs[name], memory[name] = [], [], []
+    for peer in options.peers:
+        seconds: dict[str, list[float]] = {"tilewright": [], peer: []}
+        memory[peer] = []
         for turn in range(options.turns + 1):
-            for side in rng.sample(["tilewright", name], 2):
-                if side == name:
-                    peer = Peer(options.python, name, options.model, threads, 1)
-                    stop(peer.process)
-                    seconds, added = (
-                        peer.about["first_token_seconds"],
-                        peer.about["added_rss_bytes"],
-                    )
-                else:
-                    begin = time.perf_counter()
-                    done = subprocess.run(command, capture_output=True, text=True, check=True)
-                    seconds = time.perf_counter() - begin
-                    added = json.loads(done.stdout)["peak_rss_bytes"]
+            for side in rng.sample(["tilewright", peer], 2):
+                took, added = starts[side]()
                 if turn > 0:
-                    (theirs if side == name else ours)[name].append(seconds)
+                    seconds[side].append(took)
                     memory[side].append(added)
-    fastest = min(theirs, key=lambda name: median(theirs[name]))
-    results = {"tilewright": ours[fastest], **theirs}
+        results[peer], beside[peer] = seconds[peer], seconds["tilewright"]
+    fastest = min(options.peers, key=lambda name: median(results[name]))
+    results["tilewright"] = beside[fastest]
     return {
         "work": FIRST_TOKEN,
         "threads": threads,
@@ -181,6 +173,22 @@ def first_token(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         "results": {name: summary(values) for name, values in results.items()},
         "peak_rss_bytes": {name: median(values) for name, values in memory.items()},
     }
+
+
+def start_tilewright(options: argparse.Namespace, threads: int) -> tuple[float, float]:
+    """Seconds of a process that writes one token, and the memory that it takes."""
+    command = [options.tool, "generate", options.model, "--json", "--greedy", "-n", "1"]
+    command += ["-p", "Once upon a time", "--threads", str(threads)]
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return time.perf_counter() - begin, json.loads(done.stdout)["peak_rss_bytes"]
+
+
+def start_peer(options: argparse.Namespace, name: str, threads: int) -> tuple[float, float]:
+    """The same, as the peer tells it."""
+    peer = Peer(options.python, name, options.model, threads, 1)
+    stop(peer.process)
+    return peer.about["first_token_seconds"], peer.about["added_rss_bytes"]
 
 
 def environment(tool: str) -> dict[str, Any]:
