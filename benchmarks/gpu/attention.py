@@ -15,8 +15,9 @@ import json
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTIO
 ROUNDS, WARM_UP, SAMPLES = 9, 3, 24
 TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
 PAGE = 64
+
+Call = Callable[[], Any]
 
 
 @dataclass
@@ -133,20 +136,20 @@ def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: tor
 
 def _peers(
     row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-) -> dict[str, Callable[[], Any]]:
+) -> dict[str, Callable[[], Call]]:
     """On contiguous memory whatever our layout; without a window, which they do not have."""
     swapped = [x.transpose(1, 2) for x in (q, k, v)]
     causal = row.causal and row.queries == row.keys
     options = {"is_causal": causal, "enable_gqa": row.heads != row.kv_heads}
 
-    def call(backend: SDPBackend) -> Callable[[], Any]:
+    def call(backend: SDPBackend) -> Call:
         def run() -> Any:
             with sdpa_kernel(backend):
                 return F.scaled_dot_product_attention(*swapped, **options)
 
         return run
 
-    return {} if row.window >= 0 else {name: call(backend) for name, backend in PEERS.items()}
+    return {} if row.window >= 0 else {name: partial(call, b) for name, b in PEERS.items()}
 
 
 def _seconds(call: Callable[[], Any], repeats: int) -> float:
@@ -159,25 +162,37 @@ def _seconds(call: Callable[[], Any], repeats: int) -> float:
     return float(start.elapsed_time(end)) * 1e-3 / repeats
 
 
-def _measure(row: Row, dtype: torch.dtype) -> None:
-    q, k, v = _tensors(row, dtype)
-    calls = {"ours": _ours(row, q, k, v)}
-    _check(row, calls["ours"](), q, k, v)
-    for name, call in _peers(row, q, k, v).items():
+def in_turns(
+    ours: Call, peers: Mapping[str, Callable[[], Call]], most: int, seconds: float
+) -> dict[str, float]:
+    """Median seconds of a call of ours and of each peer's, whose maker takes the shape.
+
+    Between two events are `most` calls or what takes about `seconds`: enough that the host is
+    ahead of the device.
+    """
+    calls = {"ours": ours}
+    for name, make in peers.items():
         try:
+            call = make()
             call()
         except RuntimeError:  # this backend does not take the shape
             continue
         calls[name] = call
     times: dict[str, list[float]] = {name: [] for name in calls}
-    # Enough calls between two events that the host is ahead of the device.
-    repeats = max(2, min(50, int(4e-3 / _seconds(calls["ours"], 3))))
+    repeats = max(2, min(most, int(seconds / _seconds(ours, 3))))
     for round_ in range(WARM_UP + ROUNDS):
         for name, call in calls.items():
-            seconds = _seconds(call, repeats)
+            took = _seconds(call, repeats)
             if round_ >= WARM_UP:
-                times[name].append(seconds)
-    row.timings = {name: statistics.median(values) for name, values in times.items()}
+                times[name].append(took)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    q, k, v = _tensors(row, dtype)
+    ours = _ours(row, q, k, v)
+    _check(row, ours(), q, k, v)
+    row.timings = in_turns(ours, _peers(row, q, k, v), most=50, seconds=4e-3)
 
 
 def _copy_rate() -> float:
@@ -200,32 +215,47 @@ def _describe(row: Row, copy: float) -> dict[str, Any]:
     return {**shape, "seconds": row.timings, "unit": unit, "rates": rates, **extra}
 
 
-def main() -> None:
-    """Measures what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(description: str) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("filters", nargs="*")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--dtype", choices=("bf16", "f16"), default="bf16")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def run(
+    options: argparse.Namespace,
+    rows: Iterable[Any],
+    measure: Callable[[Any, torch.dtype], None],
+    describe: Callable[[Any], dict[str, Any]],
+    rates: Mapping[str, float] | None = None,
+) -> None:
+    """Measures and prints the rows that the command line asks for; `rates` are the machine's."""
     dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float16
-    copy = _copy_rate()
-    name = torch.cuda.get_device_properties(0).name
-    print(f"{name}, torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, "
-          f"copy {copy * 1e-12:.2f} TB/s")  # fmt: skip
+    name, cudnn = torch.cuda.get_device_properties(0).name, torch.backends.cudnn.version()
+    print(f"{name}, torch {torch.__version__}, cuDNN {cudnn}")
     results = []
-    for row in _rows():
+    for row in rows:
         if options.filters and not any(text in row.name for text in options.filters):
             continue
         try:
-            _measure(row, dtype)
+            measure(row, dtype)
         except (AssertionError, RuntimeError) as error:
             print(f"{row.name:28} FAILED {error!s:.300}", file=sys.stderr)
             continue
-        results.append(_describe(row, copy))
+        results.append(describe(row))
     if options.out:
-        machine = {"gpu": name, "torch": torch.__version__, "copy_tbs": copy * 1e-12,
-                   "cudnn": torch.backends.cudnn.version(), "dtype": options.dtype}  # fmt: skip
+        machine = {"gpu": name, "torch": torch.__version__, **(rates or {}), "cudnn": cudnn}
+        machine["dtype"] = options.dtype
         options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    options, copy = arguments(__doc__), _copy_rate()
+    print(f"copy {copy * 1e-12:.2f} TB/s")
+    run(options, _rows(), _measure, lambda row: _describe(row, copy), {"copy_tbs": copy * 1e-12})
 
 
 if __name__ == "__main__":

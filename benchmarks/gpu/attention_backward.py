@@ -9,28 +9,21 @@ Rates count useful work only: 10 D flops for every pair of a query and a key tha
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import statistics
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import tilewright.torch  # noqa: F401
 import torch
 import torch.nn.functional as F
+from attention import PEERS, Call, arguments, in_turns, run
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 OPS = torch.ops.tilewright
-PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-ROUNDS, WARM_UP = 9, 3
 TOLERANCE = 1e-2  # of the norm of a head's gradient
 CHUNK = 1024  # queries of the check at a time
-
-Call = Callable[[], tuple[torch.Tensor, ...]]
 
 
 @dataclass
@@ -131,35 +124,12 @@ def _check(row: Row, call: Call, tensors: tuple[torch.Tensor, ...]) -> None:
             raise AssertionError(f"{row.name}: {name}.grad differs by {error:.2e} of its norm")
 
 
-def _seconds(call: Call, repeats: int) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for _ in range(repeats):
-        call()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end)) * 1e-3 / repeats
-
-
 def _measure(row: Row, dtype: torch.dtype) -> None:
     tensors = _tensors(row, dtype)
-    calls = {"ours": _ours(row, *tensors)}
-    _check(row, calls["ours"], tensors)
-    for name, backend in PEERS.items():
-        try:
-            call = _peer(backend, row, *tensors)
-            call()
-        except RuntimeError:  # this backend does not take the shape
-            continue
-        calls[name] = call
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    repeats = max(2, min(20, int(6e-3 / _seconds(calls["ours"], 3))))
-    for round_ in range(WARM_UP + ROUNDS):
-        for name, call in calls.items():
-            seconds = _seconds(call, repeats)
-            if round_ >= WARM_UP:
-                times[name].append(seconds)
-    row.timings = {name: statistics.median(values) for name, values in times.items()}
+    ours = _ours(row, *tensors)
+    _check(row, ours, tensors)
+    peers = {name: partial(_peer, b, row, *tensors) for name, b in PEERS.items()}
+    row.timings = in_turns(ours, peers, most=20, seconds=6e-3)
 
 
 def _describe(row: Row) -> dict[str, Any]:
@@ -173,28 +143,7 @@ def _describe(row: Row) -> dict[str, Any]:
 
 def main() -> None:
     """Measures what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("filters", nargs="*")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--dtype", choices=("bf16", "f16"), default="bf16")
-    options = parser.parse_args()
-    dtype = torch.bfloat16 if options.dtype == "bf16" else torch.float16
-    name = torch.cuda.get_device_properties(0).name
-    cudnn = torch.backends.cudnn.version()
-    print(f"{name}, torch {torch.__version__}, cuDNN {cudnn}")
-    results = []
-    for row in _rows():
-        if options.filters and not any(text in row.name for text in options.filters):
-            continue
-        try:
-            _measure(row, dtype)
-        except (AssertionError, RuntimeError) as error:
-            print(f"{row.name:28} FAILED {error!s:.300}", file=sys.stderr)
-            continue
-        results.append(_describe(row))
-    if options.out:
-        machine = {"gpu": name, "torch": torch.__version__, "cudnn": cudnn, "dtype": options.dtype}
-        options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+    run(arguments(__doc__), _rows(), _measure, _describe)
 
 
 if __name__ == "__main__":
