@@ -36,6 +36,15 @@ def uses(*operators: str) -> Callable[[_Function], _Function]:
     return mark
 
 
+def provided(names: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The functions of a module that are marked so, with what serves each."""
+    return {
+        name: value.operators
+        for name, value in names.items()
+        if hasattr(value, "operators") and not name.startswith("_")
+    }
+
+
 def by_name(missing: Mapping[str, str]) -> dict[str, str]:
     """What is missing for each name, from names by what is missing."""
     return {name: what for what, names in missing.items() for name in names.split()}
@@ -68,10 +77,6 @@ def coverage(modules: Iterable[str] = MODULES) -> dict[str, Coverage]:
     found = {}
     for name in modules:
         module = importlib.import_module(f"tilewright.compat.{name}")
-        provided = {
-            key: value.operators
-            for key, value in sorted(vars(module).items())
-            if hasattr(value, "operators") and not key.startswith("_")
-        }
-        found[name] = Coverage(provided, dict(sorted(module.MISSING.items())))
+        there = dict(sorted(provided(vars(module)).items()))
+        found[name] = Coverage(there, dict(sorted(module.MISSING.items())))
     return found

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import check_representable, in_place, tensor
 
 
@@ -113,8 +113,4 @@ def nan_to_num(
     return tensor(ops.activation(input, "nan_to_num", nan, high, low))
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
 
 
@@ -314,8 +314,4 @@ def multi_head_latent_attention_decode_with_kv_cache(
     return tensor(ops.attention(queries, torch.cat([k, k_pe], -1), k))[:, 0]
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
 from tilewright.compat._windows import Size, Windows, each
 
@@ -92,8 +92,4 @@ def conv3d(
     return _convolved("conv3d", input, weight, bias, 3, stride, padding, dilation, groups)
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import (
     call,
     check_representable,
@@ -312,8 +312,4 @@ def sinusoidal(*, seq_len: int, d_model: int, dtype: torch.dtype) -> torch.Tenso
     return torch.stack([sin(angles), cos(angles)], -1).flatten(-2).to(dtype)
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import affine, tensor
 
 
@@ -210,8 +210,4 @@ def instance_norm(
     return group_norm(x, weight, bias, num_groups=x.shape[1], eps=eps)
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
 from tilewright.compat._windows import Size, Windows
 
@@ -240,8 +240,4 @@ def adaptive_max_pool2d(input: torch.Tensor, *, output_size: Output) -> torch.Te
     return adaptive_max_pool2d_indices(input, output_size=output_size)[0]
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
 
 _GATED = ("silu_and_mul", "gelu_and_mul")
@@ -161,8 +161,4 @@ def moe_shared_expert_mlp(
     return tensor(ops.linear(ops.silu_and_mul(ops.linear(x, w_gate_up)), w_down))
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

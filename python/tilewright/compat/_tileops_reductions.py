@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import (
     Dims,
     constant,
@@ -227,8 +227,4 @@ def log_softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
     return tensor(ops.log_softmax(x, _chosen("log_softmax", x, dim)))
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

@@ -7,7 +7,7 @@ import math
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 
 
 def _frequencies(
@@ -132,8 +132,4 @@ def rope_neox_position_ids(
     return wide[0]
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))

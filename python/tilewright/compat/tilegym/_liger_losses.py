@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
 
 Loss = torch.Tensor | tuple[torch.Tensor | None, ...]
@@ -218,8 +218,4 @@ def tvd(
     return _reduced("tvd", loss, reduction, count, p.dtype)
 
 
-__all__ = [
-    name
-    for name, value in list(vars().items())
-    if hasattr(value, "operators") and not name.startswith("_")
-]
+__all__ = list(provided(vars()))
