@@ -86,15 +86,16 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
   } else {
     const auto run = [&](const auto& to_rows, const auto&... from_rows) {
       for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
-        int64_t n = tile::first_part(to_rows.row(r).part(begin, count));
-        for (int64_t c = begin; c < begin + count; c += n, n = begin + count - c) {
-          const auto to = to_rows.row(r).part(c, n);
+        const auto whole = to_rows.row(r).part(begin, count);
+        int64_t n = tile::first_part(whole);
+        for (int64_t c = 0; c < count; c += n, n = count - c) {
+          const auto to = whole.part(c, n);
           [&](const auto&... from) {
             tile::for_row<C, kChains>(p, n, [&](auto at) TW_INLINED {
               (tile::prefetch_ahead(p, from, at), ...);
               tile::store(p, to, at, f(tile::load(from, at)...));
             });
-          }(from_rows.row(r).part(c, n)...);
+          }(from_rows.row(r).part(begin + c, n)...);
         }
       }
     };

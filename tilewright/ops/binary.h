@@ -6,9 +6,9 @@
 
 namespace tw::ops {
 
-/// A function of two numbers with NumPy broadcasting. floor_divide and remainder are Python's //
-/// and
-/// %; prelu is x above 0 and x other below. `out` may alias an input of its own shape.
+/// A function of two numbers with NumPy broadcasting. floor_divide and remainder round as in
+/// Python, towards minus infinity; prelu is x above 0 and x other below. `out` may alias an input
+/// of its own shape.
 struct Binary : BinaryOperator<Binary, kernels::BinaryFunctions> {
   static constexpr Schema kSchema{
       "binary(x: T[...], other: T[...], function: "

@@ -23,8 +23,7 @@ struct LogSoftmax {
 
   static void rearrange(Call& call) { rearrange_dim(call); }
   static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    dimension_of(call, "dim", -1, call[0].tensor);
-    return {std::vector<int64_t>(call[0].tensor.shape().begin(), call[0].tensor.shape().end())};
+    return {shape_along_dim(call)};
   }
 
   template <class T>

@@ -43,6 +43,13 @@ inline void rearrange_dim(Call& call, int leader = 0) {
       move_last(call[i].tensor, dim);
 }
 
+/// x's shape, whose dimension `dim` is one: infer() of operators along a dimension that keep it.
+inline std::vector<int64_t> shape_along_dim(const Call& call) {
+  const TensorRef& x = call[0].tensor;
+  dimension_of(call, "dim", -1, x);
+  return {x.shape().begin(), x.shape().end()};
+}
+
 /// x's shape without its dimension `dim`: infer() of reductions.
 inline std::vector<int64_t> shape_without_dim(const Call& call) {
   const TensorRef& x = call[0].tensor;
