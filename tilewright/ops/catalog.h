@@ -17,6 +17,8 @@
 #include "tilewright/ops/count_nonzero.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
+#include "tilewright/ops/dequantize.h"
+#include "tilewright/ops/dequantize_int4.h"
 #include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/embedding_backward.h"
@@ -47,8 +49,13 @@
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mean.h"
 #include "tilewright/ops/mean_backward.h"
+#include "tilewright/ops/moe_align.h"
+#include "tilewright/ops/moe_combine.h"
+#include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
+#include "tilewright/ops/quantize_fp8.h"
+#include "tilewright/ops/quantize_int8.h"
 #include "tilewright/ops/reduce.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
@@ -57,6 +64,7 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
@@ -64,6 +72,7 @@
 #include "tilewright/ops/silu_and_mul.h"
 #include "tilewright/ops/silu_and_mul_backward.h"
 #include "tilewright/ops/silu_backward.h"
+#include "tilewright/ops/sinkhorn.h"
 #include "tilewright/ops/softmax.h"
 #include "tilewright/ops/softmax_backward.h"
 #include "tilewright/ops/sum.h"
@@ -97,6 +106,8 @@ using All = Catalog<          //
     CountNonzero,             //
     CrossEntropy,             //
     CrossEntropyBackward,     //
+    Dequantize,               //
+    DequantizeInt4,           //
     Dropout,                  //
     Embedding,                //
     EmbeddingBackward,        //
@@ -127,8 +138,13 @@ using All = Catalog<          //
     Matmul,                   //
     Mean,                     //
     MeanBackward,             //
+    MoeAlign,                 //
+    MoeCombine,               //
+    MoeTopk,                  //
     Mul,                      //
     Permute,                  //
+    QuantizeFp8,              //
+    QuantizeInt8,             //
     Reduce,                   //
     Relu,                     //
     ReluBackward,             //
@@ -137,6 +153,7 @@ using All = Catalog<          //
     Rope,                     //
     Sample,                   //
     Scale,                    //
+    ScaledGroupedMatmul,      //
     Scan,                     //
     Sigmoid,                  //
     SigmoidBackward,          //
@@ -144,6 +161,7 @@ using All = Catalog<          //
     SiluAndMul,               //
     SiluAndMulBackward,       //
     SiluBackward,             //
+    Sinkhorn,                 //
     Softmax,                  //
     SoftmaxBackward,          //
     Sum,                      //
