@@ -11,10 +11,12 @@ namespace tw::kernels {
 /// an instruction has 16 i: a group's rows are dealt to its tiles in equal parts of 16, so that
 /// little is multiplied in vain whatever its size.
 struct GroupedGemmBuild {
-  static constexpr int kColumns = 128, kUnit = 16, kMostUnits = 12, kMostRows = kUnit * kMostUnits;
-  static constexpr int kStages = 4, kConsumers = 2, kThreads = 128 * (1 + kConsumers);
-  static constexpr int kRowBox = 64;  // rows of a that are loaded at once
-  static constexpr int kStageBytes = (kColumns + kMostRows) * 128, kStaging = kMostRows * 128;
+  static constexpr int kColumns = 128, kUnit = 16;
+  static constexpr int kMostUnits = 12, kMostRows = kUnit * kMostUnits;
+  static constexpr int kStages = 5, kConsumers = 2, kThreads = 128 * (1 + kConsumers);
+  static constexpr int kRowBox = 64;      // rows of a that are loaded at once
+  static constexpr int kStagedRows = 96;  // of out, stored at once
+  static constexpr int kStageBytes = (kColumns + kMostRows) * 128, kStaging = kStagedRows * 128;
   static constexpr int kBarriers = 1024;  // bytes, and what keeps the end aligned
   static constexpr int kSharedBytes = kStages * kStageBytes + kConsumers * kStaging + kBarriers;
 };
@@ -26,7 +28,7 @@ struct GroupedGemmPlace {
 
 /// Where tile t of all groups' tiles is, for rising t.
 class GroupedGemmCursor {
-  using Build = GroupedGemmBuild;
+  static constexpr int kUnit = GroupedGemmBuild::kUnit, kMostUnits = GroupedGemmBuild::kMostUnits;
 
  public:
   TW_INLINE GroupedGemmCursor(const RowGroups& groups, int64_t rows, int columns)
@@ -51,8 +53,8 @@ class GroupedGemmCursor {
     const int least = units_ / row_tiles_, more = units_ % row_tiles_;
     const int before = tile * least + (tile < more ? tile : more);
     const int units = least + (tile < more ? 1 : 0);
-    const int row = begin_ + before * Build::kUnit, left = end_ - row;
-    const int rows = left < units * Build::kUnit ? left : units * Build::kUnit;
+    const int row = begin_ + before * kUnit, left = end_ - row;
+    const int rows = left < units * kUnit ? left : units * kUnit;
     return {group_, first + in_band % wide, row, rows, units};
   }
 
@@ -67,8 +69,8 @@ class GroupedGemmCursor {
     begin_ = groups_.starts ? inside(groups_.starts(group)) : end_;
     end_ = inside(groups_.end(group));
     const int rows = end_ > begin_ ? end_ - begin_ : 0;
-    units_ = (rows + Build::kUnit - 1) / Build::kUnit;
-    row_tiles_ = (units_ + Build::kMostUnits - 1) / Build::kMostUnits;
+    units_ = (rows + kUnit - 1) / kUnit;
+    row_tiles_ = (units_ + kMostUnits - 1) / kMostUnits;
   }
 
   const RowGroups& groups_;

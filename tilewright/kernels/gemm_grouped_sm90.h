@@ -31,7 +31,8 @@ struct GroupedGemmSm90 {
   static constexpr int kTileK = 128 / int(sizeof(T)), kWarpgroup = 128;
   static constexpr int kSelf = 1, kTurn = kSelf + Build::kConsumers;  // named barriers
   static constexpr int kWeightBytes = Build::kColumns * 128, kSpanBytes = kTileK * 128;
-  static constexpr int kBoxBytes = Build::kRowBox * 128, kRowBlocks = Build::kColumns / 64;
+  static constexpr int kBoxBytes = Build::kRowBox * 128;
+  static constexpr int kRowBlocks = Build::kColumns / 64;
   const GroupedGemmArguments<T>& given;
 
   struct alignas(1024) Shared {
@@ -127,10 +128,7 @@ struct GroupedGemmSm90 {
       pin_all(sums);
       release(shared.empty[at.previous()]);
       at.skip(given.k_blocks);
-      TW_UNROLL
-      for (int r = 0; r < kRowBlocks; ++r)
-        put(shared.staged[consumer], sums[r], place, place.column * Build::kColumns + 64 * r,
-            kSelf + consumer);
+      put_tile(shared.staged[consumer], sums, place, kSelf + consumer);
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
   }
@@ -185,16 +183,29 @@ struct GroupedGemmSm90 {
     if (threadIdx.x % kWarpgroup == 0) empty.arrive();
   }
 
-  /// 64 columns of the tile: staged in TMA's swizzle, a row of 128 bytes for each row of out.
-  TW_PTX void put(char* staged, const float* sums, const GroupedGemmPlace& place, int column,
+  /// A tile, as much of it at once as the staging memory takes.
+  TW_PTX void put_tile(char* staged, const Sums& sums, const GroupedGemmPlace& place,
+                       int barrier) const {
+    constexpr int kMost = Build::kStagedRows;
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) TW_UNROLL
+    for (int first = 0; first < Build::kMostRows; first += kMost) {
+      const int left = place.rows - first;
+      if (left > 0)
+        put(staged, sums[r] + first / 2, place.row + first, left < kMost ? left : kMost,
+            place.column * Build::kColumns + 64 * r, barrier);
+    }
+  }
+  /// 64 columns and up to kStagedRows rows: staged in TMA's swizzle, 128 bytes for each row.
+  TW_PTX void put(char* staged, const float* sums, int first, int rows, int column,
                   int barrier) const {
     using namespace tile::cuda;
     const int thread = int(threadIdx.x) % kWarpgroup, warp = thread / 32, lane = thread % 32;
     if (thread == 0) wait_stores_read<0>();
     sync_named(barrier, kWarpgroup);
     TW_UNROLL
-    for (int i = 0; i < Build::kMostRows / 8; ++i) {
-      if (i * 8 >= place.rows) break;
+    for (int i = 0; i < Build::kStagedRows / 8; ++i) {
+      if (i * 8 >= rows) break;
       const float* s = sums + 4 * i;
       const int row = 8 * i + lane % 8, chunk = 2 * warp + lane / 8 % 2;
       store_two_matrices_transposed(staged + row * 128 + (chunk ^ lane % 8) * 16,
@@ -202,16 +213,15 @@ struct GroupedGemmSm90 {
     }
     fence_async_shared();
     sync_named(barrier, kWarpgroup);
-    const int units = place.rows / Build::kUnit;
+    const int units = rows / Build::kUnit;
     if (thread == 0) {
       for (int i = 0; i < units; ++i)
-        store_box(given.out, staged + i * Build::kUnit * 128, column, place.row + i * Build::kUnit,
-                  0);
+        store_box(given.out, staged + i * Build::kUnit * 128, column, first + i * Build::kUnit, 0);
       commit_stores();
     }
     const int row = units * Build::kUnit + thread / 8, chunk = thread % 8;
-    if (row < place.rows)
-      store_chunk(staged + row * 128 + (chunk ^ row % 8) * 16, place.row + row, column + chunk * 8);
+    if (row < rows)
+      store_chunk(staged + row * 128 + (chunk ^ row % 8) * 16, first + row, column + chunk * 8);
   }
   /// Eight elements of a row, or as many as it has.
   TW_PTX void store_chunk(const char* staged, int row, int column) const {
