@@ -27,8 +27,12 @@ struct GemmBuild {
     const int bytes = stages * ((tile_m + tile_n) * 128 + kBarriers) + consumers() * staging;
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  /// Rows of transposed out that a block stores at once: blocks of eight, shared by the split.
+  /// Rows of transposed out that a block of the split has: blocks of eight.
   TW_INLINE constexpr int share() const { return tile_n / 8 > split ? tile_n / 8 / split * 8 : 8; }
+  /// Rows of transposed out that are stored at once.
+  TW_INLINE constexpr int box() const {
+    return split == 1 ? tile_n : share() % 64 == 0 ? 64 : share();
+  }
 };
 
 struct GemmPlace {

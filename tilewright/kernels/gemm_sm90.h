@@ -280,21 +280,29 @@ struct GemmSm90 {
     cluster_sync();
     const int first = rank() * kShare;
     if (first >= kBlocks) return;
-    float total[kShare * 4];
+    constexpr int kChunk = kBuild.box() / 8;
+    static_assert(kShare % kChunk == 0);
+#pragma unroll 1
+    for (int i = first; i < first + kShare; i += kChunk) {
+      float total[kChunk * 4];
+      add_up(total, partial + i * kWarpgroup);
+      shared.store[consumer].template put_transposed<kChunk * 8>(
+          given, total, {corner.row + i * 8, corner.column, corner.batch}, kSelf + consumer);
+    }
+  }
+  template <int kCount>
+  TW_PTX static void add_up(float (&total)[kCount], const float4* partial) {
     TW_UNROLL
-    for (int i = 0; i < kShare; ++i) {
+    for (int i = 0; i < kCount / 4; ++i) {
       TW_UNROLL
       for (int r = 0; r < kBuild.split; ++r) {
         float part[4];
-        load_cluster(part, partial + (first + i) * kWarpgroup, r);
+        tile::cuda::load_cluster(part, partial + i * kWarpgroup, r);
         TW_UNROLL
         for (int j = 0; j < 4; ++j)
           total[4 * i + j] = r == 0 ? part[j] : total[4 * i + j] + part[j];
       }
     }
-    corner.row += first * 8;
-    shared.store[consumer].template put_transposed<kShare * 8>(given, total, corner,
-                                                               kSelf + consumer);
   }
 };
 

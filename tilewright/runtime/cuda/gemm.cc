@@ -135,8 +135,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   arguments.a = tensor_map(a.from, a.transposed ? kTileK : build.tile_m);
   arguments.b = tensor_map(b.from, b.transposed ? kTileK : build.tile_n);
   if (p.out.is_tma_legal()) {
-    const int share = build.split > 1 ? build.share() : build.tile_n;
-    arguments.out = tensor_map(p.out, build.transposed_out ? share : 64);
+    arguments.out = tensor_map(p.out, build.transposed_out ? build.box() : 64);
   } else {
     arguments.out = arguments.a;  // prefetched and not used
     arguments.scatter = {p.out.data,        p.m, p.n, p.out.row_stride, p.out.column_stride,
