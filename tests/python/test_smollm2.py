@@ -83,8 +83,8 @@ LLAMA_CPP_DIVERGENCE = 3.27e-3
 
 @pytest.fixture(scope="module")
 def both_modes(smollm, english, tmp_path_factory) -> tuple[np.ndarray, np.ndarray]:
-    """Of 4,200 tokens of text, in windows: how far the default mode's distribution of the next token
-    diverges from the exact one's, and how much less likely it finds the token that follows."""
+    """Of 4,200 tokens of text, in windows: how far the default mode's distribution of the next
+    token diverges from the exact one's, and how much less likely it finds the one that follows."""
     folder = tmp_path_factory.mktemp("logits")
     tokens = tokenize(smollm, english[:40000])[:4200]
     assert len(tokens) == 4200
