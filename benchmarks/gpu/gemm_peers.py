@@ -23,7 +23,7 @@ from torch_peers import OPS, ROUNDS, _graph_of, _normal, _seconds
 
 SQUARE = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 MODEL = [(4096, 14336, 4096), (4096, 4096, 14336), (8192, 28672, 8192)]
-FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)] + [(1, 14336, 4096)]
+FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 256, 512)] + [(1, 14336, 4096)]
 ODD = [(4095, 4097, 4093), (8191, 8193, 8190), (1023, 1025, 1027)]
 # Name, rows of each group, n, k; None: what a router gives them, the top 8 of so many experts.
 GROUPED = [
