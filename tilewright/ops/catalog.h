@@ -47,6 +47,8 @@
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mean.h"
 #include "tilewright/ops/mean_backward.h"
+#include "tilewright/ops/mla.h"
+#include "tilewright/ops/mla_paged.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/reduce.h"
@@ -127,6 +129,8 @@ using All = Catalog<          //
     Matmul,                   //
     Mean,                     //
     MeanBackward,             //
+    Mla,                      //
+    MlaPaged,                 //
     Mul,                      //
     Permute,                  //
     Reduce,                   //
