@@ -39,6 +39,7 @@ struct Complex {
 
 template <class C>
 struct Fft {
+  static constexpr int kGpuRegisters = 128;
   static constexpr int64_t kFine = 64;  // powers of w that one coarse step spans
 
   View<const C, 3> x;  // [B, n, 2]
@@ -157,17 +158,19 @@ struct Fft {
               to.im[place] = v.im;
             });
       });
-    for (int64_t part = 0; part < pass.parts(); ++part)
-      tile::for_row<C>(p, pass.stride, [&](auto span) {
-        combine<V>(
-            p, pass, part,
-            [&](int64_t at) {
-              return from.template load<V>(pass.stride * part + at, pass.stride, span);
-            },
-            [&](int64_t at, const Complex<V>& v) {
-              to.store(pass.stride * pass.radix * part + at, pass.stride, span, v);
-            });
-      });
+    if constexpr (!P::kOnGpu) {
+      for (int64_t part = 0; part < pass.parts(); ++part)
+        tile::for_row<C>(p, pass.stride, [&](auto span) {
+          combine<V>(
+              p, pass, part,
+              [&](int64_t at) {
+                return from.template load<V>(pass.stride * part + at, pass.stride, span);
+              },
+              [&](int64_t at, const Complex<V>& v) {
+                to.store(pass.stride * pass.radix * part + at, pass.stride, span, v);
+              });
+        });
+    }
   }
 
   /// The r outputs of one set of inputs: load(s m j), store(s k, value).

@@ -111,6 +111,8 @@ TW_INLINE void load_step(P p, const StepRows& to, const View<const T, 1>& q,
 
 template <class T, class U>
 struct LinearAttention {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> q;              // [B, L, H, D]
   View<const T, 4> k;              // [B, L, H, D]
   View<const T, 4> v;              // [B, L, Hv, Dv], Hv a multiple of H

@@ -76,6 +76,8 @@ struct LinearStateGrad {
 
 template <class T, class U>
 struct LinearAttentionBackward {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> grad;           // [B, L, Hv, Dv]
   View<const T, 4> q;              // [B, L, H, D]
   View<const T, 4> k;              // [B, L, H, D]
