@@ -60,6 +60,15 @@ struct GemmScatter {
   int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
 };
 
+/// What of a is asked for before the kernel before has ended: the first bytes of each block's part
+/// of its rows, [batch, m, k] with k innermost.
+struct GemmAhead {
+  const char* data = nullptr;
+  int64_t row_stride = 0, batch_stride = 0;  // in bytes
+  int rows = 0, row_bytes = 0;               // of a matrix
+  int most = 0;                              // bytes of a row; 0: nothing
+};
+
 template <class Out, class Epilogue>
 struct GemmArguments {
   tile::cuda::TensorMap a;    // [batch, m, k]; k innermost, m if transposed
@@ -69,6 +78,7 @@ struct GemmArguments {
   int k_blocks;          // of 128 bytes
   int a_batch, b_batch;  // 1, or 0 if one matrix serves every batch
   GemmScatter<Out> scatter;
+  GemmAhead ahead;
   Epilogue epilogue;
 };
 

@@ -34,6 +34,8 @@
 #include "tilewright/ops/gelu_backward.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
+#include "tilewright/ops/grouped_matmul.h"
+#include "tilewright/ops/k_grouped_matmul.h"
 #include "tilewright/ops/layer_norm.h"
 #include "tilewright/ops/layer_norm_backward.h"
 #include "tilewright/ops/lerp.h"
@@ -117,6 +119,8 @@ using All = Catalog<          //
     GeluBackward,             //
     GeluTanhAndMul,           //
     GeluTanhAndMulBackward,   //
+    GroupedMatmul,            //
+    KGroupedMatmul,           //
     LayerNorm,                //
     LayerNormBackward,        //
     Lerp,                     //

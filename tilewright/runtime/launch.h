@@ -8,6 +8,7 @@
 #include "tilewright/runtime/context.h"
 #include "tilewright/runtime/cuda/attention.h"
 #include "tilewright/runtime/cuda/attention_backward.h"
+#include "tilewright/runtime/cuda/gemm_grouped.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/own_kernels.h"
 
@@ -68,6 +69,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     if constexpr (kHasCuda && cuda::kHasAttentionBackwardSm90<Kernel>)
       if (cuda::supports_attention_backward_sm90(kernel, device.index))
         return cuda::launch_attention_backward_sm90(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::kHasGroupedSm90<Kernel>)
+      if (cuda::supports_grouped_sm90(kernel, device.index))
+        return cuda::launch_grouped_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;

@@ -112,6 +112,19 @@ struct Reading {
   }
 };
 
+/// What a kernel asks for before its turn: the first `most` bytes of each row of a block's part.
+template <class T>
+kernels::GemmAhead ahead_of(const Reading<T>& a, int most) {
+  constexpr int64_t kSize = sizeof(T), kLongest = int64_t{1} << 30;  // bytes are counted in 32 bits
+  if (most == 0 || a.transposed || a.from.columns * kSize > kLongest) return {};
+  return {reinterpret_cast<const char*>(a.from.data),
+          a.from.row_stride * kSize,
+          a.from.batch > 1 ? a.from.batch_stride * kSize : 0,
+          int(a.from.rows),
+          int(a.from.columns * kSize),
+          most};
+}
+
 template <class T, class Epilogue>
 void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const Reading<T>& a,
                     const Reading<T>& b, const Epilogue& epilogue, const Gpu& on, Stream stream) {
@@ -134,6 +147,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   arguments.a_batch = a.from.batch > 1;
   arguments.b_batch = b.from.batch > 1;
   arguments.epilogue = epilogue;
+  arguments.ahead = ahead_of(a, kernels::kGemmShapes[variant.shape].ahead);
 
   GemmModule& from = module<T>();
   const auto index = size_t(variant.index());
