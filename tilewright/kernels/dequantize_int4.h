@@ -27,7 +27,9 @@ struct DequantizeInt4 {
     const View<T, 1> to = out[r];
     tile::for_row(p, to, [&](auto at) {
       V v = tile::splat<V>(0.0f);
-      for (int i = 0; i < at.count; ++i) {
+      TW_UNROLL
+      for (int i = 0; i < decltype(at)::kLanes; ++i) {
+        if (i >= at.count) continue;
         const int64_t c = at.offset + i, g = c / group_size;
         const int byte = uint8_t(x(r, c / 2));
         const int code = c % 2 == 0 ? byte & 15 : byte >> 4;

@@ -61,7 +61,9 @@ TW_INLINE void quantize_row(P p, const View<const T, 1>& row, const View<Q, 1>& 
     scale(g) = step;
     tile::for_row(p, group, [&](auto at) {
       const auto v = tile::load(group, at);
-      for (int i = 0; i < at.count; ++i) {
+      TW_UNROLL
+      for (int i = 0; i < decltype(at)::kLanes; ++i) {
+        if (i >= at.count) continue;
         float code = divided(v[i], step);
         code = code > As::kLargest ? As::kLargest : code < As::kLeast ? As::kLeast : code;
         codes(at.offset + i) = As::of(code, truncate);

@@ -79,12 +79,14 @@ struct ScaledGroupedMatmul {
       for (int64_t first = 0; first < depth; first += block_k) {
         const int64_t last = first + block_k < depth ? first + block_k : depth;
         V part = tile::splat<V>(0.0f);
-        for (int64_t k = first; k < last; ++k)
-          for (int i = 0; i < at.count; ++i)
-            part[i] += float(a(r, k)) * float(b(g, at.offset + i, k));
-        for (int i = 0; i < at.count; ++i)
-          sum[i] += part[i] * a_scale(r, first / block_k) *
-                    b_scale(g, (at.offset + i) / block_n, first / block_k);
+        for (int64_t k = first; k < last; ++k) TW_UNROLL
+        for (int i = 0; i < decltype(at)::kLanes; ++i)
+          if (i < at.count) part[i] += float(a(r, k)) * float(b(g, at.offset + i, k));
+        TW_UNROLL
+        for (int i = 0; i < decltype(at)::kLanes; ++i)
+          if (i < at.count)
+            sum[i] += part[i] * a_scale(r, first / block_k) *
+                      b_scale(g, (at.offset + i) / block_n, first / block_k);
       }
       tile::store(p, to, at, sum);
     });

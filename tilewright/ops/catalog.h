@@ -17,6 +17,7 @@
 #include "tilewright/ops/count_nonzero.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
+#include "tilewright/ops/delta_rule_transform.h"
 #include "tilewright/ops/dequantize.h"
 #include "tilewright/ops/dequantize_int4.h"
 #include "tilewright/ops/dropout.h"
@@ -26,6 +27,7 @@
 #include "tilewright/ops/erf_backward.h"
 #include "tilewright/ops/exp.h"
 #include "tilewright/ops/extremum.h"
+#include "tilewright/ops/fft.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
@@ -40,6 +42,8 @@
 #include "tilewright/ops/layer_norm_backward.h"
 #include "tilewright/ops/lerp.h"
 #include "tilewright/ops/linear.h"
+#include "tilewright/ops/linear_attention.h"
+#include "tilewright/ops/linear_attention_backward.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
@@ -49,6 +53,8 @@
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mean.h"
 #include "tilewright/ops/mean_backward.h"
+#include "tilewright/ops/mla.h"
+#include "tilewright/ops/mla_paged.h"
 #include "tilewright/ops/moe_align.h"
 #include "tilewright/ops/moe_combine.h"
 #include "tilewright/ops/moe_topk.h"
@@ -66,6 +72,7 @@
 #include "tilewright/ops/scale.h"
 #include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
+#include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
@@ -106,6 +113,7 @@ using All = Catalog<          //
     CountNonzero,             //
     CrossEntropy,             //
     CrossEntropyBackward,     //
+    DeltaRuleTransform,       //
     Dequantize,               //
     DequantizeInt4,           //
     Dropout,                  //
@@ -115,6 +123,7 @@ using All = Catalog<          //
     ErfBackward,              //
     Exp,                      //
     Extremum,                 //
+    Fft,                      //
     FusedAddRmsNorm,          //
     FusedLinearCrossEntropy,  //
     Gelu,                     //
@@ -129,6 +138,8 @@ using All = Catalog<          //
     LayerNormBackward,        //
     Lerp,                     //
     Linear,                   //
+    LinearAttention,          //
+    LinearAttentionBackward,  //
     LinearPacked,             //
     LinearQuantized,          //
     Log,                      //
@@ -138,6 +149,8 @@ using All = Catalog<          //
     Matmul,                   //
     Mean,                     //
     MeanBackward,             //
+    Mla,                      //
+    MlaPaged,                 //
     MoeAlign,                 //
     MoeCombine,               //
     MoeTopk,                  //
@@ -155,6 +168,7 @@ using All = Catalog<          //
     Scale,                    //
     ScaledGroupedMatmul,      //
     Scan,                     //
+    SegmentMean,              //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //

@@ -65,6 +65,8 @@ struct GroupedMatmul {
                                         {"gaps", "G=4 M=100 K=65 N=33 +starts"},
                                         {"many rows a group", "G=3 M=300 K=67 N=70"},
                                         {"several blocks of k", "G=3 M=70 K=1100 N=50 +starts"},
+                                        {"parts of tiles", "G=9 M=900 K=72 N=264"},
+                                        {"tiles and gaps", "G=5 M=3000 K=520 N=136 +starts"},
                                         {"a packed once for all", "G=2 M=100 K=300 N=200"}};
   static constexpr Case kWorkloads[] = {{"qwen3-30b-a3b/gate_up", "G=128 M=4096 K=2048 N=1536"},
                                         {"qwen3-30b-a3b/down", "G=128 M=4096 K=768 N=2048"},
