@@ -1,4 +1,4 @@
-"""TileOPs' matrix multiplications and what experts make of them."""
+"""TileOPs' matrix multiplications and quantization."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
-
-_GATED = ("silu_and_mul", "gelu_and_mul")
 
 
 @uses("matmul")
@@ -90,75 +88,27 @@ def bmm_fp8_nk(
     return tensor(ops.matmul(_scaled(a, scale_a), _scaled(b, scale_b).mT)).to(kind)
 
 
-@uses("matmul")
-def grouped_gemm(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    batch_sizes: torch.Tensor,
-    batch_offsets: torch.Tensor,
-    batch_padded_offsets: torch.Tensor,
+@uses("quantize_fp8")
+def fp8_quant(input_tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The scale of each row, and the rows as 8-bit floats."""
+    codes, scale = ops.quantize_fp8(input_tensor, input_tensor.shape[-1], 1e-4)
+    return scale.squeeze(-1), codes
+
+
+@uses("dequantize_int4", "linear")
+def gemm_w4a16(
+    activation: torch.Tensor,
+    packed_weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    weight_zero: torch.Tensor,
     *,
-    transpose_a: bool = False,
-    transpose_b: bool = True,
+    group_size: int = 128,
 ) -> torch.Tensor:
-    """Rows [offset, offset + size) of a times their own matrix of b.
-
-    With transpose_a, b has the same rows, and each group gives the product of a's columns with b's.
-    """
-    spans = list(zip(batch_offsets.tolist(), batch_sizes.tolist(), strict=True))
-    if transpose_a:
-        pairs = [(a[at : at + n], b[at : at + n]) for at, n in spans]
-        return torch.stack([bmm(x.mT[None], (y.mT if transpose_b else y)[None])[0]
-                            for x, y in pairs])  # fmt: skip
-    out = a.new_zeros(len(a), b.shape[1 if transpose_b else 2])
-    for (at, n), weight in zip(spans, b, strict=True):
-        if n:
-            out[at : at + n] = gemm(a[at : at + n], weight, trans_b=transpose_b)
-    return out
-
-
-@uses("matmul")
-def moe_grouped_gemm_nopad(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    true_sizes: torch.Tensor,
-    true_offsets: torch.Tensor,
-    *,
-    numel: int,
-    num_experts: int,
-    n: int,
-    k: int,
-) -> torch.Tensor:
-    """Rows [offset, offset + size) of a [numel, k] times their expert's matrix [n, k]."""
-    return grouped_gemm(a, b, true_sizes, true_offsets, true_offsets)
-
-
-@uses("matmul", *_GATED)
-def moe_gate_up(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    true_sizes: torch.Tensor,
-    true_offsets: torch.Tensor,
-    *,
-    numel: int,
-    num_experts: int,
-    ffn: int,
-    k: int,
-    activation: str = "silu_and_mul",
-) -> torch.Tensor:
-    """As moe_grouped_gemm_nopad with matrices [2 ffn, k], then the gated activation."""
-    if activation not in _GATED:
-        raise ValueError(f"moe_gate_up: activation must be one of {_GATED}, not {activation!r}")
-    both = grouped_gemm(a, b, true_sizes, true_offsets, true_offsets)
-    return tensor(getattr(ops, activation)(both))
-
-
-@uses("linear", "silu_and_mul")
-def moe_shared_expert_mlp(
-    x: torch.Tensor, w_gate_up: torch.Tensor, w_down: torch.Tensor
-) -> torch.Tensor:
-    """The gated layer with weights [2F, H], gate rows first, and [H, F]."""
-    return tensor(ops.linear(ops.silu_and_mul(ops.linear(x, w_gate_up)), w_down))
+    """Activation [M, K] times weights [N, K], two in a byte and the low half first."""
+    codes, zero = packed_weight.view(torch.int8), weight_zero.view(torch.int8)
+    scale = weight_scale if weight_scale.dtype == torch.float16 else weight_scale.float()
+    weight = ops.dequantize_int4(codes, scale, zero, group_size)
+    return tensor(ops.linear(activation, weight.to(activation.dtype)))
 
 
 __all__ = list(provided(vars()))

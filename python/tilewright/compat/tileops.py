@@ -11,7 +11,9 @@ from tilewright.compat._tileops_attention import *  # noqa: F403
 from tilewright.compat._tileops_convolutions import *  # noqa: F403
 from tilewright.compat._tileops_elementwise import *  # noqa: F403
 from tilewright.compat._tileops_engram import *  # noqa: F403
+from tilewright.compat._tileops_experts import *  # noqa: F403
 from tilewright.compat._tileops_fft import *  # noqa: F403
+from tilewright.compat._tileops_hyper_connections import *  # noqa: F403
 from tilewright.compat._tileops_linear_attention import *  # noqa: F403
 from tilewright.compat._tileops_norms import *  # noqa: F403
 from tilewright.compat._tileops_pools import *  # noqa: F403
@@ -22,12 +24,9 @@ from tilewright.compat._tileops_state_space import *  # noqa: F403
 
 MISSING = by_name(
     {
-        "quantization or 8-bit multiplication": "fp8_quant fp8_lightning_indexer",
-        "multiplication by 4-bit weights in this layout": "gemm_w4a16",
-        "routing to experts": "moe_fused_topk moe_permute_align moe_permute_nopad moe_unpermute",
+        "8-bit indexer": "fp8_lightning_indexer",
         "sparse attention": "deep_seek_sparse_attention_decode_with_kv_cache nsa_cmp_fwd_varlen "
         "nsa_fwd_varlen nsa_topk_varlen topk_selector",
-        "hyper-connections": "mhc_post mhc_pre",
     }
 )
 

@@ -26,6 +26,14 @@ from tilewright.compat.tilegym._attention import (
     tile_fmha_functional,
     tile_fmha_with_backward,
 )
+from tilewright.compat.tilegym._experts import (
+    fused_moe,
+    invoke_fused_moe_kernel,
+    mhc_apply_residual,
+    mhc_gemm_rms_scale,
+    mhc_sinkhorn,
+    moe_align_block_size,
+)
 from tilewright.compat.tilegym._interfaces import (
     attention_sink_interface,
     fmha_interface,
@@ -65,9 +73,6 @@ from tilewright.compat.tilegym._linear_attention import (
 
 MISSING = by_name(
     {
-        "grouped matrix multiplication by expert": "fused_moe invoke_fused_moe_kernel "
-        "moe_align_block_size",
-        "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
         "4-bit floats": "nvfp4_quantize",
         "attention over a list of keys": "sparse_mla",
     }
@@ -89,6 +94,7 @@ __all__ = [
     "fmha_forward_with_lse",
     "fmha_interface",
     "fused_linear_cross_entropy",
+    "fused_moe",
     "geglu",
     "gelu",
     "gemma_attention",
@@ -102,13 +108,18 @@ __all__ = [
     "get_swiglu",
     "get_swiglu_module",
     "group_gemm",
+    "invoke_fused_moe_kernel",
     "layer_norm_legacy",
     "matmul",
+    "mhc_apply_residual",
+    "mhc_gemm_rms_scale",
+    "mhc_sinkhorn",
     "mla",
     "mla_decoding",
     "mla_decoding_interface",
     "mla_decoding_split_kv",
     "mla_interface",
+    "moe_align_block_size",
     "persistent_layer_norm",
     "recurrent_gated_delta_rule",
     "relu",

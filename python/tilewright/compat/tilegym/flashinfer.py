@@ -6,16 +6,32 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.compat._coverage import by_name, refuse
+from tilewright.compat.tilegym._flashinfer_products import (
+    gemm_alpha_beta,
+    masked_bmm,
+    per_token_group_quant_8bit,
+    ragged_block_scaled_bmm,
+    ragged_bmm,
+    rope_quantize_fp8,
+)
 
 MISSING = by_name(
     {
         "mapping of this module's arguments yet": "decode_attention_kv_paged decode_mla_kv_paged "
         "prefill_attention_kv_paged prefill_attention_kv_ragged",
-        "matrix multiplication that adds to its output": "gemm_alpha_beta",
-        "matrix multiplication of ragged batches": "masked_bmm ragged_block_scaled_bmm ragged_bmm",
-        "quantization by groups": "per_token_group_quant_8bit rope_quantize_fp8",
     }
 )
+
+
+__all__ = [
+    "MISSING",
+    "gemm_alpha_beta",
+    "masked_bmm",
+    "per_token_group_quant_8bit",
+    "ragged_block_scaled_bmm",
+    "ragged_bmm",
+    "rope_quantize_fp8",
+]
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

@@ -9,14 +9,10 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._quantization import block_of, scaled_product
+from tilewright.compat._tensors import tensor
 
-MISSING = by_name(
-    {
-        "quantization by blocks to 8-bit floats": "act_quant w8a8_block_fp8_matmul weight_dequant",
-        "mapping of this loss's arguments yet": "cross_entropy_loss",
-        "grouped matrix multiplication by expert": "grouped_gemm",
-    }
-)
+MISSING: dict[str, str] = by_name({})
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -120,3 +116,85 @@ def geglu_exact_backward(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> 
 def geglu_approx_backward(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> Overwritten:
     """Writes gelu(e) * g to DW, the gradient of g to e, and that of e to g; by tanh."""
     return _geglu_backward(DW, e, g, "tanh")
+
+
+@uses("quantize_fp8")
+def act_quant(x: torch.Tensor, block_size: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
+    """X as 8-bit floats, and the scale of each block of columns."""
+    codes, scale = ops.quantize_fp8(x, block_size, 0.0)
+    return codes, scale
+
+
+@uses("dequantize")
+def weight_dequant(
+    x: torch.Tensor, s: torch.Tensor, block_size: int = 128, dtype: torch.dtype = torch.bfloat16
+) -> torch.Tensor:
+    """Blocks of x [M, N] times their scale."""
+    block_m, block_n = (block_of(x.shape[d], s.shape[d], block_size) for d in (0, 1))
+    return tensor(ops.dequantize(x, s.float(), block_m, block_n)).to(dtype)
+
+
+@uses("scaled_grouped_matmul")
+def w8a8_block_fp8_matmul(
+    A: torch.Tensor,
+    B: torch.Tensor,
+    As: torch.Tensor,
+    Bs: torch.Tensor,
+    block_size: list[int] | None = None,
+    output_dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    """A [..., K] times B [N, K], 8-bit floats with a scale for each block."""
+    block = None if block_size is None else (block_size[0], block_size[1])
+    rows, scales = A.reshape(-1, A.shape[-1]), As.reshape(-1, As.shape[-1])
+    made = scaled_product(rows, B[None], scales, Bs[None], None, block)
+    return made.view(*A.shape[:-1], len(B)).to(output_dtype)
+
+
+@uses("grouped_matmul", "embedding", "mul")
+def grouped_gemm(
+    X: torch.Tensor,
+    W: torch.Tensor,
+    m_sizes: torch.Tensor,
+    topk: int,
+    gather_indices: torch.Tensor | None = None,
+    permute_x: bool = False,
+    permute_y: bool = False,
+    topk_weights: torch.Tensor | None = None,
+    fuse_mul_post: bool = False,
+    is_first_gemm: bool = True,
+) -> torch.Tensor:
+    """Rows in groups of m_sizes, each times its expert's matrix of W [E, N, K].
+
+    permute_x: rows are those of the tokens gather_indices / topk; permute_y: row i of the result
+    is stored as row gather_indices[i].
+    """
+    rows = X.reshape(-1, X.shape[-1])
+    matrices = W.reshape(len(m_sizes), -1, rows.shape[1])
+    if (permute_x or permute_y) and gather_indices is None:
+        raise ValueError("grouped_gemm: a permutation needs gather_indices")
+    if permute_x and gather_indices is not None:
+        rows = ops.embedding(rows, gather_indices // topk)
+    made = ops.grouped_matmul(rows, matrices.mT, m_sizes.cumsum(0).to(torch.int32))
+    if permute_y and gather_indices is not None:
+        made = ops.embedding(made, gather_indices.argsort())
+    if fuse_mul_post and topk_weights is not None:
+        made = ops.mul(made, topk_weights.to(made.dtype).reshape(-1, 1))
+    return tensor(made)
+
+
+@uses("scale", "tanh", "cross_entropy")
+def cross_entropy_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    logit_softcapping: float = 0,
+    logit_scaling: float = 0,
+    n_items: int | torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The loss of logits [B, S, V], in float32, over n_items or the labels that are not -100."""
+    rows, target = logits.reshape(-1, logits.shape[-1]).float(), labels.reshape(-1)
+    if logit_scaling:
+        rows = ops.scale(rows, logit_scaling)
+    if logit_softcapping:
+        rows = ops.scale(ops.tanh(ops.scale(rows, 1 / logit_softcapping)), logit_softcapping)
+    total: torch.Tensor = ops.cross_entropy(rows, target, -100, "sum")
+    return total / ((target != -100).sum() if n_items is None else n_items)
