@@ -34,8 +34,9 @@ TW_INLINE float divided(float a, float b) {
 #endif
 }
 
-/// The least power of two that is no smaller, for positive numbers.
+/// The least power of two that is no smaller, for positive numbers; infinity and NaN as they are.
 TW_INLINE float power_of_two_above(float x) {
+  if (!(x < __builtin_inff())) return x;
   const uint32_t bits = __builtin_bit_cast(uint32_t, x);
   return __builtin_bit_cast(float,
                             (bits & 0x7fffffu) != 0 ? (bits & 0x7f800000u) + 0x800000u : bits);
