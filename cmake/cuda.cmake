@@ -72,6 +72,7 @@ if(TILEWRIGHT_CUDA)
   tilewright_cuda_images(attention attention_sm90 "kernels of attention_sm90_" f16 bf16)
   tilewright_cuda_images(attention_backward attention_backward_sm90
                          "kernels of attention_backward_sm90_" f16 bf16)
+  tilewright_cuda_images(mla mla_sm90 "kernels of mla_sm90_" f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)

@@ -17,6 +17,7 @@
 #include "tilewright/ops/count_nonzero.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
+#include "tilewright/ops/delta_rule_transform.h"
 #include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/embedding_backward.h"
@@ -24,6 +25,7 @@
 #include "tilewright/ops/erf_backward.h"
 #include "tilewright/ops/exp.h"
 #include "tilewright/ops/extremum.h"
+#include "tilewright/ops/fft.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
@@ -38,6 +40,8 @@
 #include "tilewright/ops/layer_norm_backward.h"
 #include "tilewright/ops/lerp.h"
 #include "tilewright/ops/linear.h"
+#include "tilewright/ops/linear_attention.h"
+#include "tilewright/ops/linear_attention_backward.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
@@ -47,6 +51,8 @@
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mean.h"
 #include "tilewright/ops/mean_backward.h"
+#include "tilewright/ops/mla.h"
+#include "tilewright/ops/mla_paged.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/reduce.h"
@@ -58,6 +64,7 @@
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
 #include "tilewright/ops/scan.h"
+#include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
@@ -97,6 +104,7 @@ using All = Catalog<          //
     CountNonzero,             //
     CrossEntropy,             //
     CrossEntropyBackward,     //
+    DeltaRuleTransform,       //
     Dropout,                  //
     Embedding,                //
     EmbeddingBackward,        //
@@ -104,6 +112,7 @@ using All = Catalog<          //
     ErfBackward,              //
     Exp,                      //
     Extremum,                 //
+    Fft,                      //
     FusedAddRmsNorm,          //
     FusedLinearCrossEntropy,  //
     Gelu,                     //
@@ -118,6 +127,8 @@ using All = Catalog<          //
     LayerNormBackward,        //
     Lerp,                     //
     Linear,                   //
+    LinearAttention,          //
+    LinearAttentionBackward,  //
     LinearPacked,             //
     LinearQuantized,          //
     Log,                      //
@@ -127,6 +138,8 @@ using All = Catalog<          //
     Matmul,                   //
     Mean,                     //
     MeanBackward,             //
+    Mla,                      //
+    MlaPaged,                 //
     Mul,                      //
     Permute,                  //
     Reduce,                   //
@@ -138,6 +151,7 @@ using All = Catalog<          //
     Sample,                   //
     Scale,                    //
     Scan,                     //
+    SegmentMean,              //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //

@@ -10,6 +10,7 @@
 #include "tilewright/runtime/cuda/attention_backward.h"
 #include "tilewright/runtime/cuda/gemm_grouped.h"
 #include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/mla.h"
 #include "tilewright/runtime/cuda/own_kernels.h"
 
 namespace tw::runtime {
@@ -72,6 +73,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     if constexpr (kHasCuda && cuda::kHasGroupedSm90<Kernel>)
       if (cuda::supports_grouped_sm90(kernel, device.index))
         return cuda::launch_grouped_sm90(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::kHasMlaSm90<Kernel>)
+      if (cuda::supports_mla_sm90(kernel, device.index))
+        return cuda::launch_mla_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;
