@@ -161,6 +161,7 @@ SECTIONS = (
     ("Operators on a CPU", "operators.json", operators, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),
+    ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_attention, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_attention, True),
     ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound, True),
 )
