@@ -18,6 +18,8 @@
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
 #include "tilewright/ops/delta_rule_transform.h"
+#include "tilewright/ops/dequantize.h"
+#include "tilewright/ops/dequantize_int4.h"
 #include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/embedding_backward.h"
@@ -53,8 +55,13 @@
 #include "tilewright/ops/mean_backward.h"
 #include "tilewright/ops/mla.h"
 #include "tilewright/ops/mla_paged.h"
+#include "tilewright/ops/moe_align.h"
+#include "tilewright/ops/moe_combine.h"
+#include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
+#include "tilewright/ops/quantize_fp8.h"
+#include "tilewright/ops/quantize_int8.h"
 #include "tilewright/ops/reduce.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
@@ -63,6 +70,7 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
 #include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
@@ -71,6 +79,7 @@
 #include "tilewright/ops/silu_and_mul.h"
 #include "tilewright/ops/silu_and_mul_backward.h"
 #include "tilewright/ops/silu_backward.h"
+#include "tilewright/ops/sinkhorn.h"
 #include "tilewright/ops/softmax.h"
 #include "tilewright/ops/softmax_backward.h"
 #include "tilewright/ops/sum.h"
@@ -105,6 +114,8 @@ using All = Catalog<          //
     CrossEntropy,             //
     CrossEntropyBackward,     //
     DeltaRuleTransform,       //
+    Dequantize,               //
+    DequantizeInt4,           //
     Dropout,                  //
     Embedding,                //
     EmbeddingBackward,        //
@@ -140,8 +151,13 @@ using All = Catalog<          //
     MeanBackward,             //
     Mla,                      //
     MlaPaged,                 //
+    MoeAlign,                 //
+    MoeCombine,               //
+    MoeTopk,                  //
     Mul,                      //
     Permute,                  //
+    QuantizeFp8,              //
+    QuantizeInt8,             //
     Reduce,                   //
     Relu,                     //
     ReluBackward,             //
@@ -150,6 +166,7 @@ using All = Catalog<          //
     Rope,                     //
     Sample,                   //
     Scale,                    //
+    ScaledGroupedMatmul,      //
     Scan,                     //
     SegmentMean,              //
     Sigmoid,                  //
@@ -158,6 +175,7 @@ using All = Catalog<          //
     SiluAndMul,               //
     SiluAndMulBackward,       //
     SiluBackward,             //
+    Sinkhorn,                 //
     Softmax,                  //
     SoftmaxBackward,          //
     Sum,                      //
