@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewright/ops/activation.h"
+#include "tilewright/ops/activation_backward.h"
 #include "tilewright/ops/add.h"
 #include "tilewright/ops/amax.h"
 #include "tilewright/ops/amax_backward.h"
@@ -11,6 +12,7 @@
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
 #include "tilewright/ops/binary.h"
+#include "tilewright/ops/binary_backward.h"
 #include "tilewright/ops/bitwise.h"
 #include "tilewright/ops/compare.h"
 #include "tilewright/ops/copy.h"
@@ -48,6 +50,7 @@
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/reduce.h"
+#include "tilewright/ops/reduce_backward.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
 #include "tilewright/ops/rms_norm.h"
@@ -56,6 +59,7 @@
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
 #include "tilewright/ops/scan.h"
+#include "tilewright/ops/scan_backward.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
@@ -73,13 +77,16 @@
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/ops/unary.h"
+#include "tilewright/ops/unary_backward.h"
 #include "tilewright/ops/var_mean.h"
+#include "tilewright/ops/var_mean_backward.h"
 #include "tilewright/ops/where.h"
 
 namespace tw::ops {
 
 using All = Catalog<          //
     Activation,               //
+    ActivationBackward,       //
     Add,                      //
     Amax,                     //
     AmaxBackward,             //
@@ -89,6 +96,7 @@ using All = Catalog<          //
     AttentionPaged,           //
     AttentionVarlen,          //
     Binary,                   //
+    BinaryBackward,           //
     Bitwise,                  //
     Compare,                  //
     Copy,                     //
@@ -126,6 +134,7 @@ using All = Catalog<          //
     Mul,                      //
     Permute,                  //
     Reduce,                   //
+    ReduceBackward,           //
     Relu,                     //
     ReluBackward,             //
     RmsNorm,                  //
@@ -134,6 +143,7 @@ using All = Catalog<          //
     Sample,                   //
     Scale,                    //
     Scan,                     //
+    ScanBackward,             //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //
@@ -151,7 +161,9 @@ using All = Catalog<          //
     Transpose,                //
     TypeAs,                   //
     Unary,                    //
+    UnaryBackward,            //
     VarMean,                  //
+    VarMeanBackward,          //
     Where>;
 
 }  // namespace tw::ops
