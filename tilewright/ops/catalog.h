@@ -74,6 +74,7 @@
 #include "tilewright/ops/swiglu_backward.h"
 #include "tilewright/ops/tanh.h"
 #include "tilewright/ops/tanh_backward.h"
+#include "tilewright/ops/topk.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/ops/unary.h"
@@ -158,6 +159,7 @@ using All = Catalog<          //
     SwigluBackward,           //
     Tanh,                     //
     TanhBackward,             //
+    Topk,                     //
     Transpose,                //
     TypeAs,                   //
     Unary,                    //
