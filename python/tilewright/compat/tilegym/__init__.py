@@ -58,6 +58,7 @@ from tilewright.compat.tilegym._layers import (
     silu_and_mul,
     softmax,
 )
+from tilewright.compat.tilegym._sparse_attention import sparse_mla
 
 MISSING = by_name(
     {
@@ -66,7 +67,6 @@ MISSING = by_name(
         "moe_align_block_size",
         "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
         "4-bit floats": "nvfp4_quantize",
-        "attention over a list of keys": "sparse_mla",
     }
 )
 
@@ -110,6 +110,7 @@ __all__ = [
     "rms_norm",
     "silu_and_mul",
     "softmax",
+    "sparse_mla",
     "splitk_reduce",
     "swa_attention",
     "tile_fmha_functional",
