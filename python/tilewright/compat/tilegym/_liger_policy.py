@@ -161,8 +161,7 @@ def grpo_loss(
     if loss_type in _CLIPPED:
         loss, is_clipped = _clipped_loss(ratio, advantage, eps_low, eps_high, delta)
     else:
-        temperatures = (sapo_temperature_pos, sapo_temperature_neg)
-        options = (eps_high, temperatures, phi_seq)
+        options = (eps_high, (sapo_temperature_pos, sapo_temperature_neg), phi_seq)
         loss, is_clipped = _token_loss(loss_type, logp, ratio, advantage, *options)
     if vllm_is_ratio is not None and loss_type != "vespo":  # phi_seq has it in it
         loss = loss * vllm_is_ratio.float().reshape(len(logp), -1)
