@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewright/ops/activation.h"
+#include "tilewright/ops/activation_backward.h"
 #include "tilewright/ops/add.h"
 #include "tilewright/ops/amax.h"
 #include "tilewright/ops/amax_backward.h"
@@ -11,6 +12,7 @@
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
 #include "tilewright/ops/binary.h"
+#include "tilewright/ops/binary_backward.h"
 #include "tilewright/ops/bitwise.h"
 #include "tilewright/ops/compare.h"
 #include "tilewright/ops/copy.h"
@@ -18,6 +20,8 @@
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
 #include "tilewright/ops/delta_rule_transform.h"
+#include "tilewright/ops/dequantize.h"
+#include "tilewright/ops/dequantize_int4.h"
 #include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/embedding_backward.h"
@@ -53,9 +57,15 @@
 #include "tilewright/ops/mean_backward.h"
 #include "tilewright/ops/mla.h"
 #include "tilewright/ops/mla_paged.h"
+#include "tilewright/ops/moe_align.h"
+#include "tilewright/ops/moe_combine.h"
+#include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
+#include "tilewright/ops/quantize_fp8.h"
+#include "tilewright/ops/quantize_int8.h"
 #include "tilewright/ops/reduce.h"
+#include "tilewright/ops/reduce_backward.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
 #include "tilewright/ops/rms_norm.h"
@@ -63,7 +73,9 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
+#include "tilewright/ops/scan_backward.h"
 #include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
@@ -71,6 +83,7 @@
 #include "tilewright/ops/silu_and_mul.h"
 #include "tilewright/ops/silu_and_mul_backward.h"
 #include "tilewright/ops/silu_backward.h"
+#include "tilewright/ops/sinkhorn.h"
 #include "tilewright/ops/softmax.h"
 #include "tilewright/ops/softmax_backward.h"
 #include "tilewright/ops/sum.h"
@@ -79,16 +92,20 @@
 #include "tilewright/ops/swiglu_backward.h"
 #include "tilewright/ops/tanh.h"
 #include "tilewright/ops/tanh_backward.h"
+#include "tilewright/ops/topk.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/ops/unary.h"
+#include "tilewright/ops/unary_backward.h"
 #include "tilewright/ops/var_mean.h"
+#include "tilewright/ops/var_mean_backward.h"
 #include "tilewright/ops/where.h"
 
 namespace tw::ops {
 
 using All = Catalog<          //
     Activation,               //
+    ActivationBackward,       //
     Add,                      //
     Amax,                     //
     AmaxBackward,             //
@@ -98,6 +115,7 @@ using All = Catalog<          //
     AttentionPaged,           //
     AttentionVarlen,          //
     Binary,                   //
+    BinaryBackward,           //
     Bitwise,                  //
     Compare,                  //
     Copy,                     //
@@ -105,6 +123,8 @@ using All = Catalog<          //
     CrossEntropy,             //
     CrossEntropyBackward,     //
     DeltaRuleTransform,       //
+    Dequantize,               //
+    DequantizeInt4,           //
     Dropout,                  //
     Embedding,                //
     EmbeddingBackward,        //
@@ -140,9 +160,15 @@ using All = Catalog<          //
     MeanBackward,             //
     Mla,                      //
     MlaPaged,                 //
+    MoeAlign,                 //
+    MoeCombine,               //
+    MoeTopk,                  //
     Mul,                      //
     Permute,                  //
+    QuantizeFp8,              //
+    QuantizeInt8,             //
     Reduce,                   //
+    ReduceBackward,           //
     Relu,                     //
     ReluBackward,             //
     RmsNorm,                  //
@@ -150,7 +176,9 @@ using All = Catalog<          //
     Rope,                     //
     Sample,                   //
     Scale,                    //
+    ScaledGroupedMatmul,      //
     Scan,                     //
+    ScanBackward,             //
     SegmentMean,              //
     Sigmoid,                  //
     SigmoidBackward,          //
@@ -158,6 +186,7 @@ using All = Catalog<          //
     SiluAndMul,               //
     SiluAndMulBackward,       //
     SiluBackward,             //
+    Sinkhorn,                 //
     Softmax,                  //
     SoftmaxBackward,          //
     Sum,                      //
@@ -166,10 +195,13 @@ using All = Catalog<          //
     SwigluBackward,           //
     Tanh,                     //
     TanhBackward,             //
+    Topk,                     //
     Transpose,                //
     TypeAs,                   //
     Unary,                    //
+    UnaryBackward,            //
     VarMean,                  //
+    VarMeanBackward,          //
     Where>;
 
 }  // namespace tw::ops

@@ -15,7 +15,8 @@ struct KGroupedMatmul {
       "k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> "
       "out: T[G, M, N]"};
   static constexpr Gradient kGradient{
-      "grouped_matmul(a=b, b=out.grad.T, offsets, starts) -> turned; turned.T -> a.grad; "
+      "grouped_matmul(a=b, b=out.grad.T, offsets, starts) -> turned; "
+      "transpose(x=turned, dim0=0, dim1=1) -> a.grad; "
       "grouped_matmul(a=a.T, b=out.grad, offsets, starts) -> b.grad"};
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::avx512_fp16};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;

@@ -18,15 +18,14 @@ from tilewright.compat._tileops_pools import *  # noqa: F403
 from tilewright.compat._tileops_products import *  # noqa: F403
 from tilewright.compat._tileops_reductions import *  # noqa: F403
 from tilewright.compat._tileops_rope import *  # noqa: F403
+from tilewright.compat._tileops_sparse import *  # noqa: F403
 from tilewright.compat._tileops_state_space import *  # noqa: F403
 
 MISSING = by_name(
     {
-        "quantization or 8-bit multiplication": "fp8_quant fp8_lightning_indexer",
+        "quantization to 8 bits": "fp8_quant",
         "multiplication by 4-bit weights in this layout": "gemm_w4a16",
         "routing to experts": "moe_fused_topk moe_permute_align moe_permute_nopad moe_unpermute",
-        "sparse attention": "deep_seek_sparse_attention_decode_with_kv_cache nsa_cmp_fwd_varlen "
-        "nsa_fwd_varlen nsa_topk_varlen topk_selector",
         "hyper-connections": "mhc_post mhc_pre",
     }
 )

@@ -86,23 +86,23 @@ using ProblemOf = AttentionProblem<typename ElementOf<K>::type>;
 
 template <class K>
   requires kHasAttentionSm90<K>
-Support supports_attention_sm90(const K& call, int device) {
+Support supports_sm90(const K& call, int device) {
   if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
   return ProblemOf<K>(call).support();
 }
 
 template <class K>
   requires kHasAttentionSm90<K>
-void launch_attention_sm90(const K& call, int device, Stream stream) {
+void launch_sm90(const K& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   launch(ProblemOf<K>(call), on, stream);
   wait_if_asked("attention", on, stream);
 }
 
-#define TW_INSTANTIATE(K, T)                                              \
-  template Support supports_attention_sm90(const kernels::K<T, T>&, int); \
-  template void launch_attention_sm90(const kernels::K<T, T>&, int, Stream);
+#define TW_INSTANTIATE(K, T)                                    \
+  template Support supports_sm90(const kernels::K<T, T>&, int); \
+  template void launch_sm90(const kernels::K<T, T>&, int, Stream);
 TW_INSTANTIATE(Attention, f16)
 TW_INSTANTIATE(Attention, bf16)
 TW_INSTANTIATE(AttentionVarlen, f16)

@@ -84,7 +84,7 @@ struct Reading {
                  (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
     if (transposed) from = turned;
     copies = !from.is_tma_legal();
-    pitch = (from.columns + 7) / 8 * 8;
+    pitch = (from.columns + 63) / 64 * 64;  // a box's row of 128 bytes is one line of L2
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   void copy_to(void* memory, const Gpu& on, Stream stream) {
@@ -164,7 +164,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
 
 /// 16-bit elements on Hopper.
 template <class T>
-void launch_sm90(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
+void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
   const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
   const int shape = kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
@@ -234,7 +234,7 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   const CurrentContext current(on);
   if constexpr (!std::is_same_v<T, float>)
     if (takes_sm90(p, on)) {
-      launch_sm90(p, on, stream);
+      launch_warp_specialized(p, on, stream);
       return wait_if_asked("matmul", on, stream);
     }
   kernels::GemmStridedArguments<T> arguments{};
@@ -266,7 +266,7 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
                     {p.m, p.n},
                     {call.residual.lead_strides[0], call.residual.col_stride}};
     if (one_stride && takes_sm90(p, on)) {
-      launch_sm90(p, on, stream);
+      launch_warp_specialized(p, on, stream);
       return wait_if_asked("linear", on, stream);
     }
   }

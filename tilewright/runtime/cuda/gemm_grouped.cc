@@ -68,7 +68,8 @@ tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
 }  // namespace
 
 template <class T>
-Support supports_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device) {
+  requires(sizeof(T) == 2)
+Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
   if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
   const GemmOperand<const T> rows = rows_of(call), weight = weight_of(call);
@@ -85,7 +86,8 @@ Support supports_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device)
 }
 
 template <class T>
-void launch_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream stream) {
+  requires(sizeof(T) == 2)
+void launch_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   constexpr int kTileK = 128 / int(sizeof(T));
@@ -114,9 +116,9 @@ void launch_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device, Stre
   wait_if_asked("grouped_matmul", on, stream);
 }
 
-#define TW_INSTANTIATE(T)                                                        \
-  template Support supports_grouped_sm90(const kernels::GroupedMatmul<T>&, int); \
-  template void launch_grouped_sm90(const kernels::GroupedMatmul<T>&, int, Stream);
+#define TW_INSTANTIATE(T)                                                \
+  template Support supports_sm90(const kernels::GroupedMatmul<T>&, int); \
+  template void launch_sm90(const kernels::GroupedMatmul<T>&, int, Stream);
 TW_INSTANTIATE(f16)
 TW_INSTANTIATE(bf16)
 #undef TW_INSTANTIATE

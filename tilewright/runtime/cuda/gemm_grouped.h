@@ -7,18 +7,14 @@
 
 namespace tw::runtime::cuda {
 
-/// Kernels of 16-bit elements have a build for Hopper.
-template <class K>
-inline constexpr bool kHasGroupedSm90 = false;
-template <class T>
-inline constexpr bool kHasGroupedSm90<kernels::GroupedMatmul<T>> = sizeof(T) == 2;
-
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class T>
-TW_API Support supports_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device);
+  requires(sizeof(T) == 2)
+TW_API Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device);
 
 /// Launches it into `stream`; the call must be supported. The groups are read when it runs.
 template <class T>
-TW_API void launch_grouped_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream stream);
+  requires(sizeof(T) == 2)
+TW_API void launch_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

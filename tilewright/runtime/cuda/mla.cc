@@ -108,23 +108,23 @@ using ProblemOf = MlaProblem<typename ElementOf<K>::type>;
 
 template <class K>
   requires kHasMlaSm90<K>
-Support supports_mla_sm90(const K& call, int device) {
+Support supports_sm90(const K& call, int device) {
   if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
   return ProblemOf<K>(call).support();
 }
 
 template <class K>
   requires kHasMlaSm90<K>
-void launch_mla_sm90(const K& call, int device, Stream stream) {
+void launch_sm90(const K& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   launch(ProblemOf<K>(call), on, stream);
   wait_if_asked("mla", on, stream);
 }
 
-#define TW_INSTANTIATE(K, T)                                     \
-  template Support supports_mla_sm90(const kernels::K<T>&, int); \
-  template void launch_mla_sm90(const kernels::K<T>&, int, Stream);
+#define TW_INSTANTIATE(K, T)                                 \
+  template Support supports_sm90(const kernels::K<T>&, int); \
+  template void launch_sm90(const kernels::K<T>&, int, Stream);
 TW_INSTANTIATE(Mla, f16)
 TW_INSTANTIATE(Mla, bf16)
 TW_INSTANTIATE(MlaPaged, f16)

@@ -17,11 +17,11 @@ inline constexpr bool kHasMlaSm90<kernels::MlaPaged<T>> = sizeof(T) == 2;
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class K>
   requires kHasMlaSm90<K>
-TW_API Support supports_mla_sm90(const K& call, int device);
+TW_API Support supports_sm90(const K& call, int device);
 
 /// Launches it into `stream`; the call must be supported.
 template <class K>
   requires kHasMlaSm90<K>
-TW_API void launch_mla_sm90(const K& call, int device, Stream stream);
+TW_API void launch_sm90(const K& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

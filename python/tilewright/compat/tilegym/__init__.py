@@ -62,6 +62,7 @@ from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
     recurrent_gated_delta_rule,
 )
+from tilewright.compat.tilegym._sparse_attention import sparse_mla
 
 MISSING = by_name(
     {
@@ -69,7 +70,6 @@ MISSING = by_name(
         "moe_align_block_size",
         "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
         "4-bit floats": "nvfp4_quantize",
-        "attention over a list of keys": "sparse_mla",
     }
 )
 
@@ -115,6 +115,7 @@ __all__ = [
     "rms_norm",
     "silu_and_mul",
     "softmax",
+    "sparse_mla",
     "splitk_reduce",
     "swa_attention",
     "tile_fmha_functional",
