@@ -32,6 +32,29 @@ def linear(
     return out if residual is None else out + residual
 
 
+def grouped_matmul(
+    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor, starts: torch.Tensor | None
+) -> torch.Tensor:
+    """One product after the other."""
+    out = a.new_zeros(len(a), b.shape[-1])
+    ends = offsets.tolist()
+    begins = [0, *ends[:-1]] if starts is None else starts.tolist()
+    for g, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        torch.mm(a[begin:end], b[g], out=out[begin:end])
+    return out
+
+
+def k_grouped_matmul(
+    a: torch.Tensor, b: torch.Tensor, offsets: torch.Tensor, starts: torch.Tensor | None
+) -> torch.Tensor:
+    """One product after the other."""
+    ends = offsets.tolist()
+    begins = [0, *ends[:-1]] if starts is None else starts.tolist()
+    return torch.stack(
+        [a[:, begin:end] @ b[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    )
+
+
 def matmul(a: torch.Tensor, b: torch.Tensor, alpha: float) -> torch.Tensor:
     """Alpha * a b."""
     return torch.bmm(a, b) if alpha == 1 else torch.bmm(a, b) * alpha
@@ -201,11 +224,13 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "exp": torch.exp,
     "extremum": lambda x, other, function: getattr(torch, function)(x, other),
     "fused_add_rms_norm": fused_add_rms_norm,
+    "grouped_matmul": grouped_matmul,
     "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "gelu_and_mul": lambda x: F.gelu(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1],
     "gelu_tanh_and_mul": lambda x: (
         F.gelu(x.chunk(2, -1)[0], approximate="tanh") * x.chunk(2, -1)[1]
     ),
+    "k_grouped_matmul": k_grouped_matmul,
     "layer_norm": lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
     "lerp": lambda x, end, weight, amount: torch.lerp(
         x, end, torch.tensor(amount) if weight is None else weight

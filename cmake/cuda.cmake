@@ -65,12 +65,14 @@ if(TILEWRIGHT_CUDA)
     set(sources ${sources} ${host} PARENT_SCOPE)
   endfunction()
 
-  # Matrix multiplication has kernels of its own; attention has some for Hopper beside the neutral
-  # ones.
+  # Matrix multiplication has kernels of its own; grouped matrix multiplication and attention have
+  # some for Hopper beside the neutral ones.
   tilewright_cuda_images(gemm gemm "gemm of " float f16 bf16)
+  tilewright_cuda_images(gemm_grouped gemm_grouped "grouped gemm of " f16 bf16)
   tilewright_cuda_images(attention attention_sm90 "kernels of attention_sm90_" f16 bf16)
   tilewright_cuda_images(attention_backward attention_backward_sm90
                          "kernels of attention_backward_sm90_" f16 bf16)
+  tilewright_cuda_images(mla mla_sm90 "kernels of mla_sm90_" f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)

@@ -1,4 +1,4 @@
-"""Matrix multiplication beside cuBLAS (through PyTorch) on a GPU.
+"""Matrix multiplication beside cuBLAS, and in groups beside torch._grouped_mm, on a GPU.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
@@ -23,8 +23,17 @@ from torch_peers import OPS, ROUNDS, _graph_of, _normal, _seconds
 
 SQUARE = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
 MODEL = [(4096, 14336, 4096), (4096, 4096, 14336), (8192, 28672, 8192)]
-FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)] + [(1, 14336, 4096)]
+FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 256, 512)] + [(1, 14336, 4096)]
 ODD = [(4095, 4097, 4093), (8191, 8193, 8190), (1023, 1025, 1027)]
+# Name, rows of each group, n, k; None: what a router gives them, the top 8 of so many experts.
+GROUPED = [
+    ("8 x 4096", [4096] * 8, 4096, 7168),
+    ("128 experts, even", [512] * 128, 1536, 2048),
+    ("128 experts, routed", None, 1536, 2048),
+    ("256 experts, even", [256] * 256, 4096, 7168),
+    ("256 experts, routed", None, 4096, 7168),
+]
+TOKENS, TOP = 8192, 8
 HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
@@ -82,6 +91,46 @@ def _replayed(calls: dict[str, Call], operands: list[tuple[Any, ...]]) -> dict[s
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+def _grouped_cases() -> list[tuple[str, list[int], int, int]]:
+    """Name, rows of each group, n, k."""
+    out = []
+    for name, rows, n, k in GROUPED:
+        if rows is None:
+            experts = int(name.split()[0])
+            draw = torch.Generator().manual_seed(1)
+            chosen = torch.rand(TOKENS, experts, generator=draw).topk(TOP, 1).indices
+            rows = torch.bincount(chosen.flatten(), minlength=experts).tolist()
+        out.append((f"grouped {name}, {k} to {n}", rows, n, k))
+    return out
+
+
+def _grouped_operands(rows: list[int], n: int, k: int) -> tuple[torch.Tensor, ...]:
+    ends = torch.tensor(rows, device="cuda").cumsum(0).to(torch.int32)
+    weight = _normal(len(rows) * n, k).view(len(rows), n, k)
+    return _normal(sum(rows), k), weight.mT, ends
+
+
+def _grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    calls: dict[str, Call] = {
+        "ours": OPS.grouped_matmul,
+        "torch": lambda a, b, ends: torch._grouped_mm(a, b, offs=ends),
+    }
+    for label, rows, n, k in _grouped_cases():
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        operands = _grouped_operands(rows, n, k)
+        _check(calls["ours"](*operands), calls["torch"](*operands), k)
+        flops = 2.0 * sum(rows) * n * k
+        seconds = _in_turns(calls, operands, max(5, min(50, int(2e13 / flops))))
+        ratio = seconds["torch"] / seconds["ours"]
+        print(f"{label:44} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS  torch "
+              f"{flops / seconds['torch'] * 1e-12:7.1f}  {ratio:5.3f}", flush=True)  # fmt: skip
+        results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
+                        "ratio": ratio})  # fmt: skip
+    return results
+
+
 def main() -> None:
     """Measures what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -110,6 +159,7 @@ def main() -> None:
               f"{ratio:5.3f}", flush=True)  # fmt: skip
         results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
+    results += _grouped(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,
                    "tilewright": tilewright.__version__}  # fmt: skip

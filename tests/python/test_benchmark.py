@@ -49,6 +49,19 @@ def test_an_operator_beside_torch(tmp_path) -> None:
     assert run_json("compare", out, out)["rows"][0]["verdict"] == "same"
 
 
+def test_under_pytest() -> None:
+    """Its own options; what does not match is a failure."""
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider"]
+    command += [RUN.parent / "bench_operators.py", "--mode", "quick", "--peers", "none"]
+    result = subprocess.run([*command, "-k", "[transpose]"], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert " us [" in result.stdout
+    # No workload of this dtype is in the suite: run.py says so, and so does the test.
+    refused = subprocess.run([*command, "-k", "[bitwise]"], capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "no workload is left" in refused.stdout
+
+
 def test_onnxruntime_is_a_peer(tmp_path) -> None:
     out = tmp_path / "out.json"
     arguments = ["--op", "fused_add_rms_norm", "--mode", "quick", "--peers", "onnxruntime"]

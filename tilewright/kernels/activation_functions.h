@@ -105,7 +105,7 @@ struct ActivationChoice {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const ActivationParameters given{a, b, c};
-    ActivationFunctions::choose(function, [&](auto f) {
+    ActivationFunctions::choose_within<P>(function, [&](auto f) {
       elementwise<tile::compute_t<T>>(p, out, [f, given](auto v) { return f(v, given); }, x);
     });
   }

@@ -150,6 +150,8 @@ struct AttentionSequence {
   int64_t kv_len = 0;
   KeySource<U> k, v;                  // of kv head 0
   KeySource<float> k_scale, v_scale;  // of kv head 0, or no data
+  View<const T, 3> q_pe{};            // [q_len, Hq, R], further dims of queries, or no data
+  KeySource<U> k_pe{};                // and of keys
 
   TW_INLINE int64_t q_len() const { return q.size(0); }
 };

@@ -1,5 +1,5 @@
-// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s, a block for each row, a
-// column for each thread.
+// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s, a block for each row, four
+// columns for each thread.
 #pragma once
 
 #include "tilewright/kernels/attention_build_sm90.h"
@@ -12,6 +12,7 @@ template <class T>
 struct AttentionCombine {
   static constexpr int kThreads = kAttentionCombineThreads, kMostSplits = kAttentionMostSplits;
   static constexpr int kEach = kMostSplits / 32;  // splits of a lane
+  static constexpr int kAtOnce = 8, kColumns = 4;
   const AttentionArguments<T>& given;
 
   TW_PTX void operator()() const {
@@ -63,23 +64,40 @@ struct AttentionCombine {
     return base == top ? base + __logf(sum) : kLow;
   }
 
+  /// Several splits are read at a time, of several columns.
   TW_PTX void put(int64_t query, int head, const float (&weights)[kEach], T* to) const {
-    for (int first = 0; first < given.value_dims; first += kThreads) {
-      const int column = first + int(threadIdx.x);
-      const bool exists = column < given.value_dims;
-      float sum = 0;
+    for (int base = 0; base < given.value_dims; base += kColumns * kThreads) {
+      const int first = base + int(threadIdx.x);
+      float sums[kColumns] = {};
       TW_UNROLL
       for (int i = 0; i < kEach; ++i) {
         const int count = min(32, given.order.splits - 32 * i);
-        TW_UNROLL
-        for (int lane = 0; lane < count; ++lane) {
-          const float weight = __shfl_sync(~0u, weights[i], lane);
-          if (weight != 0 && exists)  // or nothing was put
-            sum += weight * given.partials.at(lane + 32 * i, query, head)[column];
-        }
+        for (int lane = 0; lane < count; lane += kAtOnce)
+          add(query, head, weights[i], lane, 32 * i, first, sums);
       }
-      if (exists) to[column] = T(sum);
+      TW_UNROLL
+      for (int c = 0; c < kColumns; ++c)
+        if (first + c * kThreads < given.value_dims) to[first + c * kThreads] = T(sums[c]);
     }
+  }
+  /// Splits lane, lane + 1, ... of those from `base` on; the weights after the last are 0.
+  TW_PTX void add(int64_t query, int head, float weights, int lane, int base, int first,
+                  float (&sums)[kColumns]) const {
+    float parts[kAtOnce][kColumns], shares[kAtOnce];
+    TW_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) {
+      shares[j] = __shfl_sync(~0u, weights, lane + j);
+      const float* const from = given.partials.at(base + lane + j, query, head) + first;
+      TW_UNROLL
+      for (int c = 0; c < kColumns; ++c)
+        parts[j][c] =
+            shares[j] != 0 && first + c * kThreads < given.value_dims  // or nothing is there
+                ? from[c * kThreads]
+                : 0;
+    }
+    TW_UNROLL
+    for (int j = 0; j < kAtOnce; ++j) TW_UNROLL
+    for (int c = 0; c < kColumns; ++c) sums[c] += shares[j] * parts[j][c];
   }
 };
 

@@ -41,11 +41,24 @@ struct Query {
     return tile::first_lane(tile::exp(tile::splat<typename P::template Vec<float>>(x)));
   }
 
+  /// By one thread, or in vectors: on a GPU the lanes have a key each.
+  TW_INLINE float dot(const View<const T, 1>& row, const KeySource<U>& keys, int64_t key) const {
+    const KeySegment<U> at = keys.head(kv_head()).at(key, key + 1);
+    if constexpr (P::kOnGpu) {
+      float sum = 0;
+      for (int64_t d = 0; d < row.size(0); ++d)
+        sum += float(row(d)) * float(at.data[d * at.dim_stride]);
+      return sum;
+    } else {
+      const View<const U, 1> other{at.data, {row.size(0)}, {at.dim_stride}};
+      return tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto span) {
+        return tile::load(row, span) * tile::load(other, span);
+      });
+    }
+  }
   TW_INLINE float score(int64_t key) const {
-    const KeySegment<U> at = sequence.k.head(kv_head()).at(key, key + 1);
-    float sum = 0;
-    for (int64_t d = 0; d < shape.dims; ++d)
-      sum += float(sequence.q(query, q_head, d)) * float(at.data[d * at.dim_stride]);
+    float sum = dot(sequence.q[query][q_head], sequence.k, key);
+    if (sequence.k_pe) sum += dot(sequence.q_pe[query][q_head], sequence.k_pe, key);
     sum *= scale;
     if (sequence.k_scale) sum *= *sequence.k_scale.head(kv_head()).at(key, key + 1).data;
     if (options.softcap == 0) return sum;

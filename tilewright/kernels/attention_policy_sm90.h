@@ -45,10 +45,10 @@ constexpr int64_t most_packed(int64_t group) {
     if (group % i == 0) return i;
   return 1;
 }
-constexpr bool fits_pages(const AttentionBuild& build, int64_t page_keys) {
+constexpr bool fits_pages(int64_t block_keys, int64_t page_keys) {
   constexpr int64_t kSwizzleRows = 8;  // a box begins where the swizzle repeats
-  return page_keys == 0 || page_keys % build.keys == 0 ||
-         (build.keys % page_keys == 0 && page_keys % kSwizzleRows == 0);
+  return page_keys == 0 || page_keys % block_keys == 0 ||
+         (block_keys % page_keys == 0 && page_keys % kSwizzleRows == 0);
 }
 /// The fewest splits that keep most of the multiprocessors busy to the end.
 constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
@@ -88,7 +88,7 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   if (size.queries < kRows) out.pack = int(most_packed(size.group));
   for (int i = 0; i < kAttentionBuildCount; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
-    if (build.dims < size.dims || !fits_pages(build, size.page_keys)) continue;
+    if (build.dims < size.dims || !fits_pages(build.keys, size.page_keys)) continue;
     if (out.build >= 0 && kAttentionBuilds[out.build].dims < build.dims) break;
     if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
   }

@@ -56,16 +56,33 @@ struct AttentionRowState {
   /// Scores become weights; what was summed before is to be multiplied by `keep`.
   template <int kScores>
   TW_PTX void update(float (&scores)[kScores], float scale, float (&keep)[2]) {
+    raise(scores, scale, keep);
+    weigh(scores, scale, keep);
+  }
+  /// The first half of it: the maxima.
+  template <int kScores>
+  TW_PTX void raise(const float (&scores)[kScores], float scale, float (&keep)[2]) {
     using namespace attention_sm90;
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       float top = scores[2 * r];
       TW_UNROLL
       for (int i = 2 * r; i < kScores; i += 4) top = fmaxf(top, fmaxf(scores[i], scores[i + 1]));
-      top = fmaxf(max_over_quad(top) * scale, high[r]);
-      const float base = top == kLow ? 0 : top;  // -inf - -inf is NaN, but these weigh nothing
-      keep[r] = exp2(high[r] - base);
-      high[r] = top;
+      raise(r, max_over_quad(top) * scale, keep[r]);
+    }
+  }
+  TW_PTX void raise(int r, float to, float& keep) {
+    const float top = fmaxf(to, high[r]);
+    keep = attention_sm90::exp2(high[r] - base(top));
+    high[r] = top;
+  }
+  /// The second: the weights.
+  template <int kScores>
+  TW_PTX void weigh(float (&scores)[kScores], float scale, const float (&keep)[2]) {
+    using namespace attention_sm90;
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const float base = AttentionRowState::base(high[r]);
       float sum = 0;
       TW_UNROLL
       for (int i = 2 * r; i < kScores; i += 4) {
@@ -78,6 +95,9 @@ struct AttentionRowState {
       total[r] = __fmaf_rn(total[r], keep[r], sum);
     }
   }
+
+  /// -inf - -inf is NaN, but these weigh nothing.
+  TW_PTX static float base(float high) { return high == attention_sm90::kLow ? 0 : high; }
 
   /// The sums of whole rows, with the sink's share; returns the factors that normalise.
   TW_PTX void finish(const float (&sink)[2], float (&factor)[2]) {

@@ -35,6 +35,7 @@ struct AttentionStore {
   const Arguments& given;
   const AttentionTile& tile;
   int consumer;
+  int first_column = 0;  // of the output; the consumer that has the first one puts lse
 
   TW_PTX void put(AttentionRowState& state, Sums& sums) const {
     const AttentionRowPair rows(given, tile, consumer);
@@ -83,7 +84,7 @@ struct AttentionStore {
   }
 
   TW_PTX void put_lse(const AttentionRowPair& rows, int r, float lse) const {
-    if (lane() % 4 != 0 || !rows.exists[r]) return;
+    if (first_column != 0 || lane() % 4 != 0 || !rows.exists[r]) return;
     if (given.partials)
       *given.partial_lse.at(tile.split, absolute() + rows.query[r], rows.head[r]) = lse;
     else if (given.lse)
@@ -94,21 +95,25 @@ struct AttentionStore {
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       T* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]);
-      tile::cuda::store_fragment_row(rows.exists[r] ? to : nullptr, 8 * i, given.value_dims,
-                                     sums + 2 * r);
+      tile::cuda::store_fragment_row(rows.exists[r] ? to : nullptr, first_column + 8 * i,
+                                     given.value_dims, sums + 2 * r);
     }
   }
 
   TW_PTX void put_partial(const AttentionRowPair& rows, int i, const float* sums) const {
-    const int column = 8 * i + lane() % 4 * 2;
+    const int column = first_column + 8 * i + lane() % 4 * 2;
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (!rows.exists[r]) continue;
       float* const to =
           given.partials.at(tile.split, absolute() + rows.query[r], rows.head[r]) + column;
-      TW_UNROLL
-      for (int c = 0; c < 2; ++c)
-        if (column + c < given.value_dims) to[c] = sums[2 * r + c];
+      if (column + 1 < given.value_dims && given.value_dims % 2 == 0) {
+        *reinterpret_cast<float2*>(to) = {sums[2 * r], sums[2 * r + 1]};
+      } else {
+        TW_UNROLL
+        for (int c = 0; c < 2; ++c)
+          if (column + c < given.value_dims) to[c] = sums[2 * r + c];
+      }
     }
   }
 };

@@ -120,8 +120,8 @@ struct BinaryChoice {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    Functions::choose(function,
-                      [&](auto f) { elementwise<tile::compute_t<T>>(p, out, f, x, other); });
+    Functions::template choose_within<P>(
+        function, [&](auto f) { elementwise<tile::compute_t<T>>(p, out, f, x, other); });
   }
 };
 

@@ -41,7 +41,7 @@ struct Compare {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    Relations::choose(relation, [&](auto holds) {
+    Relations::choose_within<P>(relation, [&](auto holds) {
       elementwise<tile::compute_t<T>>(
           p, out,
           [holds](auto l, auto r) {

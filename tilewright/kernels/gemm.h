@@ -11,6 +11,34 @@
 
 namespace tw::kernels {
 
+/// The sizes of a Problem's matrices, which may differ.
+template <class Problem>
+struct GemmSizes {
+  static constexpr bool kDiffer = requires(const Problem p) { p.occupied(); };
+  const Problem& problem;
+
+  TW_INLINE int64_t rows(int64_t i) const {
+    if constexpr (kDiffer) return problem.rows(i);
+    return problem.m;
+  }
+  TW_INLINE int64_t depth(int64_t i) const {
+    if constexpr (kDiffer) return problem.depth(i);
+    return problem.k;
+  }
+  TW_INLINE int64_t rows_before(int64_t i) const {
+    if constexpr (kDiffer) return problem.rows_before(i);
+    return i * problem.m;
+  }
+  TW_INLINE int64_t all_rows() const {
+    if constexpr (kDiffer) return problem.all_rows();
+    return problem.batch * problem.m;
+  }
+  TW_INLINE int64_t occupied() const {
+    if constexpr (kDiffer) return problem.occupied();
+    return problem.batch;
+  }
+};
+
 /// What a schedule is made for.
 struct GemmShape {
   int64_t batch, m, n, k;

@@ -27,8 +27,12 @@ struct GemmBuild {
     const int bytes = stages * ((tile_m + tile_n) * 128 + kBarriers) + consumers() * staging;
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  /// Rows of transposed out that a block stores at once: blocks of eight, shared by the split.
+  /// Rows of transposed out that a block of the split has: blocks of eight.
   TW_INLINE constexpr int share() const { return tile_n / 8 > split ? tile_n / 8 / split * 8 : 8; }
+  /// Rows of transposed out that are stored at once.
+  TW_INLINE constexpr int box() const {
+    return split == 1 ? tile_n : share() % 64 == 0 ? 64 : share();
+  }
 };
 
 struct GemmPlace {
@@ -60,6 +64,15 @@ struct GemmScatter {
   int64_t row_stride = 0, column_stride = 0, batch_stride = 0;
 };
 
+/// What of a is asked for before the kernel before has ended: the first bytes of each block's part
+/// of its rows, [batch, m, k] with k innermost.
+struct GemmAhead {
+  const char* data = nullptr;
+  int64_t row_stride = 0, batch_stride = 0;  // in bytes
+  int rows = 0, row_bytes = 0;               // of a matrix
+  int most = 0;                              // bytes of a row; 0: nothing
+};
+
 template <class Out, class Epilogue>
 struct GemmArguments {
   tile::cuda::TensorMap a;    // [batch, m, k]; k innermost, m if transposed
@@ -69,6 +82,7 @@ struct GemmArguments {
   int k_blocks;          // of 128 bytes
   int a_batch, b_batch;  // 1, or 0 if one matrix serves every batch
   GemmScatter<Out> scatter;
+  GemmAhead ahead;
   Epilogue epilogue;
 };
 

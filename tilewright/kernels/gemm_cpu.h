@@ -14,6 +14,10 @@
 //     Panels b(batch)                 [n, k]; Panels is StridedPanels<T> or ReadyPanels<T>
 //     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns)
 //                                     and before that prefetch(first row, rows, ...)
+// One whose matrices differ in size says of each (m and k being the largest):
+//     rows(batch), depth(batch)       its own m and k
+//     rows_before(batch), all_rows()  how many rows of a those before have, and all
+//     occupied()                      how many have any
 #pragma once
 
 #include "tilewright/core/view.h"
@@ -94,15 +98,16 @@ struct Gemm {
   static constexpr int kLanes = P::template kLanes<float>;
 
   const Problem& problem;
+  GemmSizes<Problem> sizes;
   GemmSchedule s;
   bool ready;  // b is multiplied as it lies
 
-  Gemm(const Problem& what, const Machine& machine, double gflops) : problem(what) {
+  Gemm(const Problem& what, const Machine& machine, double gflops) : problem(what), sizes{what} {
     if constexpr (B::kPacked)
       ready = what.m < Inner::template kWidenRows<P>;
     else
       ready = what.m <= tile::kMaxTileRows<P> && what.b(0).rows.col_stride == 1;
-    const GemmShape shape{.batch = what.batch,
+    const GemmShape shape{.batch = sizes.occupied(),
                           .m = what.m,
                           .n = what.n,
                           .k = what.k > 0 ? what.k : 1,
@@ -124,7 +129,10 @@ struct Gemm {
   }
 
   // ---- memory ----------------------------------------------------------------------------
-  int64_t shared_a_units() const { return s.share_a ? problem.m * units(problem.k) : 0; }
+  /// Where the packed rows of a matrix begin, and end for the last.
+  int64_t shared_a_units(int64_t batch) const {
+    return sizes.rows_before(batch) * units(problem.k);
+  }
   int64_t own_a_bytes() const {
     const int64_t depth = units(s.k_innermost ? problem.k : s.k_block);
     return s.share_a ? 0 : padded(s.block_rows * depth * int64_t{sizeof(Unit)});
@@ -144,7 +152,8 @@ struct Gemm {
     out.phases = s.share_a ? 2 : 1;
     out.grid[0] = pack_tasks;
     out.grid[out.phases - 1] = s.tasks(problem.batch);
-    out.workspace_bytes = problem.batch * shared_a_units() * int64_t{sizeof(Unit)};
+    if (s.share_a)
+      out.workspace_bytes = sizes.all_rows() * units(problem.k) * int64_t{sizeof(Unit)};
     out.scratch_bytes = own_a_bytes() + panel_bytes() + tile_bytes();
     return out;
   }
@@ -200,29 +209,33 @@ struct Gemm {
     const int64_t k_at = index / s.row_blocks % s.k_blocks;
     const int64_t batch = index / s.row_blocks / s.k_blocks;
     const int64_t row = row_block * s.block_rows, first = k_at * s.k_block;
-    const int64_t count = gemm_detail::at_most(s.block_rows, problem.m - row);
-    const int64_t k = gemm_detail::at_most(s.k_block, problem.k - first);
-    Unit* to = p.template workspace<Unit>() + batch * shared_a_units();
-    pack_a(p, problem.a(batch), row, count, first, k,
-           to + units(first) * problem.m + row * units(k));
+    const int64_t rows = sizes.rows(batch), depth = sizes.depth(batch);
+    if (row >= rows || first >= depth) return;
+    const int64_t count = gemm_detail::at_most(s.block_rows, rows - row);
+    const int64_t k = gemm_detail::at_most(s.k_block, depth - first);
+    Unit* to = p.template workspace<Unit>() + shared_a_units(batch);
+    pack_a(p, problem.a(batch), row, count, first, k, to + units(first) * rows + row * units(k));
   }
 
   __attribute__((noinline)) void multiply_task(P p) const {
     const int64_t index = p.index(), row_block = index % s.row_blocks;
     const int64_t panel_block = index / s.row_blocks % s.panel_blocks;
     const int64_t batch = index / s.row_blocks / s.panel_blocks;
+    if (row_block * s.block_rows >= sizes.rows(batch)) return;
     Task task{*this, problem.a(batch), problem.b(batch)};
+    task.all_rows = sizes.rows(batch);
+    task.depth = sizes.depth(batch);
     task.row = row_block * s.block_rows;
-    task.rows = gemm_detail::at_most(s.block_rows, problem.m - task.row);
+    task.rows = gemm_detail::at_most(s.block_rows, task.all_rows - task.row);
     char* scratch = p.template scratch<char>();
     task.own_a = reinterpret_cast<Unit*>(scratch);
     task.panel = reinterpret_cast<Unit*>(scratch + own_a_bytes());
     task.tiles = reinterpret_cast<float*>(scratch + own_a_bytes() + panel_bytes());
-    task.shared_a = p.template workspace<Unit>() + batch * shared_a_units();
+    task.shared_a = p.template workspace<Unit>() + shared_a_units(batch);
     if (!s.share_a && s.k_innermost && !direct_a(task.a)) {
-      for (int64_t first = 0; first < problem.k; first += s.k_block)
+      for (int64_t first = 0; first < task.depth; first += s.k_block)
         pack_a(p, task.a, task.row, task.rows, first,
-               gemm_detail::at_most(s.k_block, problem.k - first),
+               gemm_detail::at_most(s.k_block, task.depth - first),
                task.own_a + units(first) * task.rows);
     }
     const auto epilogue = problem.epilogue(batch);
@@ -231,9 +244,9 @@ struct Gemm {
         gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
     if (s.k_innermost) {
       for (int64_t j = first_panel; j < last_panel; ++j)
-        for (int64_t i = 0; i < s.k_blocks; ++i) task.multiply(p, i, j, 0, epilogue);
+        for (int64_t i = 0; i < task.k_blocks(); ++i) task.multiply(p, i, j, 0, epilogue);
     } else {
-      for (int64_t i = 0; i < s.k_blocks; ++i)
+      for (int64_t i = 0; i < task.k_blocks(); ++i)
         for (int64_t j = first_panel; j < last_panel; ++j)
           task.multiply(p, i, j, s.k_blocks > 1 ? j - first_panel : 0, epilogue);
     }
@@ -243,6 +256,7 @@ struct Gemm {
     const Gemm& gemm;
     Rows<const T> a;
     B b;
+    int64_t all_rows = 0, depth = 0;  // of its matrices
     int64_t row = 0, rows = 0;
     Unit* own_a = nullptr;
     Unit* panel = nullptr;
@@ -250,10 +264,13 @@ struct Gemm {
     const Unit* shared_a = nullptr;
     int64_t packed_block = -1;  // the block of k that own_a holds
 
+    /// At least one, so that empty sums are written.
+    int64_t k_blocks() const { return at_least(1, blocks(depth, gemm.s.k_block)); }
+
     /// The task's rows for one block of k, packed.
     const Unit* rows_of_a(P p, int64_t block, int64_t first, int64_t k) {
       if (gemm.direct_a(a)) return reinterpret_cast<const Unit*>(a.row(row).data) + first;
-      if (gemm.s.share_a) return shared_a + units(first) * gemm.problem.m + row * units(k);
+      if (gemm.s.share_a) return shared_a + units(first) * all_rows + row * units(k);
       if (gemm.s.k_innermost) return own_a + units(first) * rows;
       if (packed_block != block) gemm.pack_a(p, a, row, rows, first, k, own_a);
       packed_block = block;
@@ -265,7 +282,7 @@ struct Gemm {
     void multiply(P p, int64_t block, int64_t j, int64_t slot, const Epilogue& epilogue) {
       const GemmSchedule& plan = gemm.s;
       const int64_t first = block * plan.k_block, column = j * kPanel;
-      const int64_t k = gemm_detail::at_most(plan.k_block, gemm.problem.k - first);
+      const int64_t k = gemm_detail::at_most(plan.k_block, depth - first);
       const int64_t columns = gemm_detail::at_most(kPanel, gemm.problem.n - column);
       const Unit* packed = rows_of_a(p, block, first, k);
       if (!gemm.ready) gemm.pack_panel(p, b, column, first, k, panel);
@@ -281,7 +298,7 @@ struct Gemm {
       for (int64_t r = 0; r < rows; r += plan.tile_rows) {
         const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));
         float* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
-        const bool is_last = block == plan.k_blocks - 1;
+        const bool is_last = block == k_blocks() - 1;
         if (is_last) epilogue.prefetch(row + r, count, column, columns);
         if (ahead >= ahead_end) ahead = reinterpret_cast<const char*>(tile);
         if (!gemm.ready) {
@@ -316,10 +333,10 @@ struct Gemm {
             if constexpr (kGroups == 2) {
               const tile::PackRows<P, T> from[] = {rows_at(column + lane),
                                                    rows_at(column + lane + kLanes)};
-              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, gemm.problem.k, tile + lane);
+              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, depth, tile + lane);
             } else {
               const tile::PackRows<P, T> from[] = {rows_at(column + lane)};
-              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, gemm.problem.k, tile + lane);
+              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, depth, tile + lane);
             }
           }
         });

@@ -14,6 +14,7 @@ struct GemmShapeSm90 {
   GemmBuild build;
   double step_clocks;  // of a tile and 128 bytes of k, with its share of stalls
   double tile_us;      // of a tile, not overlapped with multiplication
+  int ahead = 0;  // bytes of each row of a that are asked for before the kernel before has ended
 };
 
 inline constexpr GemmShapeSm90 kGemmShapes[] = {
@@ -27,7 +28,8 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
       .split = 2,
       .transposed_out = true},
      300,
-     2.0},
+     2.0,
+     1536},
     {{.tile_m = 128, .tile_n = 16, .stages = 12, .staging = 2048, .transposed_out = true},
      420,
      0.5},
@@ -38,7 +40,8 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
       .split = 2,
       .transposed_out = true},
      380,
-     2.0},
+     2.0,
+     2048},
     {{.tile_m = 64,
       .tile_n = 128,
       .stages = 8,
@@ -46,6 +49,14 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
       .split = 2,
       .transposed_out = true},
      400,
+     2.5},
+    {{.tile_m = 64,
+      .tile_n = 256,
+      .stages = 5,
+      .staging = 8192,
+      .split = 2,
+      .transposed_out = true},
+     600,
      2.5},
     {{.tile_m = 64, .tile_n = 128, .stages = 8, .staging = 16384, .transposed_out = true},
      400,

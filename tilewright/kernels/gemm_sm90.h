@@ -12,7 +12,9 @@
 #pragma once
 
 #include "tilewright/kernels/gemm_build_sm90.h"
+#include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
+#include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
@@ -52,30 +54,14 @@ struct GemmSm90 {
 
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
-  /// Where in the ring a warpgroup is.
-  struct Position {
-    int stage = 0;
-    uint32_t phase = 0;
-
-    TW_PTX void next() {
-      if (++stage == kStages) {
-        stage = 0;
-        phase ^= 1;
-      }
-    }
-    TW_PTX void skip(int count) {
-      const int to = stage + count;
-      phase ^= uint32_t(to / kStages) & 1;
-      stage = to % kStages;
-    }
-  };
-
+  using Position = GemmRingPosition<kStages>;
   using Sums = float[kRowBlocks][kTileN / 2];
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const int warpgroup = uniform(int(threadIdx.x) / kWarpgroup);
+    prefetch_a();
     if (threadIdx.x == 0) {
       prefetch(given.a);
       prefetch(given.b);
@@ -91,7 +77,6 @@ struct GemmSm90 {
     else
       __syncthreads();
     wait_for_grids_before();
-    launch_grids_after();
     if (warpgroup == 0) {
       give_registers<40>();
       if (threadIdx.x < 32 && elect_one()) produce(shared);
@@ -115,6 +100,20 @@ struct GemmSm90 {
     return (place.row * kBuild.multicast + (kBuild.multicast > 1 ? rank() : 0)) * kTileM;
   }
 
+  /// Asks for the beginning of this block's part of a while the kernel before still runs: a is the
+  /// weight of a product of few rows, which is bound by reading it.
+  TW_PTX void prefetch_a() const {
+    const GemmAhead& a = given.ahead;
+    if (a.most == 0) return;
+    const GemmPlace place = given.order.place(int(blockIdx.x) / kCluster);
+    const int row = first_row(place) + int(threadIdx.x), first = first_k() * 128;
+    const int left = (last_k() * 128 < a.row_bytes ? last_k() * 128 : a.row_bytes) - first;
+    const int bytes = (left < a.most ? left : a.most) / 16 * 16;
+    if (int(threadIdx.x) < kTileM && row < a.rows && bytes > 0)
+      tile::cuda::prefetch_bulk(a.data + place.batch * a.batch_stride + row * a.row_stride + first,
+                                bytes);
+  }
+
   TW_PTX void produce(Shared& shared) const {
     using namespace tile::cuda;
     const int share = kBuild.multicast > 1 ? rank() : 0, first = first_k(), last = last_k();
@@ -135,6 +134,7 @@ struct GemmSm90 {
         at.next();
       }
     }
+    launch_grids_after();  // not sooner: what the next kernel asks for would delay these loads
   }
 
   /// kExtent rows of an operand, or this block's share of them, which all blocks receive.
@@ -280,21 +280,29 @@ struct GemmSm90 {
     cluster_sync();
     const int first = rank() * kShare;
     if (first >= kBlocks) return;
-    float total[kShare * 4];
+    constexpr int kChunk = kBuild.box() / 8;
+    static_assert(kShare % kChunk == 0);
+#pragma unroll 1
+    for (int i = first; i < first + kShare; i += kChunk) {
+      float total[kChunk * 4];
+      add_up(total, partial + i * kWarpgroup);
+      shared.store[consumer].template put_transposed<kChunk * 8>(
+          given, total, {corner.row + i * 8, corner.column, corner.batch}, kSelf + consumer);
+    }
+  }
+  template <int kCount>
+  TW_PTX static void add_up(float (&total)[kCount], const float4* partial) {
     TW_UNROLL
-    for (int i = 0; i < kShare; ++i) {
+    for (int i = 0; i < kCount / 4; ++i) {
       TW_UNROLL
       for (int r = 0; r < kBuild.split; ++r) {
         float part[4];
-        load_cluster(part, partial + (first + i) * kWarpgroup, r);
+        tile::cuda::load_cluster(part, partial + i * kWarpgroup, r);
         TW_UNROLL
         for (int j = 0; j < 4; ++j)
           total[4 * i + j] = r == 0 ? part[j] : total[4 * i + j] + part[j];
       }
     }
-    corner.row += first * 8;
-    shared.store[consumer].template put_transposed<kShare * 8>(given, total, corner,
-                                                               kSelf + consumer);
   }
 };
 

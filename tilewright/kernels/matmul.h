@@ -4,8 +4,7 @@
 // of rows where that suits its layout or its shape: the sums are the same.
 #pragma once
 
-#include "tilewright/kernels/gemm_cpu.h"
-#include "tilewright/tile/cpu/epilogue.h"
+#include "tilewright/kernels/matmul_problem.h"
 
 namespace tw::kernels {
 
@@ -25,49 +24,9 @@ struct Matmul {
     run_gemm(p, problem());
   }
 
-  struct Epilogue {
-    float alpha;
-    Rows<T> out;
-
-    TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
-      tile::prefetch_tile(row, rows, column, columns, out);
-    }
-    template <class P>
-    __attribute__((noinline)) void operator()(P p, const float* tile, int64_t row, int rows,
-                                              int64_t column, int64_t columns) const {
-      tile::store_tile(p, tile, row, rows, column, columns, out,
-                       [&](auto v, auto, int64_t) { return v * alpha; });
-    }
-  };
-
-  /// A matrix of the batch as rows: sizes and strides of one operand.
+  using Problem = MatmulProblem<T>;
   template <class E>
-  struct Operand {
-    E* data;
-    int64_t rows, cols, batch_stride, row_stride, col_stride;
-
-    TW_INLINE Rows<E> at(int64_t batch) const {
-      Rows<E> matrix;
-      matrix.data = data + batch * batch_stride;
-      matrix.rows = matrix.lead_sizes[0] = rows;
-      matrix.cols = cols;
-      matrix.lead_strides[0] = row_stride;
-      matrix.col_stride = col_stride;
-      return matrix;
-    }
-  };
-
-  struct Problem {
-    using Panels = StridedPanels<T>;
-    int64_t batch, m, n, k;
-    Operand<const T> left, right;  // [m, k], [n, k]
-    Operand<T> result;             // [m, n]
-    float alpha;
-
-    TW_INLINE Rows<const T> a(int64_t i) const { return left.at(i); }
-    TW_INLINE Panels b(int64_t i) const { return {right.at(i)}; }
-    TW_INLINE Epilogue epilogue(int64_t i) const { return {alpha, result.at(i)}; }
-  };
+  using Operand = typename Problem::template Operand<E>;
 
   /// Whether to compute the transpose: its rows are contiguous and those of out are not, or n is so
   /// small that the columns of out had better be the rows of a register tile.

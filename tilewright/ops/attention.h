@@ -159,6 +159,11 @@ struct AttentionFamily {
       double dot = 0;
       for (int64_t d = 0; d < shape.dims; ++d)
         dot += double(s.q(i, h, d)) * double(key.data[d * key.dim_stride]);
+      if (s.k_pe) {
+        const auto further = s.k_pe.head(kv_head).at(j, j + 1);
+        for (int64_t d = 0; d < s.q_pe.size(2); ++d)
+          dot += double(s.q_pe(i, h, d)) * double(further.data[d * further.dim_stride]);
+      }
       dot *= scale * scale_of(s.k_scale, j);
       if (options.softcap > 0)
         dot = double(options.softcap) * std::tanh(dot / double(options.softcap));

@@ -19,6 +19,9 @@
 #include "tilewright/ops/count_nonzero.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
+#include "tilewright/ops/delta_rule_transform.h"
+#include "tilewright/ops/dequantize.h"
+#include "tilewright/ops/dequantize_int4.h"
 #include "tilewright/ops/dropout.h"
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/embedding_backward.h"
@@ -26,6 +29,7 @@
 #include "tilewright/ops/erf_backward.h"
 #include "tilewright/ops/exp.h"
 #include "tilewright/ops/extremum.h"
+#include "tilewright/ops/fft.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
@@ -34,10 +38,14 @@
 #include "tilewright/ops/gelu_backward.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
+#include "tilewright/ops/grouped_matmul.h"
+#include "tilewright/ops/k_grouped_matmul.h"
 #include "tilewright/ops/layer_norm.h"
 #include "tilewright/ops/layer_norm_backward.h"
 #include "tilewright/ops/lerp.h"
 #include "tilewright/ops/linear.h"
+#include "tilewright/ops/linear_attention.h"
+#include "tilewright/ops/linear_attention_backward.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
@@ -47,8 +55,15 @@
 #include "tilewright/ops/matmul.h"
 #include "tilewright/ops/mean.h"
 #include "tilewright/ops/mean_backward.h"
+#include "tilewright/ops/mla.h"
+#include "tilewright/ops/mla_paged.h"
+#include "tilewright/ops/moe_align.h"
+#include "tilewright/ops/moe_combine.h"
+#include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
+#include "tilewright/ops/quantize_fp8.h"
+#include "tilewright/ops/quantize_int8.h"
 #include "tilewright/ops/reduce.h"
 #include "tilewright/ops/reduce_backward.h"
 #include "tilewright/ops/relu.h"
@@ -58,14 +73,17 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
 #include "tilewright/ops/scan_backward.h"
+#include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
 #include "tilewright/ops/silu_and_mul.h"
 #include "tilewright/ops/silu_and_mul_backward.h"
 #include "tilewright/ops/silu_backward.h"
+#include "tilewright/ops/sinkhorn.h"
 #include "tilewright/ops/softmax.h"
 #include "tilewright/ops/softmax_backward.h"
 #include "tilewright/ops/sum.h"
@@ -104,6 +122,9 @@ using All = Catalog<          //
     CountNonzero,             //
     CrossEntropy,             //
     CrossEntropyBackward,     //
+    DeltaRuleTransform,       //
+    Dequantize,               //
+    DequantizeInt4,           //
     Dropout,                  //
     Embedding,                //
     EmbeddingBackward,        //
@@ -111,6 +132,7 @@ using All = Catalog<          //
     ErfBackward,              //
     Exp,                      //
     Extremum,                 //
+    Fft,                      //
     FusedAddRmsNorm,          //
     FusedLinearCrossEntropy,  //
     Gelu,                     //
@@ -119,10 +141,14 @@ using All = Catalog<          //
     GeluBackward,             //
     GeluTanhAndMul,           //
     GeluTanhAndMulBackward,   //
+    GroupedMatmul,            //
+    KGroupedMatmul,           //
     LayerNorm,                //
     LayerNormBackward,        //
     Lerp,                     //
     Linear,                   //
+    LinearAttention,          //
+    LinearAttentionBackward,  //
     LinearPacked,             //
     LinearQuantized,          //
     Log,                      //
@@ -132,8 +158,15 @@ using All = Catalog<          //
     Matmul,                   //
     Mean,                     //
     MeanBackward,             //
+    Mla,                      //
+    MlaPaged,                 //
+    MoeAlign,                 //
+    MoeCombine,               //
+    MoeTopk,                  //
     Mul,                      //
     Permute,                  //
+    QuantizeFp8,              //
+    QuantizeInt8,             //
     Reduce,                   //
     ReduceBackward,           //
     Relu,                     //
@@ -143,14 +176,17 @@ using All = Catalog<          //
     Rope,                     //
     Sample,                   //
     Scale,                    //
+    ScaledGroupedMatmul,      //
     Scan,                     //
     ScanBackward,             //
+    SegmentMean,              //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //
     SiluAndMul,               //
     SiluAndMulBackward,       //
     SiluBackward,             //
+    Sinkhorn,                 //
     Softmax,                  //
     SoftmaxBackward,          //
     Sum,                      //

@@ -6,10 +6,9 @@
 #include "tilewright/built_isas.h"
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/runtime/context.h"
-#include "tilewright/runtime/cuda/attention.h"
-#include "tilewright/runtime/cuda/attention_backward.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/own_kernels.h"
+#include "tilewright/runtime/cuda/sm90.h"
 
 namespace tw::runtime {
 
@@ -62,12 +61,9 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     require_build<Op>(device);
     if constexpr (kHasOwnKernels<Op>)
       return cuda::launch_own(kernel, device.index, context.cuda_stream());
-    if constexpr (kHasCuda && cuda::kHasAttentionSm90<Kernel>)
-      if (cuda::supports_attention_sm90(kernel, device.index))
-        return cuda::launch_attention_sm90(kernel, device.index, context.cuda_stream());
-    if constexpr (kHasCuda && cuda::kHasAttentionBackwardSm90<Kernel>)
-      if (cuda::supports_attention_backward_sm90(kernel, device.index))
-        return cuda::launch_attention_backward_sm90(kernel, device.index, context.cuda_stream());
+    if constexpr (kHasCuda && cuda::HasSm90<Kernel>)
+      if (cuda::supports_sm90(kernel, device.index))
+        return cuda::launch_sm90(kernel, device.index, context.cuda_stream());
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;

@@ -97,6 +97,12 @@ def kept(out: torch.Tensor, x: torch.Tensor, dims: list[int], keepdim: bool) -> 
     return out
 
 
+def unflatten(x: torch.Tensor, dim: int, *sizes: int) -> torch.Tensor:
+    """X with dimension `dim` as several of these sizes, of which one may be -1."""
+    out: torch.Tensor = x.unflatten(dim, sizes)  # type: ignore[no-untyped-call]
+    return out
+
+
 def affine(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
     """X [N, C, ...] times weight [C] plus bias [C]."""
     shape = (1, -1) + (1,) * (x.dim() - 2)

@@ -305,13 +305,12 @@ def grouped_query_attention_sliding_window_varlen(
     return tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_k, **mask))
 
 
-@uses("attention")
+@uses("mla")
 def multi_head_latent_attention_decode_with_kv_cache(
     q: torch.Tensor, q_pe: torch.Tensor, k: torch.Tensor, k_pe: torch.Tensor, *, pe_dim: int
 ) -> torch.Tensor:
     """One query [B, H, D] over latent keys [B, N, Hkv, D] that are the values, too."""
-    queries = torch.cat([q, q_pe], -1)[:, None]
-    return tensor(ops.attention(queries, torch.cat([k, k_pe], -1), k))[:, 0]
+    return tensor(ops.mla(q[:, None], q_pe[:, None], k, k_pe))[:, 0]
 
 
 __all__ = list(provided(vars()))

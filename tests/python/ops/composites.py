@@ -85,6 +85,21 @@ def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
     return torch.einsum("bhsl,blhd->bshd", weights, values)
 
 
+def group_masks(rows: int, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    """[groups, rows, 1]: 1 where a group has the row."""
+    row = torch.arange(rows)
+    begins = torch.cat([offsets.new_zeros(1), offsets])[:-1] if starts is None else starts
+    return ((row >= begins[:, None]) & (row < offsets[:, None]))[..., None]
+
+
+def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    return ((a * group_masks(len(a), offsets, starts)) @ b).sum(0)
+
+
+def k_grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    return a @ (b * group_masks(len(b), offsets, starts))
+
+
 def philox_words(seed: int, count: int) -> Tensor:
     """The words of tile/philox.h: Philox-4x32-10 of Salmon et al., SC 2011."""
     words = []
@@ -169,6 +184,8 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
     "gelu_and_mul": gated(F.gelu),
     "gelu_tanh_and_mul": gated(gelu_tanh),
+    "grouped_matmul": grouped_matmul,
+    "k_grouped_matmul": k_grouped_matmul,
     "layer_norm": layer_norm,
     "lerp": lerp,
     "linear": linear,

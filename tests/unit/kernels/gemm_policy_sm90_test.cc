@@ -30,6 +30,8 @@ TEST(GemmPolicySm90, FewRowsAreColumnsOfTheTile) {
   EXPECT_EQ(chosen(64, 4096, 4096).tile_n, 64);
   EXPECT_EQ(chosen(128, 4096, 4096).tile_n, 128);
   EXPECT_EQ(chosen(128, 4096, 4096).split, 2);
+  EXPECT_EQ(chosen(256, 4096, 4096).tile_n, 256);
+  EXPECT_EQ(chosen(256, 4096, 4096).split, 2);
   EXPECT_EQ(chosen(512, 4096, 4096).tile_n, 128);
   EXPECT_EQ(chosen(1024, 1024, 1024).tile_m, 64);  // 128 tiles
 }

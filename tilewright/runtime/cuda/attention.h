@@ -22,11 +22,11 @@ inline constexpr bool kHasAttentionSm90<kernels::AttentionVarlen<T, T>> = sizeof
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class K>
   requires kHasAttentionSm90<K>
-TW_API Support supports_attention_sm90(const K& call, int device);
+TW_API Support supports_sm90(const K& call, int device);
 
 /// Launches it into `stream`; the call must be supported.
 template <class K>
   requires kHasAttentionSm90<K>
-TW_API void launch_attention_sm90(const K& call, int device, Stream stream);
+TW_API void launch_sm90(const K& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

@@ -176,22 +176,24 @@ void launch(const AttentionBackward<T>& call, const Gpu& on, Stream stream) {
 }  // namespace
 
 template <class T>
-Support supports_attention_backward_sm90(const AttentionBackward<T>& call, int device) {
+  requires(sizeof(T) == 2)
+Support supports_sm90(const AttentionBackward<T>& call, int device) {
   if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
   return supports(call);
 }
 
 template <class T>
-void launch_attention_backward_sm90(const AttentionBackward<T>& call, int device, Stream stream) {
+  requires(sizeof(T) == 2)
+void launch_sm90(const AttentionBackward<T>& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   launch(call, on, stream);
   wait_if_asked("attention_backward", on, stream);
 }
 
-#define TW_INSTANTIATE(T)                                                              \
-  template Support supports_attention_backward_sm90(const AttentionBackward<T>&, int); \
-  template void launch_attention_backward_sm90(const AttentionBackward<T>&, int, Stream);
+#define TW_INSTANTIATE(T)                                           \
+  template Support supports_sm90(const AttentionBackward<T>&, int); \
+  template void launch_sm90(const AttentionBackward<T>&, int, Stream);
 TW_INSTANTIATE(f16)
 TW_INSTANTIATE(bf16)
 #undef TW_INSTANTIATE

@@ -7,19 +7,14 @@
 
 namespace tw::runtime::cuda {
 
-template <class K>
-inline constexpr bool kHasAttentionBackwardSm90 = false;
-template <class T>
-inline constexpr bool kHasAttentionBackwardSm90<kernels::AttentionBackward<T>> = sizeof(T) == 2;
-
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class T>
-TW_API Support supports_attention_backward_sm90(const kernels::AttentionBackward<T>& call,
-                                                int device);
+  requires(sizeof(T) == 2)
+TW_API Support supports_sm90(const kernels::AttentionBackward<T>& call, int device);
 
 /// Launches it into `stream`; the call must be supported.
 template <class T>
-TW_API void launch_attention_backward_sm90(const kernels::AttentionBackward<T>& call, int device,
-                                           Stream stream);
+  requires(sizeof(T) == 2)
+TW_API void launch_sm90(const kernels::AttentionBackward<T>& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

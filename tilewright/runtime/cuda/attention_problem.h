@@ -75,6 +75,13 @@ struct AttentionProblem {
   }
 
   Support support() const {
+    if (Support s = supports_tensors(); !s) return s;
+    if (kernels::choose_attention_sm90(size(), 1).build < 0)
+      return Support::no("heads of more than 256 elements, or pages of an odd size");
+    return Support::yes();
+  }
+  /// Whatever the build.
+  Support supports_tensors() const {
     if (has_scales) return Support::no("scales of keys or values");
     if (options.scale < 0) return Support::no("negative scale");
     if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)
@@ -85,8 +92,6 @@ struct AttentionProblem {
     const double items = double(q.outer) * double(q.heads) * double(q.rows + sequences);
     if (!q.counts_in_32_bits() || !k.counts_in_32_bits() || keys > kMost || items > double(kMost))
       return Support::no("sizes beyond 2^29");
-    if (kernels::choose_attention_sm90(size(), 1).build < 0)
-      return Support::no("heads of more than 256 elements, or pages of an odd size");
     return Support::yes();
   }
 };

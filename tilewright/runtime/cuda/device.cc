@@ -10,6 +10,20 @@ namespace {
 constexpr int kMultiprocessors = 16, kL2Bytes = 38, kComputeMajor = 75, kComputeMinor = 76,
               kSharedBytesOptin = 97;
 
+/// Workspaces of calls to come: without this, memory that calls gave back leaves the process
+/// whenever it waits for the GPU, and mapping it anew takes longer than many a kernel.
+void keep_freed_memory(const Driver& d, int index) {
+  constexpr int kReleaseThreshold = 4;  // CUmemPool_attribute
+  constexpr uint64_t kKept = uint64_t{256} << 20;
+  MemoryPool pool = nullptr;
+  uint64_t kept = 0;
+  check(d.default_pool(&pool, index), "cuda: cuDeviceGetDefaultMemPool");
+  check(d.pool_attribute(pool, kReleaseThreshold, &kept), "cuda: cuMemPoolGetAttribute");
+  if (kept >= kKept) return;  // the program has said more
+  kept = kKept;
+  check(d.set_pool_attribute(pool, kReleaseThreshold, &kept), "cuda: cuMemPoolSetAttribute");
+}
+
 std::unique_ptr<Gpu> open_gpu(int index) {
   const Driver& d = driver();
   auto out = std::make_unique<Gpu>();
@@ -28,6 +42,7 @@ std::unique_ptr<Gpu> open_gpu(int index) {
   out->compute_minor = attribute(kComputeMinor);
   out->shared_bytes = attribute(kSharedBytesOptin);
   check(d.retain_context(&out->context, index), "cuda: cuDevicePrimaryCtxRetain");
+  keep_freed_memory(d, index);
   return out;
 }
 

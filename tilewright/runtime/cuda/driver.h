@@ -19,6 +19,7 @@ using DevicePointer = uint64_t;
 struct ContextOpaque;
 struct LibraryOpaque;
 struct KernelOpaque;
+struct MemoryPoolOpaque;
 struct EventOpaque;
 struct GraphOpaque;
 struct GraphExecOpaque;
@@ -26,6 +27,7 @@ using DriverContext = ContextOpaque*;
 using Library = LibraryOpaque*;
 using Kernel = KernelOpaque*;
 using Stream = void*;  // CUstream
+using MemoryPool = MemoryPoolOpaque*;
 using Event = EventOpaque*;
 using Graph = GraphOpaque*;
 using GraphExec = GraphExecOpaque*;
@@ -80,6 +82,9 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(free, "cuMemFree_v2", (DevicePointer pointer))                                                 \
   X(allocate_async, "cuMemAllocAsync", (DevicePointer * pointer, size_t bytes, Stream stream))     \
   X(free_async, "cuMemFreeAsync", (DevicePointer pointer, Stream stream))                          \
+  X(default_pool, "cuDeviceGetDefaultMemPool", (MemoryPool * pool, DeviceId device))               \
+  X(pool_attribute, "cuMemPoolGetAttribute", (MemoryPool pool, int attribute, void* value))        \
+  X(set_pool_attribute, "cuMemPoolSetAttribute", (MemoryPool pool, int attribute, void* value))    \
   X(copy_to_device, "cuMemcpyHtoD_v2", (DevicePointer to, const void* from, size_t bytes))         \
   X(copy_to_host, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t bytes))                 \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \

@@ -84,7 +84,7 @@ struct Reading {
                  (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
     if (transposed) from = turned;
     copies = !from.is_tma_legal();
-    pitch = (from.columns + 7) / 8 * 8;
+    pitch = (from.columns + 63) / 64 * 64;  // a box's row of 128 bytes is one line of L2
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   void copy_to(void* memory, const Gpu& on, Stream stream) {
@@ -112,6 +112,19 @@ struct Reading {
   }
 };
 
+/// What a kernel asks for before its turn: the first `most` bytes of each row of a block's part.
+template <class T>
+kernels::GemmAhead ahead_of(const Reading<T>& a, int most) {
+  constexpr int64_t kSize = sizeof(T), kLongest = int64_t{1} << 30;  // bytes are counted in 32 bits
+  if (most == 0 || a.transposed || a.from.columns * kSize > kLongest) return {};
+  return {reinterpret_cast<const char*>(a.from.data),
+          a.from.row_stride * kSize,
+          a.from.batch > 1 ? a.from.batch_stride * kSize : 0,
+          int(a.from.rows),
+          int(a.from.columns * kSize),
+          most};
+}
+
 template <class T, class Epilogue>
 void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const Reading<T>& a,
                     const Reading<T>& b, const Epilogue& epilogue, const Gpu& on, Stream stream) {
@@ -122,8 +135,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   arguments.a = tensor_map(a.from, a.transposed ? kTileK : build.tile_m);
   arguments.b = tensor_map(b.from, b.transposed ? kTileK : build.tile_n);
   if (p.out.is_tma_legal()) {
-    const int share = build.split > 1 ? build.share() : build.tile_n;
-    arguments.out = tensor_map(p.out, build.transposed_out ? share : 64);
+    arguments.out = tensor_map(p.out, build.transposed_out ? build.box() : 64);
   } else {
     arguments.out = arguments.a;  // prefetched and not used
     arguments.scatter = {p.out.data,        p.m, p.n, p.out.row_stride, p.out.column_stride,
@@ -134,6 +146,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   arguments.a_batch = a.from.batch > 1;
   arguments.b_batch = b.from.batch > 1;
   arguments.epilogue = epilogue;
+  arguments.ahead = ahead_of(a, kernels::kGemmShapes[variant.shape].ahead);
 
   GemmModule& from = module<T>();
   const auto index = size_t(variant.index());
@@ -151,7 +164,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
 
 /// 16-bit elements on Hopper.
 template <class T>
-void launch_sm90(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
+void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
   const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
   const int shape = kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
@@ -221,7 +234,7 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   const CurrentContext current(on);
   if constexpr (!std::is_same_v<T, float>)
     if (takes_sm90(p, on)) {
-      launch_sm90(p, on, stream);
+      launch_warp_specialized(p, on, stream);
       return wait_if_asked("matmul", on, stream);
     }
   kernels::GemmStridedArguments<T> arguments{};
@@ -253,7 +266,7 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
                     {p.m, p.n},
                     {call.residual.lead_strides[0], call.residual.col_stride}};
     if (one_stride && takes_sm90(p, on)) {
-      launch_sm90(p, on, stream);
+      launch_warp_specialized(p, on, stream);
       return wait_if_asked("linear", on, stream);
     }
   }

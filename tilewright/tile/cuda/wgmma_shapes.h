@@ -56,13 +56,29 @@ struct Wgmma;
 TW_WGMMA_SHAPE(8, 4, 5, 6, 7, 8, "%0, %1, %2, %3", TW_SUMS4(0));
 TW_WGMMA_SHAPE(16, 8, 9, 10, 11, 12, "%0, %1, %2, %3, %4, %5, %6, %7", TW_SUMS4(0), TW_SUMS4(4));
 TW_WGMMA_SHAPE(32, 16, 17, 18, 19, 20, TW_TEN() "%10, %11, %12, %13, %14, %15", TW_SUMS16(0));
+TW_WGMMA_SHAPE(48, 24, 25, 26, 27, 28, TW_TEN() TW_TEN(1) "%20, %21, %22, %23",
+               TW_SUMS16(0), TW_SUMS4(16), TW_SUMS4(20));
 TW_WGMMA_SHAPE(64, 32, 33, 34, 35, 36, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31",
                TW_SUMS16(0), TW_SUMS16(16));
 TW_WGMMA_SHAPE(80, 40, 41, 42, 43, 44, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31, %32, %33, %34, "
                "%35, %36, %37, %38, %39", TW_SUMS16(0), TW_SUMS16(16), TW_SUMS4(32), TW_SUMS4(36));
+TW_WGMMA_SHAPE(96, 48, 49, 50, 51, 52,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32));
+TW_WGMMA_SHAPE(112, 56, 57, 58, 59, 60,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) "%50, %51, %52, %53, %54, %55",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS4(48), TW_SUMS4(52));
 TW_WGMMA_SHAPE(128, 64, 65, 66, 67, 68,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) "%60, %61, %62, %63",
                TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48));
+TW_WGMMA_SHAPE(144, 72, 73, 74, 75, 76,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) "%70, %71",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS4(64),
+               TW_SUMS4(68));
+TW_WGMMA_SHAPE(160, 80, 81, 82, 83, 84,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) "%70, %71, "
+               "%72, %73, %74, %75, %76, %77, %78, %79",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS16(64));
 TW_WGMMA_SHAPE(176, 88, 89, 90, 91, 92,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
                "%80, %81, %82, %83, %84, %85, %86, %87",

@@ -58,11 +58,14 @@ from tilewright.compat.tilegym._layers import (
     silu_and_mul,
     softmax,
 )
+from tilewright.compat.tilegym._linear_attention import (
+    chunk_gated_delta_rule,
+    recurrent_gated_delta_rule,
+)
 from tilewright.compat.tilegym._sparse_attention import sparse_mla
 
 MISSING = by_name(
     {
-        "gated delta rule": "chunk_gated_delta_rule recurrent_gated_delta_rule",
         "grouped matrix multiplication by expert": "fused_moe invoke_fused_moe_kernel "
         "moe_align_block_size",
         "hyper-connections": "mhc_apply_residual mhc_gemm_rms_scale mhc_sinkhorn",
@@ -79,6 +82,7 @@ __all__ = [
     "attention_sink_decode",
     "attention_sink_interface",
     "bmm",
+    "chunk_gated_delta_rule",
     "dropout",
     "fmha",
     "fmha_decode",
@@ -106,6 +110,7 @@ __all__ = [
     "mla_decoding_split_kv",
     "mla_interface",
     "persistent_layer_norm",
+    "recurrent_gated_delta_rule",
     "relu",
     "rms_norm",
     "silu_and_mul",

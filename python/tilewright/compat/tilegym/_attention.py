@@ -217,7 +217,7 @@ def mla(
     return _attend(q, k, v, scale=scaling, causal=is_causal, name="mla", tuning=tuning)
 
 
-@uses("attention")
+@uses("mla")
 def mla_decoding(
     q: torch.Tensor,
     qpe: torch.Tensor,
@@ -228,12 +228,12 @@ def mla_decoding(
     **tuning: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One query [B, H, D] over latent keys that are the values, too; and its lse in base 2."""
-    queries, keys = _latent(q[:, :, None], qpe[:, :, None], kv[:, None], kpe[:, None])
-    out, lse = _layouts.attention_with_lse(queries, keys, kv[:, None], scale=sm_scale or 0.0)
-    return out[:, :, 0].contiguous(), lse[:, :, 0] * math.log2(math.e)
+    keys = kv[:, :, None], kpe[:, :, None]
+    out, lse = torch.ops.tilewright.mla.full(q[:, None], qpe[:, None], *keys, scale=sm_scale or 0.0)
+    return out[:, 0], lse[:, :, 0] * math.log2(math.e)
 
 
-@uses("attention")
+@uses("mla")
 def mla_decoding_split_kv(
     q: torch.Tensor,
     qpe: torch.Tensor,

@@ -1,0 +1,137 @@
+"""Multi-head latent attention in decoding beside matrix products of PyTorch on a GPU.
+
+    python benchmarks/gpu/mla.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
+
+Keys have 512 latent dims, which are the values, too, and 64 rotated ones; one cache row holds both.
+Every row checks sampled rows of our output against float64, then times ours and the peer in turn on
+the same random data. Rates count useful work only: 2 (576 + 512) flops for every pair of a query
+row and a key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import tilewright.torch  # noqa: F401
+import torch
+from attention import Call, arguments, in_turns, run
+
+OPS = torch.ops.tilewright
+LATENT, ROTATED, PAGE, SAMPLES = 512, 64, 64, 16
+TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
+
+
+@dataclass
+class Row:
+    """One shape; `layout` is dense or paged."""
+
+    name: str
+    batch: int
+    heads: int
+    keys: int
+    queries: int = 1
+    layout: str = "dense"
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def flops(self) -> float:
+        """Of both products."""
+        pairs = self.batch * self.queries * self.keys * self.heads
+        return 2.0 * pairs * (2 * LATENT + ROTATED)
+
+    def bytes(self) -> float:
+        """Of the cache, 16 bits an element."""
+        return 2.0 * self.batch * self.keys * (LATENT + ROTATED)
+
+
+def _rows() -> Iterator[Row]:
+    for layout in ("dense", "paged"):
+        for batch, keys in ((32, 8192), (64, 4096), (128, 4096), (1, 65536), (128, 1024)):
+            yield Row(f"h128 B{batch} S{keys} {layout}", batch, 128, keys, layout=layout)
+    yield Row("h128 B64 S4096 two queries", 64, 128, 4096, queries=2)
+    yield Row("h16 B64 S4096", 64, 16, 4096)
+    yield Row("h64 B64 S8192", 64, 64, 8192)
+
+
+def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries, and a cache of one head."""
+    width, options = LATENT + ROTATED, {"device": "cuda", "dtype": dtype}
+    q = torch.randn(row.batch, row.queries, row.heads, width, **options)
+    return q, torch.randn(row.batch, row.keys, 1, width, **options)
+
+
+def _parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[..., :LATENT], x[..., LATENT:]
+
+
+def _scale() -> float:
+    return 1 / math.sqrt(LATENT + ROTATED)
+
+
+def _ours(row: Row, q: torch.Tensor, cache: torch.Tensor) -> Call:
+    if row.layout == "dense":
+        return lambda: OPS.mla(*_parts(q), *_parts(cache))
+    count = row.batch * row.keys // PAGE
+    order = torch.randperm(count, device="cuda")
+    pages = torch.empty_like(cache).view(count, PAGE, 1, -1)
+    pages[order] = cache.view_as(pages)
+    table = order.to(torch.int32).view(row.batch, -1)
+    lens = torch.full((row.batch,), row.keys, device="cuda", dtype=torch.int32)
+    return lambda: OPS.mla_paged(*_parts(q.flatten(0, 1)), *_parts(pages), table, lens)
+
+
+def _products(q: torch.Tensor, cache: torch.Tensor) -> Call:
+    """By cuBLAS, with the weights in memory."""
+    queries, keys = q.flatten(1, 2), cache[:, :, 0]
+
+    def call() -> torch.Tensor:
+        weights = torch.softmax(queries @ keys.mT * _scale(), -1, dtype=torch.float32)
+        return weights.to(q.dtype) @ keys[..., :LATENT]
+
+    return call
+
+
+def _check(row: Row, out: torch.Tensor, q: torch.Tensor, cache: torch.Tensor) -> None:
+    """Compares sampled rows with float64."""
+    out = out.view(row.batch, row.queries, row.heads, LATENT)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(SAMPLES):
+        b, s, h = (
+            int(torch.randint(n, (), generator=generator))
+            for n in (row.batch, row.queries, row.heads)
+        )
+        keys = cache[b, :, 0].double()
+        want = torch.softmax(keys @ q[b, s, h].double() * _scale(), 0) @ keys[:, :LATENT]
+        error = (out[b, s, h].double() - want).abs()
+        allowed = 1e-2 * want.abs() + TOLERANCE * want.pow(2).mean().sqrt()
+        if not bool((error <= allowed).all()):
+            raise AssertionError(f"{row.name}: row {(b, s, h)} differs by {float(error.max())}")
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    q, cache = _tensors(row, dtype)
+    ours = _ours(row, q, cache)
+    _check(row, ours(), q, cache)
+    peers = {"products": partial(_products, q, cache)}
+    row.timings = in_turns(ours, peers, most=50, seconds=4e-3)
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
+    bandwidth = row.bytes() * 1e-12 / row.timings["ours"]
+    text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
+    print(f"{row.name:28} TFLOP/s {text}   {bandwidth:.2f} TB/s", flush=True)
+    shape = {key: value for key, value in vars(row).items() if key != "timings"}
+    return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    run(arguments(__doc__), _rows(), _measure, _describe)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+// Grouped matrix multiplication on Hopper: out[r, :] = a[r, :] weight[group of r], float32 sums.
+//
+// The schedule is the ping-pong one of gemm_sm90.h, on the transposed product: a producer
+// warpgroup keeps a ring of stages full by TMA, two consumers take turns, one storing its tile
+// while the other multiplies. Which rows are a group's is read from memory by every warpgroup as it
+// walks the tiles: the host knows none of it, and a captured launch may be replayed with other
+// groups.
+//
+// What a box of rows has beyond the group is multiplied and not stored: whole units of 16 rows
+// leave by TMA, the rest of a group by the threads.
+#pragma once
+
+#include "tilewright/kernels/gemm_grouped_build_sm90.h"
+#include "tilewright/kernels/gemm_ring_sm90.h"
+#include "tilewright/tile/cuda/convert.h"
+#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/tile/cuda/grid_dependency.h"
+#include "tilewright/tile/cuda/matrix.h"
+#include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/tma.h"
+#include "tilewright/tile/cuda/wgmma.h"
+
+namespace tw::kernels {
+
+/// kTransposed: the weights' n runs along memory, [group, k, n].
+template <class T, bool kTransposed>
+struct GroupedGemmSm90 {
+  using Build = GroupedGemmBuild;
+  using Position = GemmRingPosition<Build::kStages>;
+  static_assert(sizeof(T) == 2);
+  static constexpr int kTileK = 128 / int(sizeof(T)), kWarpgroup = 128;
+  static constexpr int kSelf = 1, kTurn = kSelf + Build::kConsumers;  // named barriers
+  static constexpr int kWeightBytes = Build::kColumns * 128, kSpanBytes = kTileK * 128;
+  static constexpr int kBoxBytes = Build::kRowBox * 128;
+  static constexpr int kRowBlocks = Build::kColumns / 64;
+  const GroupedGemmArguments<T>& given;
+
+  struct alignas(1024) Shared {
+    char weight[Build::kStages][kWeightBytes];
+    char rows[Build::kStages][Build::kMostRows * 128];
+    char staged[Build::kConsumers][Build::kStaging];
+    tile::cuda::Mbarrier full[Build::kStages], empty[Build::kStages];
+  };
+  static_assert(sizeof(Shared) == Build::kSharedBytes);
+
+  using Sums = float[kRowBlocks][Build::kMostRows / 2];
+
+  TW_PTX void operator()(char* memory) const {
+    using namespace tile::cuda;
+    Shared& shared = *reinterpret_cast<Shared*>(memory);
+    const int warpgroup = uniform(int(threadIdx.x) / kWarpgroup);
+    if (threadIdx.x == 0) {
+      prefetch(given.weight);
+      prefetch(given.a);
+      prefetch(given.out);
+      for (int i = 0; i < Build::kStages; ++i) {
+        shared.full[i].init(1);
+        shared.empty[i].init(1);
+      }
+      fence_barrier_init();
+    }
+    __syncthreads();
+    wait_for_grids_before();
+    launch_grids_after();
+    if (warpgroup == 0) {
+      give_registers<24>();
+      if (threadIdx.x < 32 && elect_one()) produce(shared);
+    } else {
+      take_registers<240>();
+      consume(shared, warpgroup - 1);
+    }
+  }
+
+ private:
+  TW_PTX GroupedGemmCursor cursor() const {
+    return {given.groups, given.rows.size(0), given.column_tiles};
+  }
+
+  TW_PTX void produce(Shared& shared) const {
+    Position at;
+    GroupedGemmCursor tiles = cursor();
+    for (int64_t t = blockIdx.x; tiles.seek(t); t += gridDim.x) {
+      const GroupedGemmPlace place = tiles.place(t);
+      const int boxes = (place.units * Build::kUnit + Build::kRowBox - 1) / Build::kRowBox;
+      for (int i = 0; i < given.k_blocks; ++i) {
+        shared.empty[at.stage].wait(at.phase ^ 1);
+        load(shared, at.stage, place, boxes, i * kTileK);
+        at.next();
+      }
+    }
+  }
+  TW_PTX void load(Shared& shared, int stage, const GroupedGemmPlace& place, int boxes,
+                   int k) const {
+    using namespace tile::cuda;
+    Mbarrier& full = shared.full[stage];
+    full.arrive_expect(kWeightBytes + boxes * kBoxBytes);
+    const int column = place.column * Build::kColumns;
+    if constexpr (kTransposed) {
+      TW_UNROLL
+      for (int i = 0; i < kWeightBytes / kSpanBytes; ++i)
+        load_box(shared.weight[stage] + i * kSpanBytes, given.weight, full, column + i * kTileK, k,
+                 place.group);
+    } else {
+      load_box(shared.weight[stage], given.weight, full, k, column, place.group);
+    }
+    for (int i = 0; i < boxes; ++i)
+      load_box(shared.rows[stage] + i * kBoxBytes, given.a, full, k, place.row + i * Build::kRowBox,
+               0);
+  }
+
+  TW_PTX void consume(Shared& shared, int consumer) const {
+    int64_t t = blockIdx.x;
+    Position at;
+    GroupedGemmCursor tiles = cursor();
+    if (consumer == 1) {
+      pass_turn(consumer);
+      clear_gaps();
+      t += gridDim.x;
+      at.skip(given.k_blocks);
+    }
+    for (; tiles.seek(t); t += 2 * gridDim.x) {
+      const GroupedGemmPlace place = tiles.place(t);
+      Sums sums;
+      tile::cuda::sync_named(kTurn + consumer, Build::kConsumers * kWarpgroup);
+      multiply<Build::kMostUnits>(shared, at, place.units, sums);
+      pass_turn(consumer);
+      tile::cuda::wgmma_wait<0>();
+      pin_all(sums);
+      release(shared.empty[at.previous()]);
+      at.skip(given.k_blocks);
+      put_tile(shared.staged[consumer], sums, place, kSelf + consumer);
+    }
+    if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
+  }
+
+  /// The sums of a tile of `units`: one loop for each number of them, which the instruction names.
+  template <int kUnits>
+  TW_PTX void multiply(Shared& shared, Position& at, int units, Sums& sums) const {
+    if (units == kUnits)
+      multiply_tile<kUnits * Build::kUnit>(shared, at, sums);
+    else if constexpr (kUnits > 1)
+      multiply<kUnits - 1>(shared, at, units, sums);
+  }
+  template <int kN>
+  TW_PTX void multiply_tile(Shared& shared, Position& at, Sums& sums) const {
+    using namespace tile::cuda;
+    for (int i = 0; i < given.k_blocks; ++i) {
+      shared.full[at.stage].wait(at.phase);
+      pin_all(sums);
+      wgmma_fence();
+      multiply_stage<kN>(shared.weight[at.stage], shared.rows[at.stage], sums, i > 0);
+      wgmma_commit();
+      pin_all(sums);
+      if (i > 0) {  // the group before this one is done: its stage may be filled again
+        wgmma_wait<1>();
+        release(shared.empty[at.previous()]);
+      }
+      at.next();
+    }
+  }
+  template <int kN>
+  TW_PTX static void multiply_stage(const char* weight, const char* rows, Sums& sums, int keep) {
+    using namespace tile::cuda;
+    constexpr int kStep = 32, kStepWeight = kTransposed ? 16 * 128 : kStep;  // bytes of 16 k
+    const uint64_t b = operand(rows);
+    TW_UNROLL
+    for (int step = 0; step < 128 / kStep; ++step) TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) {
+      const uint64_t a = operand(weight + r * 64 * 128, kSpanBytes);
+      Wgmma<T, kN, kTransposed>::mma(*reinterpret_cast<float(*)[kN / 2]>(sums[r]),
+                                     advance(a, step * kStepWeight), advance(b, step * kStep),
+                                     step > 0 ? 1 : keep);
+    }
+  }
+  TW_PTX static void pin_all(Sums& sums) {
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) tile::cuda::pin(sums[r]);
+  }
+  TW_PTX static void pass_turn(int consumer) {
+    tile::cuda::arrive_named(kTurn + 1 - consumer, Build::kConsumers * kWarpgroup);
+  }
+  TW_PTX static void release(tile::cuda::Mbarrier& empty) {
+    if (threadIdx.x % kWarpgroup == 0) empty.arrive();
+  }
+
+  /// A tile, as much of it at once as the staging memory takes.
+  TW_PTX void put_tile(char* staged, const Sums& sums, const GroupedGemmPlace& place,
+                       int barrier) const {
+    constexpr int kMost = Build::kStagedRows;
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) TW_UNROLL
+    for (int first = 0; first < Build::kMostRows; first += kMost) {
+      const int left = place.rows - first;
+      if (left > 0)
+        put(staged, sums[r] + first / 2, place.row + first, left < kMost ? left : kMost,
+            place.column * Build::kColumns + 64 * r, barrier);
+    }
+  }
+  /// 64 columns and up to kStagedRows rows: staged in TMA's swizzle, 128 bytes for each row.
+  TW_PTX void put(char* staged, const float* sums, int first, int rows, int column,
+                  int barrier) const {
+    using namespace tile::cuda;
+    const int thread = int(threadIdx.x) % kWarpgroup, warp = thread / 32, lane = thread % 32;
+    if (thread == 0) wait_stores_read<0>();
+    sync_named(barrier, kWarpgroup);
+    TW_UNROLL
+    for (int i = 0; i < Build::kStagedRows / 8; ++i) {
+      if (i * 8 >= rows) break;
+      const float* s = sums + 4 * i;
+      const int row = 8 * i + lane % 8, chunk = 2 * warp + lane / 8 % 2;
+      store_two_matrices_transposed(staged + row * 128 + (chunk ^ lane % 8) * 16,
+                                    pack<T>(s[0], s[1]), pack<T>(s[2], s[3]));
+    }
+    fence_async_shared();
+    sync_named(barrier, kWarpgroup);
+    const int units = rows / Build::kUnit;
+    if (thread == 0) {
+      for (int i = 0; i < units; ++i)
+        store_box(given.out, staged + i * Build::kUnit * 128, column, first + i * Build::kUnit, 0);
+      commit_stores();
+    }
+    const int row = units * Build::kUnit + thread / 8, chunk = thread % 8;
+    if (row < rows)
+      store_chunk(staged + row * 128 + (chunk ^ row % 8) * 16, first + row, column + chunk * 8);
+  }
+  /// Eight elements of a row, or as many as it has.
+  TW_PTX void store_chunk(const char* staged, int row, int column) const {
+    const int64_t columns = given.rows.size(1);
+    T* to = given.rows.data + row * given.rows.stride(0) + column;
+    if (column + 8 <= columns) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(staged);
+    } else {
+      for (int i = 0; column + i < columns; ++i) to[i] = reinterpret_cast<const T*>(staged)[i];
+    }
+  }
+
+  /// Zeros the rows of no group: in front of each, and behind the last. A warp looks at 32 groups
+  /// at once; the rows are dealt to the warps of all blocks.
+  TW_PTX void clear_gaps() const {
+    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % kWarpgroup / 32;
+    const int64_t count = given.groups.count(), rows = given.rows.size(0);
+    const auto inside = [&](int64_t row) { return int(row < 0 ? 0 : row > rows ? rows : row); };
+    for (int64_t base = 0; base <= count; base += 32) {
+      const int64_t g = base + lane;
+      int begin = 0, end = 0;
+      if (g <= count) {
+        begin = inside(given.groups.floor(g));
+        end = g < count ? inside(given.groups.begin(g)) : int(rows);
+      }
+      for (uint32_t gaps = __ballot_sync(0xffffffffu, begin < end); gaps != 0; gaps &= gaps - 1) {
+        const int from = __ffs(int(gaps)) - 1;
+        const int first = __shfl_sync(0xffffffffu, begin, from);
+        const int last = __shfl_sync(0xffffffffu, end, from);
+        for (int row = first + int(blockIdx.x) * 4 + warp; row < last; row += int(gridDim.x) * 4)
+          clear_row(row, lane);
+      }
+    }
+  }
+  TW_PTX void clear_row(int row, int lane) const {
+    const int64_t columns = given.rows.size(1), whole = columns / 8 * 8;
+    T* to = given.rows.data + row * given.rows.stride(0);
+    for (int64_t i = lane * 8; i < whole; i += 32 * 8) *reinterpret_cast<uint4*>(to + i) = {};
+    if (whole + lane < columns) to[whole + lane] = T{};
+  }
+};
+
+}  // namespace tw::kernels

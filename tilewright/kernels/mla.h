@@ -1,0 +1,103 @@
+// Multi-head latent attention with the projections of keys and values absorbed into queries and
+// outputs (DeepSeek-V2, arXiv:2405.04434, section 2.1): all heads share keys of D latent dims,
+// which are the values, too, and of R rotated ones.
+//
+//   s[i, j] = scale * (q_nope[i] · ckv[j] + q_pe[i] · kpe[j]), out[i] = softmax(s[i]) ckv
+//
+// The neutral text: a program for each query and head (kernels/attention_neutral.h). Hopper has a
+// schedule of its own (kernels/mla_sm90.h).
+#pragma once
+
+#include "tilewright/kernels/attention.h"
+#include "tilewright/kernels/attention_paged.h"
+
+namespace tw::kernels {
+
+namespace mla {
+
+/// 0: what D + R dims ask for.
+TW_INLINE float scale_of(float scale, int64_t dims) {
+  return scale == 0 ? tile::rsqrt(static_cast<float>(dims)) : scale;
+}
+
+}  // namespace mla
+
+template <class T>
+struct Mla {
+  View<const T, 4> q_nope;         // [B, S, Hq, D]
+  View<const T, 4> q_pe;           // [B, S, Hq, R]
+  View<const T, 4> ckv;            // [B, L, H, D]
+  View<const T, 4> kpe;            // [B, L, H, R]
+  View<const int32_t, 1> kv_lens;  // [B], keys that are there; or no data: L
+  float scale;                     // 0: 1 / sqrt(D + R)
+  bool causal;
+  View<T, 4> out;      // [B, S, Hq, D]
+  View<float, 3> lse;  // [B, Hq, S], or no data
+
+  /// Without the rotated dims.
+  TW_INLINE Attention<T, T> latent() const {
+    const float factor = mla::scale_of(scale, q_nope.size(3) + q_pe.size(3));
+    return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, factor, causal, -1, -1, 0, out, lse};
+  }
+  TW_INLINE AttentionShape shape() const { return latent().shape(); }
+  TW_INLINE AttentionOptions options() const { return latent().options(); }
+  TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
+  TW_INLINE AttentionSequence<T, T> sequence(int64_t b) const {
+    AttentionSequence<T, T> here = latent().sequence(b);
+    here.q_pe = q_pe[b];
+    if (q_pe.size(3) > 0) here.k_pe = key_source(kpe[b]);
+    return here;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return attention_neutral::make_plan(latent());
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_neutral::run<T, T>(p, *this);
+  }
+};
+
+/// Over a cache in pages, as AttentionPaged.
+template <class T>
+struct MlaPaged {
+  View<const T, 3> q_nope;              // [N, Hq, D]
+  View<const T, 3> q_pe;                // [N, Hq, R]
+  View<const T, 4> ckv_pages;           // [pages, page_size, H, D]
+  View<const T, 4> kpe_pages;           // [pages, page_size, H, R]
+  View<const int32_t, 2> block_table;   // [B, W]
+  View<const int32_t, 1> kv_lens;       // [B]
+  View<const int32_t, 1> cu_seqlens_q;  // [B + 1], or no data: N / B queries each
+  float scale;                          // 0: 1 / sqrt(D + R)
+  bool causal;
+  View<T, 3> out;      // [N, Hq, D]
+  View<float, 2> lse;  // [Hq, N], or no data
+
+  TW_INLINE AttentionPaged<T, T> latent() const {
+    const float factor = mla::scale_of(scale, q_nope.size(2) + q_pe.size(2));
+    return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {}, {}, {},
+            factor, causal,    -1,        -1,          0,       out,          lse};
+  }
+  TW_INLINE AttentionShape shape() const { return latent().shape(); }
+  TW_INLINE AttentionOptions options() const { return latent().options(); }
+  TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
+  TW_INLINE AttentionSequence<T, T> sequence(int64_t b) const {
+    const SequenceLengths all = lengths();
+    AttentionSequence<T, T> here = latent().sequence(b);
+    here.q_pe = rows_from(q_pe, all.first_query(b), all.q_len(b));
+    if (q_pe.size(2) > 0) here.k_pe = key_source(kpe_pages, block_table[b]);
+    return here;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return attention_neutral::make_plan(latent());
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    attention_neutral::run<T, T>(p, *this);
+  }
+};
+
+}  // namespace tw::kernels

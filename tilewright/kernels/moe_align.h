@@ -1,0 +1,96 @@
+// Where the rows of each expert lie: a stable counting sort of the experts' numbers, each expert's
+// part as long as a multiple of block_size.
+//
+// On a CPU one program does it. On a GPU a program has one expert and looks for its entries: phase
+// 0 counts them, phase 1 places them.
+#pragma once
+
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+struct MoeAlign {
+  Rows<const int32_t> ids;  // [*], of experts; -1: none that is here
+  int64_t experts, block_size;
+  View<int32_t, 1> counts;   // [experts]
+  View<int32_t, 1> offsets;  // [experts], where each expert's part ends
+  View<int32_t, 1> order;    // [n + experts * (block_size - 1)]: which entry; n where there is none
+  Rows<int32_t> positions;   // [*]: where in order; -1: nowhere
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (!P::kOnGpu) return tile::plan_of(1);
+    tile::Plan plan = tile::plan_of(experts).over(256);
+    plan.phases = 2;
+    plan.grid[1] = experts + 1;
+    return plan;
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    if constexpr (!P::kOnGpu) {
+      sort();
+    } else if (p.phase() == 0) {
+      int32_t found = 0;
+      for_each_of(p, p.index(), [&](int64_t) { ++found; });
+      counts(p.index()) = found;
+    } else if (p.index() < experts) {
+      const int64_t begin = part_end(p.index());
+      int64_t at = begin;
+      for_each_of(p, p.index(), [&](int64_t i) {
+        order(at) = int32_t(i);
+        positions(i, 0) = int32_t(at++);
+      });
+      const int64_t end = begin + padded(counts(p.index()));
+      for (; at < end; ++at) order(at) = int32_t(ids.rows);
+      offsets(p.index()) = int32_t(end);
+    } else {
+      tile::for_row(p, order.size(0), [&](auto at) {
+        for (int i = 0; i < at.count; ++i)
+          if (at.offset + i >= part_end(experts)) order(at.offset + i) = int32_t(ids.rows);
+      });
+      tile::for_row(p, ids.rows, [&](auto at) {
+        for (int i = 0; i < at.count; ++i)
+          if (!is_here(ids(at.offset + i, 0))) positions(at.offset + i, 0) = -1;
+      });
+    }
+  }
+
+ private:
+  TW_INLINE bool is_here(int32_t id) const { return id >= 0 && id < experts; }
+  TW_INLINE int64_t padded(int32_t count) const {
+    return (count + block_size - 1) / block_size * block_size;
+  }
+  /// Where the parts of the experts before this one end, which are counted.
+  TW_INLINE int64_t part_end(int64_t expert) const {
+    int64_t end = 0;
+    for (int64_t e = 0; e < expert; ++e) end += padded(counts(e));
+    return end;
+  }
+  template <class P, class F>
+  TW_INLINE void for_each_of(P p, int64_t expert, F&& f) const {
+    tile::for_each_match(p, ids.rows, [&](int64_t i) { return ids(i, 0) == expert; }, f);
+  }
+
+  TW_INLINE void sort() const {
+    const int64_t n = ids.rows;
+    for (int64_t e = 0; e < experts; ++e) counts(e) = 0;
+    for (int64_t i = 0; i < n; ++i)
+      if (is_here(ids(i, 0))) ++counts(ids(i, 0));
+    int64_t end = 0;
+    for (int64_t e = 0; e < experts; ++e) {  // offsets are where parts begin, until all is placed
+      offsets(e) = int32_t(end);
+      end += padded(counts(e));
+    }
+    for (int64_t s = 0; s < order.size(0); ++s) order(s) = int32_t(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const int32_t id = ids(i, 0);
+      positions(i, 0) = is_here(id) ? offsets(id)++ : -1;
+      if (is_here(id)) order(positions(i, 0)) = int32_t(i);
+    }
+    for (int64_t e = 0; e < experts; ++e)
+      offsets(e) = int32_t(offsets(e) - counts(e) + padded(counts(e)));
+  }
+};
+
+}  // namespace tw::kernels

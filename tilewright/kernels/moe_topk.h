@@ -1,0 +1,87 @@
+// The experts of each token, and their weights (Shazeer et al., arXiv:1701.06538; with a bias that
+// only selects, DeepSeek-V3, arXiv:2412.19437, eq. 16):
+//
+//   scores = softmax(gating) or sigmoid(gating); the top_k largest of gating, or of scores + bias
+//
+// One program per token, which takes the largest and strikes it out top_k times: experts are few.
+#pragma once
+
+#include "tilewright/kernels/row_logsumexp.h"
+#include "tilewright/tile/tile.h"
+
+namespace tw::kernels {
+
+template <class T>
+struct MoeTopk {
+  static constexpr float kLowest = -0x1.fffffep127f;  // of what can still be chosen
+
+  View<const T, 2> gating;    // [tokens, experts]
+  View<const float, 1> bias;  // [experts], or no data
+  int64_t top_k;
+  int scoring;  // 0: softmax, 1: sigmoid
+  bool renormalize;
+  View<float, 2> weights;  // [tokens, top_k]
+  View<int32_t, 2> ids;    // [tokens, top_k]
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return tile::plan_of(gating.size(0), 2 * gating.size(1) * int64_t{sizeof(float)})
+        .over_at_most(gating.size(1), 1024);
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    using V = typename P::template Vec<float>;
+    const int64_t experts = gating.size(1), token = p.index();
+    const View<float, 1> scores = view(p.template scratch<float>(), experts);
+    const View<float, 1> keys = view(scores.data + experts, experts);
+    const float total = score(p, scores);
+    tile::for_row(p, keys, [&](auto at) {
+      V key = bias ? tile::load(scores, at) / total + tile::load(bias, at)
+                   : tile::load(gating[token], at);
+      key = tile::select(key > kLowest, key, tile::splat<V>(kLowest));
+      tile::store_cached(keys, at, key);
+    });
+    tile::sync(p);
+    float chosen = 0;
+    for (int64_t k = 0; k < top_k; ++k) {
+      const float best = tile::reduce_row(p, tile::MaxOfNumbers{}, keys,
+                                          [&](auto at) { return tile::load(keys, at); });
+      const int64_t expert = tile::find_first(p, keys, best);
+      const float weight = scores(expert) / total;
+      chosen += weight;
+      weights(token, k) = weight;
+      ids(token, k) = int32_t(expert);
+      tile::sync(p);
+      keys(expert) = -__builtin_inff();
+      tile::sync(p);
+    }
+    for (int64_t k = 0; renormalize && k < top_k; ++k)
+      weights(token, k) = weights(token, k) / chosen;
+  }
+
+ private:
+  /// Writes the scores, but for a factor, and gives what they are to be divided by.
+  template <class P>
+  TW_INLINE float score(P p, const View<float, 1>& scores) const {
+    const View<const T, 1> row = gating[p.index()];
+    if (scoring == 1) {
+      tile::for_row(p, scores, [&](auto at) {
+        tile::store_cached(scores, at, 1.0f / (1.0f + tile::exp(0.0f - tile::load(row, at))));
+      });
+      tile::sync(p);
+      return 1;
+    }
+    const float high =
+        tile::reduce_row(p, tile::Max{}, row.size(0), [&](auto at) { return tile::load(row, at); });
+    const float total = tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto at) {
+      const auto weight = tile::exp(tile::load(row, at) - high);
+      tile::store_cached(scores, at, weight);
+      return weight;
+    });
+    tile::sync(p);
+    return total;
+  }
+};
+
+}  // namespace tw::kernels

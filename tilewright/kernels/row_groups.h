@@ -1,0 +1,46 @@
+// Groups of consecutive rows, one after the other, by where they end. Rows may lie between groups,
+// or after the last one, that belong to none.
+#pragma once
+
+#include "tilewright/core/view.h"
+
+namespace tw::kernels {
+
+struct RowGroups {
+  View<const int32_t, 1> ends;  // [G], rising
+  View<const int32_t, 1>
+      starts;  // [G], each between the end before and its own; no data: the former
+
+  TW_INLINE int64_t count() const { return ends.size(0); }
+  /// Where the group before ends.
+  TW_INLINE int64_t floor(int64_t g) const { return g > 0 ? ends(g - 1) : 0; }
+  TW_INLINE int64_t begin(int64_t g) const { return starts ? starts(g) : floor(g); }
+  TW_INLINE int64_t end(int64_t g) const { return ends(g); }
+  TW_INLINE int64_t size(int64_t g) const { return end(g) - begin(g); }
+
+  /// The group that has the row; count() for none.
+  TW_INLINE int64_t group_of(int64_t row) const {
+    int64_t low = 0, high = count();  // the first group that ends after the row
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (end(middle) > row)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low < count() && begin(low) <= row ? low : count();
+  }
+  TW_INLINE int64_t largest() const {
+    int64_t most = 0;
+    for (int64_t g = 0; g < count(); ++g) most = size(g) > most ? size(g) : most;
+    return most;
+  }
+  /// How many have rows.
+  TW_INLINE int64_t occupied() const {
+    int64_t groups = 0;
+    for (int64_t g = 0; g < count(); ++g) groups += size(g) > 0;
+    return groups;
+  }
+};
+
+}  // namespace tw::kernels

@@ -1,0 +1,52 @@
+// What operators on groups of rows share: rules and test data.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tilewright/core/error.h"
+#include "tilewright/core/tensor.h"
+#include "tilewright/kernels/row_groups.h"
+#include "tilewright/ops/core/call.h"
+
+namespace tw::ops {
+
+/// Whether the groups follow each other within `rows` rows.
+inline Support supports_groups(const kernels::RowGroups& groups, int64_t rows) {
+  const auto refuse = [](std::string_view name, int64_t g, int64_t value, int64_t least,
+                         int64_t most) {
+    return Support::no(std::string(name) + "[" + std::to_string(g) +
+                       "] = " + std::to_string(value) + " must be in " + std::to_string(least) +
+                       " .. " + std::to_string(most));
+  };
+  for (int64_t g = 0; g < groups.count(); ++g) {
+    const int64_t least = groups.floor(g), end = groups.end(g), begin = groups.begin(g);
+    if (end < least || end > rows) return refuse("offsets", g, end, least, rows);
+    if (begin < least || begin > end) return refuse("starts", g, begin, least, end);
+  }
+  return Support::yes();
+}
+
+/// `offsets` and `starts` of `count` groups among so many rows: larger ones later, some of them
+/// empty, with gaps where both are given.
+inline std::optional<Tensor> materialize_groups(std::string_view arg, int64_t count, int64_t rows,
+                                                uint64_t seed) {
+  const bool ends = arg == "offsets";
+  if (!ends && arg != "starts") return std::nullopt;
+  Tensor out = Tensor::empty(std::vector<int64_t>{count}, DType::kI32);
+  const auto edge = [&](int64_t twice) {  // of half a group
+    return static_cast<int64_t>(static_cast<double>(rows) * static_cast<double>(twice * twice) /
+                                static_cast<double>(4 * count * count));
+  };
+  for (int64_t g = 0; g < count; ++g) {
+    const int64_t low = edge(2 * g + ends), high = edge(2 * g + 1 + ends);
+    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+    out.span<int32_t>()[static_cast<size_t>(g)] = static_cast<int32_t>(
+        low + static_cast<int64_t>((seed >> 33) % static_cast<uint64_t>(high - low + 1)));
+  }
+  return out;
+}
+
+}  // namespace tw::ops

@@ -1,0 +1,54 @@
+#pragma once
+
+#include "tilewright/ops/attention_paged.h"
+#include "tilewright/ops/mla.h"
+
+namespace tw::ops {
+
+/// Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`.
+struct MlaPaged : MlaFamily {
+  static constexpr Schema kSchema{
+      "mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], "
+      "kpe_pages: T[P, S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, "
+      "scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?"};
+
+  template <class T>
+  using Kernel = kernels::MlaPaged<T>;
+
+  template <class K>
+  static Support supports_shapes(const K& kernel) {
+    return AttentionPaged::supports_shapes(kernel.latent());
+  }
+  template <class K>
+  static Support supports(const K& kernel) {
+    return AttentionPaged::supports(kernel.latent());
+  }
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType> combo, uint64_t seed) {
+    if (arg == "cu_seqlens_q" || arg == "block_table" || arg == "kv_lens")
+      return AttentionPaged::materialize(arg, known, combo, seed);
+    return std::nullopt;
+  }
+
+  static constexpr Case kEdgeCases[] = {
+      {"no sequence", "N=0 Hq=2 D=8 R=4 P=1 S=16 H=1 B=0 W=1"},
+      {"no pages", "N=2 Hq=2 D=8 R=4 P=0 S=16 H=1 B=2 W=3 +lse"},
+      {"page of 10", "N=2 Hq=4 D=64 R=16 P=30 S=10 H=1 B=2 W=25 causal=1 +lse"},
+      {"latent 512, pages of 64", "N=2 Hq=128 D=512 R=64 P=20 S=64 H=1 B=2 W=4 causal=1 +lse"},
+      {"latent 512, pages of 16", "N=6 Hq=16 D=512 R=64 P=40 S=16 H=1 B=3 W=13 causal=1 +lse"},
+      {"latent 512, mixed stages",
+       "N=90 Hq=2 D=512 R=64 P=12 S=128 H=1 B=4 W=2 C=5 causal=1 +cu_seqlens_q +lse"}};
+  static constexpr Case kWorkloads[] = {
+      {"deepseek-v3/decode, batch 4", "N=4 Hq=128 D=512 R=64 P=128 S=64 H=1 B=4 W=32 causal=1"}};
+
+  template <class T>
+  static void reference(const Kernel<T>& kernel) {
+    AttentionFamily::reference(kernel);
+  }
+  template <class T>
+  static Cost cost(const Kernel<T>& kernel) {
+    return MlaFamily::cost(kernel, kernel.kpe_pages);
+  }
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,24 @@
+// The device code of grouped matrix multiplication on Hopper, compiled once for each element type:
+// TW_GEMM_GROUPED_ELEMENT is tw::f16 or tw::bf16. The runtime finds the functions by name and
+// number.
+#include "tilewright/kernels/gemm_grouped_sm90.h"
+
+namespace tw::cuda_entry {
+
+using namespace kernels;
+using Element = TW_GEMM_GROUPED_ELEMENT;
+
+extern __shared__ __align__(1024) char dynamic_shared[];
+
+/// 1: the weights' n runs along memory.
+template <int kTransposed>
+__global__ void __launch_bounds__(GroupedGemmBuild::kThreads, 1)
+    gemm_grouped(const __grid_constant__ GroupedGemmArguments<Element> arguments) {
+  GroupedGemmSm90<Element, kTransposed == 1>{arguments}(dynamic_shared);
+}
+
+void instantiate() {
+  [[maybe_unused]] const auto along_k = &gemm_grouped<0>, along_n = &gemm_grouped<1>;
+}
+
+}  // namespace tw::cuda_entry

@@ -1,0 +1,134 @@
+#include "tilewright/runtime/cuda/mla.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tilewright/kernels/mla_policy_sm90.h"
+#include "tilewright/runtime/cuda/attention_arguments.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
+#include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/mla_image.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+using kernels::kMlaBuildCount;
+using kernels::kMlaBuilds;
+using kernels::MlaBuild;
+
+/// The functions of one element type, found when the first of them is launched.
+struct MlaModule {
+  std::array<Kernel, size_t(kMlaBuildCount)> builds{};
+  Kernel combine = nullptr;
+  PreparedOnce<size_t(kMlaBuildCount)> prepared;
+
+  explicit MlaModule(const char* image) {
+    load_kernels("mla", "this GPU", image,
+                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
+  }
+
+  void prepare(int build, const Gpu& on) {
+    const auto index = size_t(build);
+    prepared(index, on, [&] {
+      allow_shared_bytes("mla", builds[index], kMlaBuilds[build].shared_bytes(), on);
+    });
+  }
+
+ private:
+  /// By the mangled name (mla_kernels.cu).
+  void place(std::string_view name, Kernel kernel) {
+    if (name.find("attention_combine") != std::string_view::npos) combine = kernel;
+    const int build = number_after(name, "10cuda_entry3mlaILi");
+    if (build >= 0) builds.at(size_t(build)) = kernel;
+  }
+};
+
+template <class T>
+MlaModule& module() {
+  static MlaModule loaded(mla_image<T>());
+  return loaded;
+}
+
+/// The latent dims, of which attention consists, and the rotated ones.
+template <class T>
+struct MlaProblem : AttentionProblem<T> {
+  AttentionTensor<const T> q_pe, k_pe;
+
+  explicit MlaProblem(const kernels::Mla<T>& call)
+      : AttentionProblem<T>(call.latent()), q_pe(call.q_pe), k_pe(call.kpe) {}
+  explicit MlaProblem(const kernels::MlaPaged<T>& call)
+      : AttentionProblem<T>(call.latent()), q_pe(call.q_pe, this->q.outer), k_pe(call.kpe_pages) {}
+
+  kernels::AttentionChoice choice(int multiprocessors) const {
+    return kernels::choose_mla_sm90(this->size(), k_pe.dims, multiprocessors);
+  }
+  Support support() const {
+    if (Support s = this->supports_tensors(); !s) return s;
+    if (q_pe.is_empty() || k_pe.is_empty()) return Support::no("no rotated dims");
+    if (!q_pe.is_aligned() || !k_pe.is_aligned())
+      return Support::no("rotated dims that do not begin at multiples of 16 bytes");
+    if (choice(1).build < 0)
+      return Support::no("more than 512 latent or 64 rotated dims, or pages of an odd size");
+    return Support::yes();
+  }
+};
+
+template <class T>
+void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
+  const kernels::AttentionChoice choice = p.choice(on.multiprocessors);
+  kernels::MlaArguments<T> arguments{};
+  set_arguments<T>(p, {MlaBuild::kRows, MlaBuild::kKeys, choice.pack, choice.splits}, arguments);
+  arguments.q = query_map(p.q, choice.pack);
+  arguments.q_pe = query_map(p.q_pe, choice.pack);
+  arguments.k = row_map(p.k, arguments.box_keys);
+  arguments.k_pe = row_map(p.k_pe, arguments.box_keys);
+  const AttentionPartials<T> partials(p, stream, "mla", arguments);
+  MlaModule& from = module<T>();
+  from.prepare(choice.build, on);
+  const auto blocks = std::min<int64_t>(arguments.order.items(), on.multiprocessors);
+  void* pointers[] = {&arguments};
+  check(driver().launch_kernel(
+            from.builds[size_t(choice.build)], unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
+            unsigned(kMlaBuilds[choice.build].shared_bytes()), stream, pointers, nullptr),
+        "mla: launching");
+  partials.add_up(from.combine, stream, "mla", pointers);
+}
+
+template <class K>
+struct ElementOf;
+template <template <class> class K, class T>
+struct ElementOf<K<T>> {
+  using type = T;
+};
+template <class K>
+using ProblemOf = MlaProblem<typename ElementOf<K>::type>;
+
+}  // namespace
+
+template <class K>
+  requires kHasMlaSm90<K>
+Support supports_sm90(const K& call, int device) {
+  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  return ProblemOf<K>(call).support();
+}
+
+template <class K>
+  requires kHasMlaSm90<K>
+void launch_sm90(const K& call, int device, Stream stream) {
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  launch(ProblemOf<K>(call), on, stream);
+  wait_if_asked("mla", on, stream);
+}
+
+#define TW_INSTANTIATE(K, T)                                 \
+  template Support supports_sm90(const kernels::K<T>&, int); \
+  template void launch_sm90(const kernels::K<T>&, int, Stream);
+TW_INSTANTIATE(Mla, f16)
+TW_INSTANTIATE(Mla, bf16)
+TW_INSTANTIATE(MlaPaged, f16)
+TW_INSTANTIATE(MlaPaged, bf16)
+#undef TW_INSTANTIATE
+
+}  // namespace tw::runtime::cuda
