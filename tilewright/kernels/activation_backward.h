@@ -2,7 +2,7 @@
 //   has it.
 #pragma once
 
-#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/activation_functions.h"
 
 namespace tw::kernels {
 
@@ -94,7 +94,7 @@ struct ActivationBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const ActivationParameters given{a, b, c};
-    ActivationSlopes::choose(function, [&](auto f) {
+    ActivationSlopes::choose_within<P>(function, [&](auto f) {
       elementwise<tile::compute_t<T>>(
           p, x_grad, [f, given](auto g, auto v) { return f(g, v, given); }, grad, x);
     });

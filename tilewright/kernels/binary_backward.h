@@ -82,10 +82,29 @@ struct GradOfSmaller {
   }
 };
 
+template <class G>
+struct ForX {
+  template <class V>
+  TW_INLINE V operator()(V grad, V x, V other) const {
+    return G::x(grad, x, other);
+  }
+};
+template <class G>
+struct ForOther {
+  template <class V>
+  TW_INLINE V operator()(V grad, V x, V other) const {
+    return G::other(grad, x, other);
+  }
+};
+template <class... Gs>
+struct GradsOfBoth {
+  using X = OneOf<ForX<Gs>...>;
+  using Other = OneOf<ForOther<Gs>...>;
+};
 /// In the order of the schema of ops/binary_backward.h: that of ops/binary.h, then ops/extremum.h.
-using BinaryGrads = OneOf<GradOfQuotient, GradOfSteps, GradOfSteps, GradOfRemainder, GradOfPower,
-                          GradOfSlopedBelow, GradOfLarger, GradOfSmaller>;
-static_assert(BinaryGrads::kCount == BinaryFunctions::kCount + ExtremumFunctions::kCount);
+using BinaryGrads = GradsOfBoth<GradOfQuotient, GradOfSteps, GradOfSteps, GradOfRemainder,
+                                GradOfPower, GradOfSlopedBelow, GradOfLarger, GradOfSmaller>;
+static_assert(BinaryGrads::X::kCount == BinaryFunctions::kCount + ExtremumFunctions::kCount);
 
 template <class T>
 struct BinaryBackward {
@@ -104,14 +123,11 @@ struct BinaryBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     using C = tile::compute_t<T>;
-    BinaryGrads::choose(function, [&](auto f) {
-      elementwise<C>(
-          p, x_grad, [f](auto g, auto a, auto b) { return f.x(g, a, b); }, grad, x, other);
-      if (other_grad)
-        elementwise<C>(
-            p, other_grad, [f](auto g, auto a, auto b) { return f.other(g, a, b); }, grad, x,
-            other);
-    });
+    BinaryGrads::X::choose_within<P>(function,
+                                     [&](auto f) { elementwise<C>(p, x_grad, f, grad, x, other); });
+    if (other_grad)
+      BinaryGrads::Other::choose_within<P>(
+          function, [&](auto f) { elementwise<C>(p, other_grad, f, grad, x, other); });
   }
 };
 

@@ -89,8 +89,8 @@ struct UnaryChoiceBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    UnarySlopes::choose(function,
-                        [&](auto f) { elementwise<tile::compute_t<T>>(p, x_grad, f, grad, x); });
+    UnarySlopes::choose_within<P>(
+        function, [&](auto f) { elementwise<tile::compute_t<T>>(p, x_grad, f, grad, x); });
   }
 };
 

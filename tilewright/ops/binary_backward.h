@@ -37,7 +37,7 @@ struct BinaryBackward {
        of_power,
        [](double g, double x, double y) -> Grads { return {x > 0 ? g : g * y, x > 0 ? 0 : g * x}; },
        of_larger, [](double g, double x, double y) { return of_larger(g, -x, -y); }});
-  static_assert(kDefinitions.size() == kernels::BinaryGrads::kCount);
+  static_assert(kDefinitions.size() == kernels::BinaryGrads::X::kCount);
 
   template <class T>
   using Kernel = kernels::BinaryBackward<T>;
