@@ -143,7 +143,7 @@ def _like(kept: tuple[Any, Any, Any]) -> torch.Tensor:
 def _evaluate(value: Value, to: Argument, env: _Tensors, shapes: _Tensors) -> Any:
     """What a step passes to argument `to`."""
     if not value.name:
-        return float(value.number) if to.kind == "float" else int(value.number)
+        return int(value.number) if to.kind == "int" else float(value.number)
     if value.shape:
         return _like(shapes[value.name])
     name = value.name + ".grad" * value.grad
@@ -157,6 +157,14 @@ def _evaluate(value: Value, to: Argument, env: _Tensors, shapes: _Tensors) -> An
     return found.transpose(-1, -2) if found is not None and value.transposed else found
 
 
+def _number_like(number: float, arg: Argument, called: Operator, arguments: list[Any]) -> Any:
+    """A tensor of one number that broadcasts, of the dtype of an argument of the same type."""
+    for other, value in zip(called.inputs, arguments, strict=True):
+        if other.type == arg.type and isinstance(value, torch.Tensor):
+            return value.new_full((1,), number)
+    raise ValueError(f"{called.name}: no other argument has the dtype of {arg.name}")
+
+
 def _run(step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) -> None:
     """Adds the results of a step to what there is."""
     if not step.op:
@@ -168,6 +176,9 @@ def _run(step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) ->
         _evaluate(given[arg.name], arg, env, shapes) if arg.name in given else arg.default_value
         for arg in called.inputs
     ]
+    for i, arg in enumerate(called.inputs):
+        if arg.kind == "tensor" and isinstance(arguments[i], float):
+            arguments[i] = _number_like(arguments[i], arg, called, arguments)
     packet = getattr(torch.ops.tilewright, step.op)
     outputs = list(zip(called.outputs, step.results, strict=False))
     full = any(arg.optional and name in wanted for arg, name in outputs)

@@ -141,15 +141,24 @@ struct TileStore {
       commit_stores();
     }
   }
+  /// A warp has a row, a lane one of 32 columns: where a row is in memory is worked out once.
   template <int kHeight>
   TW_PTX static void scatter(const GemmScatter<Out>& to, const char* piece, GemmCorner corner) {
-    for (int i = thread(); i < kHeight * kColumns; i += 128) {
-      const int row = i / kColumns, at = i % kColumns * int(sizeof(Out));
-      const int64_t r = corner.row + row, c = corner.column + i % kColumns;
-      if (r < to.rows && c < to.columns)
-        to.data[corner.batch * to.batch_stride + r * to.row_stride + c * to.column_stride] =
-            *reinterpret_cast<const Out*>(piece + row * kRowBytes + (at / 16 ^ row % 8) * 16 +
-                                          at % 16);
+    constexpr int kWarps = 4, kLanes = 32;
+    const int64_t first = corner.row + warp(), column = corner.column + lane();
+    Out* line = to.data + corner.batch * to.batch_stride + first * to.row_stride +
+                column * to.column_stride;
+    const int64_t below = to.rows - corner.row, step = kLanes * to.column_stride;
+    const int height = below < kHeight ? int(below) : kHeight;
+#pragma unroll 4
+    for (int row = warp(); row < height; row += kWarps, line += kWarps * to.row_stride) {
+      TW_UNROLL
+      for (int i = 0; i < kColumns / kLanes; ++i) {
+        const int at = (lane() + i * kLanes) * int(sizeof(Out));
+        if (column + i * kLanes < to.columns)
+          line[i * step] = *reinterpret_cast<const Out*>(piece + row * kRowBytes +
+                                                         (at / 16 ^ row % 8) * 16 + at % 16);
+      }
     }
   }
 

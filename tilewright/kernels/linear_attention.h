@@ -51,7 +51,8 @@ struct LinearState {
 
   /// Columns from `begin` on of a tensor's state; zero where there is none.
   template <class U>
-  __attribute__((noinline)) TW_DEVICE void load(View<const U, 2> from, int64_t begin) const {
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void load(View<const U, 2> from,
+                                                           int64_t begin) const {
     for (int64_t d = 0; d < dims; ++d) {
       if (from)
         widen(p, from[d].part(begin, columns), row(d));
@@ -60,37 +61,40 @@ struct LinearState {
     }
   }
   template <class U>
-  __attribute__((noinline)) TW_DEVICE void store(View<U, 2> to, int64_t begin) const {
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void store(View<U, 2> to, int64_t begin) const {
     for (int64_t d = 0; d < dims; ++d) narrow(p, row(d), to[d].part(begin, columns));
   }
 
   /// delta = beta (value - (decay state)^T key); value and delta have a number for each column.
-  __attribute__((noinline)) TW_DEVICE void correct(StepRows step, float beta, const float* value,
-                                                   float* delta) const {
-    tile::for_row<float, 4>(p, columns, [&](auto at) {
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void correct(StepRows step, float beta,
+                                                              const float* value,
+                                                              float* delta) const {
+    const LinearState s = *this;  // in registers: stores might change what `this` points at
+    tile::for_row<float, 4>(s.p, s.columns, [&](auto at) {
       using Wide = typename decltype(at)::Vec;
       Wide held{};
-      for (int64_t d = 0; d < dims; ++d)
-        held =
-            tile::fma(tile::splat<Wide>(step.decay[d] * step.key[d]), tile::load(row(d), at), held);
-      tile::store_cached(view(delta, columns), at,
-                         (tile::load(view(value, columns), at) - held) * beta);
+      for (int64_t d = 0; d < s.dims; ++d)
+        held = tile::fma(tile::splat<Wide>(step.decay[d] * step.key[d]), tile::load(s.row(d), at),
+                         held);
+      tile::store_cached(view(delta, s.columns), at,
+                         (tile::load(view(value, s.columns), at) - held) * beta);
     });
   }
   /// state = decay state + key delta^T; out = state^T query.
-  __attribute__((noinline)) TW_DEVICE void advance(StepRows step, const float* delta,
-                                                   float* out) const {
-    tile::for_row<float, 4>(p, columns, [&](auto at) {
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void advance(StepRows step, const float* delta,
+                                                              float* out) const {
+    const LinearState s = *this;
+    tile::for_row<float, 4>(s.p, s.columns, [&](auto at) {
       using Wide = typename decltype(at)::Vec;
-      const Wide change = tile::load(view(delta, columns), at);
+      const Wide change = tile::load(view(delta, s.columns), at);
       Wide sum{};
-      for (int64_t d = 0; d < dims; ++d) {
+      for (int64_t d = 0; d < s.dims; ++d) {
         const Wide next = tile::fma(tile::splat<Wide>(step.key[d]), change,
-                                    tile::load(row(d), at) * step.decay[d]);
-        tile::store_cached(row(d), at, next);
+                                    tile::load(s.row(d), at) * step.decay[d]);
+        tile::store_cached(s.row(d), at, next);
         sum = tile::fma(tile::splat<Wide>(step.query[d]), next, sum);
       }
-      tile::store_cached(view(out, columns), at, sum);
+      tile::store_cached(view(out, s.columns), at, sum);
     });
   }
 };

@@ -21,9 +21,10 @@ struct LinearStateGrad {
   LinearState<P> slopes;
 
   /// slopes += query out_grad^T; change_grad = slopes^T key.
-  __attribute__((noinline)) TW_DEVICE void by_columns(StepRows step, const float* out_grad,
-                                                      float* change_grad) const {
-    const LinearState<P>& s = slopes;
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void by_columns(StepRows step,
+                                                                 const float* out_grad,
+                                                                 float* change_grad) const {
+    const LinearState<P> s = slopes;  // in registers
     tile::for_row<float, 4>(s.p, s.columns, [&](auto at) {
       using Wide = typename decltype(at)::Vec;
       const Wide out = tile::load(view(out_grad, s.columns), at);
@@ -44,10 +45,10 @@ struct LinearStateGrad {
   };
   /// Rows of q's, k's and g's gradients; then slopes = decay (slopes + key held_grad^T). Those of q
   /// are not yet scaled. `seen` is out_grad . change.
-  __attribute__((noinline)) TW_DEVICE void by_rows(StepRows step, LinearState<P> past, Columns of,
-                                                   float seen, float* q_row, float* k_row,
-                                                   float* g_row) const {
-    const LinearState<P>& s = slopes;
+  TW_FLATTEN __attribute__((noinline)) TW_DEVICE void by_rows(StepRows step, LinearState<P> past,
+                                                              Columns of, float seen, float* q_row,
+                                                              float* k_row, float* g_row) const {
+    const LinearState<P> s = slopes;  // in registers
     const auto out_grad = view(of.out_grad, s.columns), change = view(of.change, s.columns),
                held_grad = view(of.held_grad, s.columns);
     for (int64_t d = 0; d < s.dims; ++d) {
@@ -119,6 +120,14 @@ struct LinearAttentionBackward {
       one.walk();
       for (int64_t n = stretches() - 1; n >= 0; --n) one.gradients(n);
       if (initial_grad) one.state_grad().store(initial_grad[b][h], 0);
+    }
+    const auto clear = [&](const View<T, 1>& row) {
+      tile::for_row(p, row,
+                    [&](auto at) { tile::store(p, row, at, typename P::template Vec<float>{}); });
+    };
+    for (int64_t t = 0; t < length() && group() == 0; ++t) {  // no value asks this head
+      clear(q_grad[b][t][head]);
+      clear(k_grad[b][t][head]);
     }
   }
 

@@ -14,66 +14,48 @@
 #pragma once
 
 #include "tilewright/kernels/attention_store_sm90.h"
-#include "tilewright/kernels/mla_build_sm90.h"
-#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/kernels/mla_feed_sm90.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/matrix.h"
 #include "tilewright/tile/cuda/registers.h"
-#include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
 #include "tilewright/tile/cuda/wgmma_fragment.h"
 
 namespace tw::kernels {
 
 template <class T, MlaBuild kBuild>
-struct MlaSm90 {
-  static constexpr int kKeys = MlaBuild::kKeys, kRows = MlaBuild::kRows, kRowBytes = 128;
-  static constexpr int kPieces = kBuild.pieces(), kHalf = kBuild.values / 2;
-  static constexpr int kRotated = kPieces - 1, kHalfPieces = kRotated / 2;
-  static constexpr int kPieceBytes = kKeys * kRowBytes, kWarpgroup = 128, kConsumers = 2;
-  static constexpr int kTileSlots = 4;
+struct MlaSm90 : MlaBlock<T, kBuild> {
+  using Block = MlaBlock<T, kBuild>;
+  using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::kPieceBytes;
+  using Block::kRows, Block::kRowBytes, Block::kConsumers, Block::nth_piece;
+  using typename Block::Shared;
+  using typename Block::TileSlot;
+  using Tile = AttentionTile;
+  static constexpr int kHalf = kBuild.values / 2, kWarpgroup = 128;
   /// Named barriers of both consumers: maxima of either (with the weights of the second), the
   /// first one's weights, the end of a tile.
   enum Meeting { kFirstHigh = 1, kSecondHigh, kFirstWeights, kEnd };
 
-  using Tile = AttentionTile;
   const MlaArguments<T>& given;
-
-  struct alignas(1024) Shared {
-    char k[2][kPieces][kPieceBytes];
-    char q[kPieces][kPieceBytes];
-    float high[2][kRows], totals[2][kRows];
-    Tile tiles[kTileSlots];  // what the producers have loaded, or are about to
-    tile::cuda::Mbarrier tile_full[kTileSlots], tile_empty[kTileSlots];
-    tile::cuda::Mbarrier k_full[2][kPieces], tail_full[2], q_full, q_empty;
-    tile::cuda::Mbarrier k_empty[2][2];  // the half that the block's own consumer multiplies; rest
-  };
-  static_assert(sizeof(Shared) <= kBuild.shared_bytes());
-
-  struct TileSlot {
-    int index = 0;
-    uint32_t phase = 0;
-
-    TW_PTX void next() {
-      if (++index == kTileSlots) {
-        index = 0;
-        phase ^= 1;
-      }
-    }
-  };
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
     Shared& shared = *reinterpret_cast<Shared*>(memory);
     const int warpgroup = uniform(int(threadIdx.x) / kWarpgroup);
-    if (threadIdx.x == 0) init(shared);
+    if (threadIdx.x == 0) {
+      prefetch(given.q);
+      prefetch(given.k);
+      prefetch(given.q_pe);
+      prefetch(given.k_pe);
+      Block::init(shared);
+    }
     __syncthreads();
     wait_for_grids_before();
     launch_grids_after();
     if (warpgroup == 0) {
       give_registers<72>();
       const int warp = uniform(int(threadIdx.x) / 32);
-      if (warp < 2) produce(shared, warp);
+      if (warp < 2) MlaFeed<T, kBuild>{{}, given}(shared, warp);
     } else {
       take_registers<216>();
       if (warpgroup == 1)
@@ -81,155 +63,6 @@ struct MlaSm90 {
       else
         consume<1>(shared);
     }
-  }
-
-  TW_PTX void init(Shared& shared) const {
-    using namespace tile::cuda;
-    prefetch(given.q);
-    prefetch(given.k);
-    prefetch(given.q_pe);
-    prefetch(given.k_pe);
-    for (int b = 0; b < 2; ++b) {
-      for (int i = 0; i < kPieces; ++i) shared.k_full[b][i].init(1);
-      for (int i = 0; i < 2; ++i) shared.k_empty[b][i].init(1);
-      shared.tail_full[b].init(1);
-    }
-    for (int i = 0; i < kTileSlots; ++i) {
-      shared.tile_full[i].init(1);
-      shared.tile_empty[i].init(kConsumers);
-    }
-    shared.q_full.init(1);
-    shared.q_empty.init(kConsumers);
-    fence_barrier_init();
-  }
-
-  // ---- the producers: a warp for each block of a pair, of which one thread issues
-
-  TW_PTX void produce(Shared& shared, int buffer) const {
-    TileSlot slot;
-    uint32_t phase = 0, q_phase = 0, tail_phase = 0;
-    Tile tile;
-    AttentionWalk walk(given.order);
-    for (bool more = true; more; slot.next()) {
-      more = walk.next(given, kRows / given.pack, kKeys, tile);
-      if (buffer == 0) publish(shared, slot, tile);
-      if (tile.empty()) continue;
-      if (buffer == 0) load_queries(shared, tile, q_phase);
-      attend(shared, buffer, tile, phase, tail_phase);
-    }
-  }
-
-  /// The blocks of a tile that go into one of the buffers.
-  TW_PTX void attend(Shared& shared, int buffer, const Tile& tile, uint32_t& phase,
-                     uint32_t& tail_phase) const {
-    int block = tile.last_block - 1 - buffer;
-    // Pages are looked up ahead of what they are for: that takes long.
-    int page = find_page(tile, block), next = find_page(tile, block - 2);
-    // Of the blocks of threads that share keys, which run at the same time, one.
-    const bool leads = tile.head % given.heads_per_kv == 0 && tile.first_query == 0;
-    for (; block >= tile.first_block; block -= 2) {
-      const int further = find_page(tile, block - 4);
-      load_keys(shared, buffer, phase, tail_phase, tile, block, page);
-      if (leads && block - 2 >= tile.first_block) prefetch_keys(tile, block - 2, next);
-      phase ^= 1;
-      page = next;
-      next = further;
-    }
-  }
-
-  /// Of the box of a block that has the lane's number.
-  TW_PTX int find_page(const Tile& tile, int block) const {
-    const int box = lane() * given.box_keys, key = block * kKeys + box;
-    const bool exists = given.table && box < kKeys && block >= tile.first_block;
-    return exists && key < tile.kv_len ? given.table(tile.batch, key / given.page_keys) : 0;
-  }
-
-  TW_PTX static void publish(Shared& shared, const TileSlot& at, const Tile& tile) {
-    if (tile::cuda::elect_one()) {
-      shared.tile_empty[at.index].wait(at.phase ^ 1);
-      shared.tiles[at.index] = tile;
-      shared.tile_full[at.index].arrive();
-    }
-    __syncwarp();
-  }
-
-  TW_PTX void load_queries(Shared& shared, const Tile& tile, uint32_t& phase) const {
-    using namespace tile::cuda;
-    if (elect_one()) {
-      shared.q_empty.wait(phase ^ 1);
-      shared.q_full.arrive_expect(kRows / given.pack * given.pack * kRowBytes * kPieces);
-      for (int i = 0; i < kPieces; ++i)
-        load_box(shared.q[i], i == kRotated ? given.q_pe : given.q, shared.q_full,
-                 i == kRotated ? 0 : i * MlaBuild::kColumns, 0, tile.q_base + tile.first_query,
-                 tile.head, tile.q_outer);
-    }
-    __syncwarp();
-    phase ^= 1;
-  }
-
-  /// A block in the order in which its consumer reads it; `page` is that of the lane's box.
-  TW_PTX void load_keys(Shared& shared, int buffer, uint32_t phase, uint32_t& tail_phase,
-                        const Tile& tile, int block, int page) const {
-    using namespace tile::cuda;
-    const int rest = tile.kv_len - block * kKeys, keys = rest < kKeys ? rest : kKeys;
-    const bool tail = keys < kKeys && given.shares_memory();
-    const int boxes = (keys + given.box_keys - 1) / given.box_keys;
-    const int bytes = boxes * given.box_keys * kRowBytes;
-    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
-    const int outer = given.table ? page : tile.kv_outer;
-    for (int i = 0; i < kPieces; ++i) {
-      const int piece = nth_piece(buffer, i);
-      if (i == 0) shared.k_empty[buffer][0].wait(phase ^ 1);
-      if (i == kHalfPieces) shared.k_empty[buffer][1].wait(phase ^ 1);
-      Mbarrier& full = tail ? shared.tail_full[buffer] : shared.k_full[buffer][piece];
-      if (lane() == 0 && (!tail || i == 0)) full.arrive_expect(tail ? kPieces * bytes : bytes);
-      if (lane() < boxes)
-        load_box(shared.k[buffer][piece] + lane() * given.box_keys * kRowBytes, map_of(piece), full,
-                 column_of(piece), row, head, outer);
-      __syncwarp();
-    }
-    if (!tail) return;
-    // Values after the last key are not the sequence's: zero times what lies there may be NaN.
-    shared.tail_full[buffer].wait(tail_phase);
-    tail_phase ^= 1;
-    const int count = (kKeys - keys) * (kRowBytes / 16);
-    for (int piece = 0; piece < kPieces; ++piece)
-      for (int i = lane(); i < count; i += 32)
-        reinterpret_cast<uint4*>(shared.k[buffer][piece] + keys * kRowBytes)[i] = {0, 0, 0, 0};
-    fence_async_shared();
-    __syncwarp();
-    if (elect_one())
-      for (int piece = 0; piece < kPieces; ++piece) shared.k_full[buffer][piece].arrive();
-    __syncwarp();
-  }
-
-  /// Into L2, a block that is loaded later.
-  TW_PTX void prefetch_keys(const Tile& tile, int block, int page) const {
-    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
-    const int outer = given.table ? page : tile.kv_outer;
-    if (lane() * given.box_keys < kKeys)
-      for (int i = 0; i < kPieces; ++i)
-        tile::cuda::prefetch_box(map_of(i), column_of(i), row, head, outer);
-    __syncwarp();
-  }
-  /// The first row of the lane's box.
-  TW_PTX int box_row(const Tile& tile, int block) const {
-    const int row = block * kKeys + lane() * given.box_keys;
-    return given.table ? row % given.page_keys : tile.kv_base + row;
-  }
-  TW_PTX const tile::cuda::TensorMap& map_of(int piece) const {
-    return piece == kRotated ? given.k_pe : given.k;
-  }
-  TW_PTX static int column_of(int piece) {
-    return piece == kRotated ? 0 : piece * MlaBuild::kColumns;
-  }
-  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
-
-  /// Pieces of block `buffer` of a pair as its consumer reads them: its own half first.
-  TW_PTX static constexpr int nth_piece(int buffer, int i) {
-    return i == kRotated                      ? i
-           : i < kHalfPieces == (buffer == 0) ? i % kHalfPieces
-                                              : kHalfPieces + i % kHalfPieces;
   }
 
   // ---- the consumers
@@ -366,7 +199,7 @@ struct MlaSm90 {
     pin(state.sums);
   }
 
-  /// The scores of a consumer's block, capped and masked.
+  /// The scores of a consumer's block, masked.
   template <int kMine>
   TW_PTX void score(Shared& shared, const Tile& tile, uint32_t phase, int block,
                     Scores& scores) const {
@@ -386,7 +219,6 @@ struct MlaSm90 {
     wgmma_commit();
     wgmma_wait<0>();
     pin(scores);
-    if (given.score_scale != 0) cap_scores(scores, given.score_scale);
     const int first = block * kKeys;
     if (first >= tile.inner_begin && first + kKeys <= tile.inner_end) return;
     const int offset = first + int(threadIdx.x) % 4 * 2;

@@ -16,6 +16,8 @@ struct Activation {
   static constexpr Schema kSchema{
       "activation(x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|"
       "nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "activation_backward(grad=out.grad, x, function, a, b, c) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

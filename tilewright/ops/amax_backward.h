@@ -22,8 +22,7 @@ struct AmaxBackward {
 
   static void rearrange(Call& call) { rearrange_dim(call, 1); }
   static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    dimension_of(call, "dim", -1, call[1].tensor);
-    return {std::vector<int64_t>(call[1].tensor.shape().begin(), call[1].tensor.shape().end())};
+    return {shape_along_dim(call, 1)};
   }
 
   template <class T>

@@ -14,6 +14,8 @@ struct Binary : BinaryOperator<Binary, kernels::BinaryFunctions> {
       "binary(x: T[...], other: T[...], function: "
       "div|trunc_divide|floor_divide|remainder|pow|prelu) "
       "-> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "binary_backward(grad=out.grad, x, other, function) -> x.grad, other.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

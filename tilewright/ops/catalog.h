@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewright/ops/activation.h"
+#include "tilewright/ops/activation_backward.h"
 #include "tilewright/ops/add.h"
 #include "tilewright/ops/amax.h"
 #include "tilewright/ops/amax_backward.h"
@@ -11,6 +12,7 @@
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
 #include "tilewright/ops/binary.h"
+#include "tilewright/ops/binary_backward.h"
 #include "tilewright/ops/bitwise.h"
 #include "tilewright/ops/compare.h"
 #include "tilewright/ops/copy.h"
@@ -63,6 +65,7 @@
 #include "tilewright/ops/quantize_fp8.h"
 #include "tilewright/ops/quantize_int8.h"
 #include "tilewright/ops/reduce.h"
+#include "tilewright/ops/reduce_backward.h"
 #include "tilewright/ops/relu.h"
 #include "tilewright/ops/relu_backward.h"
 #include "tilewright/ops/rms_norm.h"
@@ -72,6 +75,7 @@
 #include "tilewright/ops/scale.h"
 #include "tilewright/ops/scaled_grouped_matmul.h"
 #include "tilewright/ops/scan.h"
+#include "tilewright/ops/scan_backward.h"
 #include "tilewright/ops/segment_mean.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
@@ -88,16 +92,20 @@
 #include "tilewright/ops/swiglu_backward.h"
 #include "tilewright/ops/tanh.h"
 #include "tilewright/ops/tanh_backward.h"
+#include "tilewright/ops/topk.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/ops/unary.h"
+#include "tilewright/ops/unary_backward.h"
 #include "tilewright/ops/var_mean.h"
+#include "tilewright/ops/var_mean_backward.h"
 #include "tilewright/ops/where.h"
 
 namespace tw::ops {
 
 using All = Catalog<          //
     Activation,               //
+    ActivationBackward,       //
     Add,                      //
     Amax,                     //
     AmaxBackward,             //
@@ -107,6 +115,7 @@ using All = Catalog<          //
     AttentionPaged,           //
     AttentionVarlen,          //
     Binary,                   //
+    BinaryBackward,           //
     Bitwise,                  //
     Compare,                  //
     Copy,                     //
@@ -159,6 +168,7 @@ using All = Catalog<          //
     QuantizeFp8,              //
     QuantizeInt8,             //
     Reduce,                   //
+    ReduceBackward,           //
     Relu,                     //
     ReluBackward,             //
     RmsNorm,                  //
@@ -168,6 +178,7 @@ using All = Catalog<          //
     Scale,                    //
     ScaledGroupedMatmul,      //
     Scan,                     //
+    ScanBackward,             //
     SegmentMean,              //
     Sigmoid,                  //
     SigmoidBackward,          //
@@ -184,10 +195,13 @@ using All = Catalog<          //
     SwigluBackward,           //
     Tanh,                     //
     TanhBackward,             //
+    Topk,                     //
     Transpose,                //
     TypeAs,                   //
     Unary,                    //
+    UnaryBackward,            //
     VarMean,                  //
+    VarMeanBackward,          //
     Where>;
 
 }  // namespace tw::ops

@@ -11,6 +11,8 @@ namespace tw::ops {
 struct Extremum : BinaryOperator<Extremum, kernels::ExtremumFunctions> {
   static constexpr Schema kSchema{
       "extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "binary_backward(grad=out.grad, x, other, function) -> x.grad, other.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<int32_t>, Combo<int64_t>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

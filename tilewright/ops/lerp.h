@@ -10,6 +10,10 @@ namespace tw::ops {
 struct Lerp {
   static constexpr Schema kSchema{
       "lerp(x: T[...], end: T[...], weight: T[...]?, amount: f32 = 0.5) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "lerp(x=out.grad, end=0, weight, amount) -> x.grad; "
+      "lerp(x=0, end=out.grad, weight, amount) -> end.grad; "
+      "add(x=end, other=x, alpha=-1) -> way; mul(x=out.grad, other=way) -> weight.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -145,7 +145,7 @@ struct LinearAttention : LinearAttentionFamily {
         s[size_t(d)] += double(kernel.k(b, t, head, d)) * change;
         sum += s[size_t(d)] * double(kernel.q(b, t, head, d));
       }
-      kernel.out(b, t, h, c) = T(scale * sum);
+      kernel.out(b, t, h, c) = T(dims > 0 ? scale * sum : 0.0);  // not 0 times infinity
     }
     keep(kernel.chunks());
     for (int64_t d = 0; d < dims; ++d) kernel.final_state(b, h, d, c) = U(s[size_t(d)]);

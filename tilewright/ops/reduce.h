@@ -18,6 +18,7 @@ struct Reduce {
       "reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> "
       "out: "
       "T[*]"};
+  static constexpr Gradient kGradient{"reduce_backward(grad=out.grad, x, function, dim) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -12,6 +12,7 @@ namespace tw::ops {
 struct Scan {
   static constexpr Schema kSchema{
       "scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]"};
+  static constexpr Gradient kGradient{"scan_backward(grad=out.grad, x, function, dim) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/segment_mean.h"
@@ -59,7 +60,7 @@ struct SegmentMean {
                                            std::span<const DType> combo, uint64_t seed) {
     if (arg != "starts" && arg != "ends") return std::nullopt;
     const int64_t n = known["N"], rows = known["L"];
-    Tensor out = Tensor::empty({{n}}, combo[1]);
+    Tensor out = Tensor::empty(std::vector<int64_t>{n}, combo[1]);
     for (int64_t i = 0; i < n; ++i) {
       const int64_t place = arg == "starts" ? i : i + 1;
       const int64_t at = n > 0 ? rows * place / n : 0;

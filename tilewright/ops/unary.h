@@ -13,6 +13,7 @@ struct Unary {
   static constexpr Schema kSchema{
       "unary(x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|"
       "cos|expm1|log1p) -> out: T[...]"};
+  static constexpr Gradient kGradient{"unary_backward(grad=out.grad, x, function) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
   static constexpr auto kDefinitions = std::to_array<double (*)(double)>(

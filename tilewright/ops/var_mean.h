@@ -16,6 +16,9 @@ struct VarMean {
   static constexpr Schema kSchema{
       "var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], "
       "mean: T[*]"};
+  static constexpr Gradient kGradient{
+      "var_mean_backward(x, var_grad=var.grad, mean_grad=mean.grad, dim, correction, root) -> "
+      "x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -10,6 +10,9 @@ namespace tw::ops {
 struct Where {
   static constexpr Schema kSchema{
       "where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{
+      "out.grad -> given; where(condition, x=given, other=0) -> x.grad; "
+      "where(condition, x=0, other=given) -> other.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<int32_t>, Combo<int64_t>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

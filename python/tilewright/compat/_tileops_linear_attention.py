@@ -38,12 +38,11 @@ def delta_net(
 ) -> tuple[torch.Tensor, ...]:
     """The delta rule of [B, H, T, D], and what its backward wants."""
     _check_chunks("delta_net", q.shape[2], chunk_size)
-    turned = _turned(q, k, v, beta)
-    out, states = attend_by_chunks(
-        *turned[:3], gates(None, turned[0], v.shape[1]), turned[3], chunk_size
-    )
-    inverse = ops.delta_rule_transform(turned[1], turned[3].float(), None, chunk_size)
-    inverse = tensor(inverse).transpose(1, 2).contiguous()
+    q_t, k_t, v_t, beta_t = _turned(q, k, v, beta)
+    gate = gates(None, q_t, v.shape[1])
+    out, states = attend_by_chunks(q_t, k_t, v_t, gate, beta_t, chunk_size)
+    inverse = tensor(ops.delta_rule_transform(k_t, beta_t.float(), None, chunk_size))
+    inverse = inverse.transpose(1, 2).contiguous()
     w, u = (_by_chunks(inverse, x, beta, chunk_size) for x in (k, v))
     a = inverse.to(q.dtype)
     return out.transpose(1, 2).contiguous(), states, a, a.clone(), w, u
@@ -75,9 +74,8 @@ def delta_net_bwd(
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of q, k, v and beta."""
-    turned = _turned(do, q, k, v)
-    gate = gates(None, turned[1], v.shape[1])
-    made = gradients(*turned, gate, beta.transpose(1, 2), S[:, :, 0], None, 1.0)
+    grad, q, k, v, beta = _turned(do, q, k, v, beta)
+    made = gradients(grad, q, k, v, gates(None, q, v.shape[2]), beta, S[:, :, 0], None, 1.0)
     wanted = (*made[:3], made[4])
     return tuple(x.to(do.dtype).contiguous() for x in _turned(*wanted))
 
@@ -108,8 +106,8 @@ def gated_delta_net_bhtd(
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, ...]:
     """The gated delta rule of [B, H, T, D], and what its backward wants."""
-    turned = _turned(q, k, v, g, beta)
-    out, states, inverse = _gated(*turned, chunk_size, "gated_delta_net_bhtd")
+    q, k, v, g, beta = _turned(q, k, v, g, beta)
+    out, states, inverse = _gated(q, k, v, g, beta, chunk_size, "gated_delta_net_bhtd")
     a = inverse.transpose(1, 2).contiguous()
     return out.transpose(1, 2).contiguous(), states, a, a.clone()
 
@@ -142,11 +140,9 @@ def gated_delta_net_bwd(
     chunk_size: int = 64,
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of q, k, v, g and beta."""
-    turned = _turned(do, q, k, v)
-    gate = gates(g.transpose(1, 2), turned[1], v.shape[1])
-    dq, dk, dv, by_dim, dbeta = gradients(
-        *turned, gate, beta.transpose(1, 2), S[:, :, 0], None, 1.0
-    )
+    grad, q, k, v, g, beta = _turned(do, q, k, v, g, beta)
+    gate = gates(g, q, v.shape[2])
+    dq, dk, dv, by_dim, dbeta = gradients(grad, q, k, v, gate, beta, S[:, :, 0], None, 1.0)
     made = _turned(dq, dk, dv, tensor(ops.sum(by_dim, -1)), dbeta)
     return tuple(x.to(do.dtype).contiguous() for x in made)
 
@@ -177,8 +173,8 @@ def gated_delta_net_prefill_bhtd(
     chunk_size: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The gated delta rule of [B, H, T, D], and its last state."""
-    turned = _turned(q, k, v, g, beta)
-    out, last = gated_delta_net_prefill_bthd(*turned, chunk_size=chunk_size)
+    q, k, v, g, beta = _turned(q, k, v, g, beta)
+    out, last = gated_delta_net_prefill_bthd(q, k, v, g, beta, chunk_size=chunk_size)
     return out.transpose(1, 2).contiguous(), last
 
 
@@ -240,9 +236,8 @@ def gla_bwd(
     has_initial_state: bool = False,
 ) -> tuple[torch.Tensor, ...]:
     """The gradients of q, k, v and g in float32; h [B, chunks + 1, H, D, Dv] are the states."""
-    wide = (x.float() for x in (do, q, k, v))
-    made = gradients(*wide, g, None, h[:, 0], dht, _scale(scale))
-    return made[:4]
+    do, q, k, v = (x.float() for x in (do, q, k, v))
+    return gradients(do, q, k, v, g, None, h[:, 0], dht, _scale(scale))[:4]
 
 
 @uses("linear_attention")
@@ -256,8 +251,8 @@ def gla_decode(
     scale: float = -1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One step of gated linear attention of [B, H, D], and the state after it."""
-    given = (x[:, None] for x in (q, k, v, gk))
-    out, last = attend(*given, None, state, scale=_scale(scale))
+    q, k, v, gk = (x[:, None] for x in (q, k, v, gk))
+    out, last = attend(q, k, v, gk, None, state, scale=_scale(scale))
     return out[:, 0], last.to(state.dtype)
 
 

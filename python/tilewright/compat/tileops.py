@@ -20,15 +20,10 @@ from tilewright.compat._tileops_pools import *  # noqa: F403
 from tilewright.compat._tileops_products import *  # noqa: F403
 from tilewright.compat._tileops_reductions import *  # noqa: F403
 from tilewright.compat._tileops_rope import *  # noqa: F403
+from tilewright.compat._tileops_sparse import *  # noqa: F403
 from tilewright.compat._tileops_state_space import *  # noqa: F403
 
-MISSING = by_name(
-    {
-        "8-bit indexer": "fp8_lightning_indexer",
-        "sparse attention": "deep_seek_sparse_attention_decode_with_kv_cache nsa_cmp_fwd_varlen "
-        "nsa_fwd_varlen nsa_topk_varlen topk_selector",
-    }
-)
+MISSING: dict[str, str] = by_name({})
 
 
 def __getattr__(name: str) -> Callable[..., Any]:

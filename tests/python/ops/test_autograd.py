@@ -11,6 +11,7 @@ import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 import torch.nn.functional as F
 from cases import Case, assert_close, every_case, results
+from composites import COMPOSITES, gated, rms_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tilewright import _schema
@@ -19,151 +20,10 @@ OPS = torch.ops.tilewright
 Tensor = torch.Tensor
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
-
-
-def gated(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    return lambda x: f(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1]
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
-
-
-def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return rms_norm(x + residual, weight, eps), x + residual
-
-
-def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
-
-
-def rope(x: Tensor, cos: Any, sin: Any, positions: Any, interleaved: bool, inverse: bool) -> Tensor:
-    rows = torch.arange(x.shape[1]).expand(x.shape[:2]) if positions is None else positions
-    c, s = cos[rows][:, :, None], sin[rows][:, :, None] * (-1 if inverse else 1)
-    pairs = cos.shape[1]
-    head, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
-    a, b = (head[..., ::2], head[..., 1::2]) if interleaved else head.chunk(2, -1)
-    a, b = a * c - b * s, b * c + a * s
-    turned = torch.stack((a, b), -1).flatten(-2) if interleaved else torch.cat((a, b), -1)
-    return torch.cat((turned, rest), -1)
-
-
-ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu}
-
-
-def linear(x: Tensor, weight: Tensor, bias: Any, residual: Any, activation: str) -> Tensor:
-    out = ACTIVATIONS[activation](F.linear(x, weight, bias))
-    return out if residual is None else out + residual
-
-
-def cross_entropy(
-    x: Tensor, target: Tensor, ignored: int, reduction: str, smoothing: float, z_loss: float
-) -> Tensor:
-    plain = F.cross_entropy(
-        x, target, ignore_index=ignored, reduction=reduction, label_smoothing=smoothing
-    )
-    squares = torch.where(target != ignored, x.logsumexp(-1).square(), 0)
-    counted = (target != ignored).sum()
-    sums = {"mean": squares.sum() / counted, "sum": squares.sum(), "none": squares}
-    return plain + z_loss * sums[reduction]
-
-
-def linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor, *rest: Any) -> Tensor:
-    return cross_entropy(x @ weight.T, target, *rest)
-
-
-def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
-    scale, causal, left, right, softcap = rest[3:]
-    group = q.shape[2] // max(k.shape[2], 1)
-    keys, values = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
-    scores = torch.einsum("bshd,blhd->bhsl", q, keys) * (scale or 1 / math.sqrt(q.shape[3]))
-    scores = softcap * torch.tanh(scores / softcap) if softcap else scores
-    there = torch.full((q.shape[0],), k.shape[1]) if lens is None else lens.long()
-    j = torch.arange(k.shape[1])
-    at = torch.arange(q.shape[1])[None, :, None] + (there - q.shape[1])[:, None, None]
-    seen = (j < there[:, None, None]).expand(-1, q.shape[1], -1)
-    seen = seen & (j >= at - left if left >= 0 else seen)
-    right = 0 if causal else right
-    seen = (seen & (j <= at + right if right >= 0 else seen))[:, None]
-    weights = torch.where(seen, scores, -torch.inf).softmax(-1)
-    weights = torch.where(seen.any(-1, keepdim=True), weights, 0)
-    return torch.einsum("bhsl,blhd->bshd", weights, values)
-
-
-def group_masks(rows: int, offsets: Tensor, starts: Tensor | None) -> Tensor:
-    """[groups, rows, 1]: 1 where a group has the row."""
-    row = torch.arange(rows)
-    begins = torch.cat([offsets.new_zeros(1), offsets])[:-1] if starts is None else starts
-    return ((row >= begins[:, None]) & (row < offsets[:, None]))[..., None]
-
-
-def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
-    return ((a * group_masks(len(a), offsets, starts)) @ b).sum(0)
-
-
-def k_grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
-    return a @ (b * group_masks(len(b), offsets, starts))
-
-
-def philox_words(seed: int, count: int) -> Tensor:
-    """The words of tile/philox.h: Philox-4x32-10 of Salmon et al., SC 2011."""
-    words = []
-    for e in range(count):
-        c = [e // 64 * 16 + e % 16, 0, 0, 0]
-        key = [seed & 0xFFFFFFFF, seed >> 32]
-        for _ in range(10):
-            a, b = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
-            c = [b >> 32 ^ c[1] ^ key[0], b & 0xFFFFFFFF, a >> 32 ^ c[3] ^ key[1], a & 0xFFFFFFFF]
-            key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-        words.append(c[e // 16 % 4])
-    return torch.tensor(words, dtype=torch.float64)
-
-
-def dropout(x: Tensor, p: float, seed: int) -> Tensor:
-    kept = philox_words(seed, x.numel()).reshape(x.shape) >= p * 2**32
-    return x * kept / (1 - p) if p < 1 else x * 0
-
-
-# The function that each operator computes, in PyTorch's terms.
-COMPOSITES: dict[str, Callable[..., Any]] = {
-    "add": lambda x, other, alpha: x + alpha * other,
-    "amax": torch.amax,
-    "attention": attention,
-    "cross_entropy": cross_entropy,
-    "dropout": dropout,
-    "embedding": lambda weight, indices: F.embedding(indices, weight),
-    "erf": torch.erf,
-    "exp": torch.exp,
-    "fused_add_rms_norm": add_rms_norm,
-    "fused_linear_cross_entropy": linear_cross_entropy,
-    "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
-    "gelu_and_mul": gated(F.gelu),
-    "gelu_tanh_and_mul": gated(gelu_tanh),
-    "grouped_matmul": grouped_matmul,
-    "k_grouped_matmul": k_grouped_matmul,
-    "layer_norm": layer_norm,
-    "linear": linear,
-    "log": torch.log,
-    "log_softmax": F.log_softmax,
-    "matmul": lambda a, b, alpha: alpha * (a @ b),
-    "mean": torch.mean,
-    "mul": torch.mul,
-    "relu": F.relu,
-    "rms_norm": rms_norm,
-    "rope": rope,
-    "scale": torch.mul,
-    "sigmoid": torch.sigmoid,
-    "silu": F.silu,
-    "silu_and_mul": gated(F.silu),
-    "softmax": F.softmax,
-    "sum": torch.sum,
-    "swiglu": lambda gate, up: F.silu(gate) * up,
-    "tanh": torch.tanh,
-}
 # Tables, of which nobody asks the gradient.
 CONSTANT = {"rope": ("cos", "sin")}
+# What a negative argument has no value of, or no slope.
+OF_POSITIVE = {"sqrt", "rsqrt", "log1p", "pow"}
 MAX_ELEMENTS = 30_000
 
 
@@ -200,10 +60,12 @@ FEW = {c.op.name: max((s for s in SMALL if s.op is c.op), key=elements) for c in
 def ready(case: Case, dtype: torch.dtype | None = None) -> list[Any]:
     """Arguments whose gradient is asked for where the operator has one, in float64 if wanted."""
     out = []
+    function = case.text.partition("function=")[2].split(" ")[0]
+    is_positive = case.op.name == "log" or function in OF_POSITIVE
     for arg, value in zip(case.op.inputs, case.arguments(), strict=True):
         if isinstance(value, Tensor) and value.is_floating_point():
             constant = arg.name in CONSTANT.get(case.op.name, ())
-            if case.op.name == "log":
+            if is_positive:
                 value = value.abs() + 0.25
             if dtype is not None and arg.type[0].isupper():
                 value = value.to(dtype)

@@ -32,6 +32,9 @@ KEPT = {
     "attention": {"Hq", "H"},
     "attention_backward": {"Hq", "H"},
     "linear_quantized": {"K"},
+    "dequantize": {"M", "N", "A", "B"},
+    "dequantize_int4": {"P", "G"},
+    "scaled_grouped_matmul": {"G", "N", "K", "A", "B"},
     "permute": {"R"},
     "rope": {"S", "P", "R", "D"},
 }

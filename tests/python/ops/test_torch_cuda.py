@@ -137,3 +137,22 @@ def test_indices_out_of_range_stop_the_call(op: str) -> None:
     assert result.returncode == 1, result.stdout
     assert f"{op}: running on " in result.stderr
     assert "an index is out of range" in result.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("latent", [256, 512])
+@pytest.mark.parametrize(
+    ("batch", "heads", "keys"), [(4, 64, 4096), (2, 128, 8192), (1, 256, 4096)]
+)
+def test_mla_matches_float64(
+    batch: int, heads: int, keys: int, latent: int, dtype: torch.dtype
+) -> None:
+    """At sizes of real caches, one cache row holding latent and rotated dims."""
+    q = normal(batch, 1, heads, latent + 64, dtype=dtype)
+    cache = normal(batch, keys, 1, latent + 64, dtype=dtype, seed=1)
+    out = OPS.mla(q[..., :latent], q[..., latent:], cache[..., :latent], cache[..., latent:])
+    scores = q[:, 0].double() @ cache[:, :, 0].double().mT / (latent + 64) ** 0.5
+    want = torch.softmax(scores, -1) @ cache[:, :, 0, :latent].double()
+    # One rounding of the result, and what rounding weights leaves of it.
+    relative = 2**-10 if dtype == torch.float16 else 2**-7
+    torch.testing.assert_close(out[:, 0].double(), want, rtol=relative, atol=3e-4)

@@ -43,9 +43,10 @@ inline void rearrange_dim(Call& call, int leader = 0) {
       move_last(call[i].tensor, dim);
 }
 
-/// x's shape, whose dimension `dim` is one: infer() of operators along a dimension that keep it.
-inline std::vector<int64_t> shape_along_dim(const Call& call) {
-  const TensorRef& x = call[0].tensor;
+/// The shape of argument `leader`, whose dimension `dim` is one: infer() of operators along a
+/// dimension that keep it.
+inline std::vector<int64_t> shape_along_dim(const Call& call, int leader = 0) {
+  const TensorRef& x = call[leader].tensor;
   dimension_of(call, "dim", -1, x);
   return {x.shape().begin(), x.shape().end()};
 }

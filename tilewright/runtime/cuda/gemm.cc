@@ -84,7 +84,7 @@ struct Reading {
                  (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
     if (transposed) from = turned;
     copies = !from.is_tma_legal();
-    pitch = (from.columns + 7) / 8 * 8;
+    pitch = (from.columns + 63) / 64 * 64;  // a box's row of 128 bytes is one line of L2
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   void copy_to(void* memory, const Gpu& on, Stream stream) {

@@ -13,7 +13,7 @@ extern __shared__ __align__(1024) char dynamic_shared[];
 template <int kIndex>
 __global__ void __launch_bounds__(MlaBuild::kThreads, 1)
     mla(const __grid_constant__ MlaArguments<Element> arguments) {
-  MlaSm90<Element, kMlaBuilds[kIndex]>{arguments}(dynamic_shared);
+  MlaSm90<Element, kMlaBuilds[kIndex]>{{}, arguments}(dynamic_shared);
 }
 
 __global__ void __launch_bounds__(AttentionCombine<Element>::kThreads)

@@ -70,11 +70,11 @@ from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
     recurrent_gated_delta_rule,
 )
+from tilewright.compat.tilegym._sparse_attention import sparse_mla
 
 MISSING = by_name(
     {
         "4-bit floats": "nvfp4_quantize",
-        "attention over a list of keys": "sparse_mla",
     }
 )
 
@@ -126,6 +126,7 @@ __all__ = [
     "rms_norm",
     "silu_and_mul",
     "softmax",
+    "sparse_mla",
     "splitk_reduce",
     "swa_attention",
     "tile_fmha_functional",

@@ -12,13 +12,23 @@ from tilewright.compat._coverage import uses
 
 
 def _options(
-    q_len: int, kv_len: int, *, causal: bool, left: int = -1, start: int = 0, name: str
+    q_len: int,
+    kv_len: int,
+    *,
+    causal: bool,
+    left: int = -1,
+    right: int | None = None,
+    start: int = 0,
+    name: str,
 ) -> tuple[int, dict[str, Any]]:
-    """How many keys there are to see, and the mask, where query i stands at key start + i."""
+    """How many keys there are to see, and the mask, where query i stands at key start + i.
+
+    Without causality a window reaches as far to the right as to the left, if nothing is said.
+    """
     if not causal:
         if left >= 0 and q_len != kv_len:
             raise NotImplementedError(f"{name}: a window needs as many keys as queries")
-        return kv_len, {"window_left": left, "window_right": left}
+        return kv_len, {"window_left": left, "window_right": left if right is None else right}
     end = start + q_len  # the operator puts the last query at the last key
     if end > kv_len:
         if left >= 0:
@@ -36,10 +46,11 @@ def _attend(
     causal: bool,
     name: str,
     left: int = -1,
+    right: int | None = None,
     softcap: float | None = None,
     tuning: dict[str, Any],
 ) -> torch.Tensor:
-    end, mask = _options(q.shape[2], k.shape[2], causal=causal, left=left, name=name)
+    end, mask = _options(q.shape[2], k.shape[2], causal=causal, left=left, right=right, name=name)
     return _layouts.attention(
         q,
         k[:, :, :end],
@@ -177,15 +188,9 @@ def swa_attention(
     **tuning: Any,
 ) -> torch.Tensor:
     """Attention to the window_size keys that end at the query's; without causality also later."""
-    if not is_causal and window_size > 0:
-        options = {"window_left": window_size - 1, "scale": scaling or 0.0}
-        if q.shape[2] != k.shape[2]:
-            raise NotImplementedError("swa_attention: a window needs as many keys as queries")
-        return _layouts.attention(q, k, v, backend=tuning.get("backend"), **options).contiguous()
     left = window_size - 1 if window_size > 0 else -1
-    return _attend(
-        q, k, v, scale=scaling, causal=is_causal, left=left, name="swa_attention", tuning=tuning
-    )
+    options: dict[str, Any] = {"scale": scaling, "causal": is_causal, "left": left, "right": -1}
+    return _attend(q, k, v, name="swa_attention", tuning=tuning, **options)
 
 
 def _latent(

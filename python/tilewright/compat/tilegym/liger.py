@@ -10,17 +10,12 @@ from torch.utils.checkpoint import checkpoint
 
 from tilewright import _layouts, ops
 from tilewright.compat import tileops
-from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._coverage import refuse, uses
 from tilewright.compat._tensors import tensor
 from tilewright.compat.tilegym._liger_losses import *  # noqa: F403
+from tilewright.compat.tilegym._liger_policy import *  # noqa: F403
 
-MISSING = by_name(
-    {
-        "neighbourhood attention": "fused_neighborhood_attention",
-        "policy loss": "grpo_loss",
-        "sparsemax": "sparsemax",
-    }
-)
+MISSING: dict[str, str] = {}
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
@@ -206,6 +201,50 @@ def tiled_mlp(
     return torch.cat(parts, -2)
 
 
+@uses("topk", "scan", "where", "sum", "relu")
+def sparsemax(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """The nearest point of the simplex along a dimension. Martins & Astudillo, arXiv:1602.02068.
+
+    The elements above a threshold less it, which is such that their sum is 1.
+    """
+    x = input.movedim(dim, -1).float()
+    with torch.no_grad():
+        ordered = tensor(ops.topk(x.contiguous(), x.shape[-1])[0])
+        sums = tensor(ops.scan(ordered, "sum"))
+        rank = torch.arange(1, x.shape[-1] + 1, device=x.device)
+        count = (rank * ordered > sums - 1).sum(-1, keepdim=True)
+        least = ordered.gather(-1, (count - 1).clamp(min=0))
+        is_above = x >= least  # all of equals, or none
+    above = tensor(ops.where(is_above, x, x.new_zeros(1)))
+    threshold = (tensor(ops.sum(above))[..., None] - 1) / is_above.sum(-1, keepdim=True)
+    out = tensor(ops.relu(x - threshold)).to(input.dtype)
+    return out.movedim(-1, dim).contiguous()
+
+
+@uses("attention")
+def fused_neighborhood_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    kernel_size: int = 7,
+    dilation: int = 1,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """Attention [B, H, S, D] to keys up to kernel_size // 2 steps of `dilation` to either side."""
+    reach = kernel_size // 2
+    options: dict[str, Any] = {"window_left": reach, "window_right": reach, "scale": scale or 0.0}
+    if dilation == 1:
+        return _layouts.attention(query, key, value, **options).contiguous()
+    length = query.shape[2]
+    classes = [slice(first, None, dilation) for first in range(min(dilation, length))]
+    parts = [  # of positions that see each other
+        _layouts.attention(query[:, :, own], key[:, :, own], value[:, :, own], **options)
+        for own in classes
+    ]
+    order = torch.cat([torch.arange(length)[own] for own in classes]).argsort()
+    return torch.cat(parts, 2)[:, :, order.to(query.device)].contiguous()
+
+
 @uses("softmax", "linear", "mul")
 def multi_token_attention(
     scores: torch.Tensor,
@@ -218,11 +257,10 @@ def multi_token_attention(
     sparse: bool = False,
 ) -> torch.Tensor:
     """The convolution of causal weights [N, C, L, L]; again 0 above the diagonal."""
-    if sparse:
-        raise NotImplementedError(f"{__name__}.multi_token_attention: the catalog has no sparsemax")
     length = scores.shape[-1]
     seen = torch.ones(length, length, dtype=torch.bool, device=scores.device).tril()
-    weights = ops.softmax(scores.masked_fill(~seen, -torch.inf))
+    masked = scores.masked_fill(~seen, -1e9 if sparse else -torch.inf)
+    weights = sparsemax(masked) if sparse else ops.softmax(masked)
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     mixed = tileops.conv2d(weights, weight, bias, **options)
     return tensor(ops.mul(mixed, seen.to(mixed.dtype)))

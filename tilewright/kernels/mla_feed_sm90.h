@@ -1,0 +1,141 @@
+// The first warpgroup of a block of latent attention on Hopper: a warp for each block of a pair, a
+// lane for each box of it: pages may be smaller than blocks.
+#pragma once
+
+#include "tilewright/kernels/mla_block_sm90.h"
+#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/tile/cuda/tma.h"
+
+namespace tw::kernels {
+
+template <class T, MlaBuild kBuild>
+struct MlaFeed : MlaBlock<T, kBuild> {
+  using Block = MlaBlock<T, kBuild>;
+  using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::nth_piece;
+  using Block::kRows, Block::kRowBytes;
+  using typename Block::Shared;
+  using typename Block::TileSlot;
+  using Tile = AttentionTile;
+  const MlaArguments<T>& given;
+
+  TW_PTX void operator()(Shared& shared, int buffer) const {
+    TileSlot slot;
+    uint32_t phase = 0, q_phase = 0, tail_phase = 0;
+    Tile tile;
+    AttentionWalk walk(given.order);
+    for (bool more = true; more; slot.next()) {
+      more = walk.next(given, kRows / given.pack, kKeys, tile);
+      if (buffer == 0) publish(shared, slot, tile);
+      if (tile.empty()) continue;
+      if (buffer == 0) load_queries(shared, tile, q_phase);
+      load_tile(shared, buffer, tile, phase, tail_phase);
+    }
+  }
+
+  /// The blocks of a tile that go into one of the buffers.
+  TW_PTX void load_tile(Shared& shared, int buffer, const Tile& tile, uint32_t& phase,
+                        uint32_t& tail_phase) const {
+    int block = tile.last_block - 1 - buffer;
+    // Pages are looked up ahead of what they are for: that takes long.
+    int page = find_page(tile, block), next = find_page(tile, block - 2);
+    // Of the blocks of threads that share keys, which run at the same time, one.
+    const bool leads = tile.head % given.heads_per_kv == 0 && tile.first_query == 0;
+    for (; block >= tile.first_block; block -= 2) {
+      const int further = find_page(tile, block - 4);
+      load_keys(shared, buffer, phase, tail_phase, tile, block, page);
+      if (leads && block - 2 >= tile.first_block) prefetch_keys(tile, block - 2, next);
+      phase ^= 1;
+      page = next;
+      next = further;
+    }
+  }
+
+  /// Of the box of a block that has the lane's number.
+  TW_PTX int find_page(const Tile& tile, int block) const {
+    const int box = lane() * given.box_keys, key = block * kKeys + box;
+    const bool exists = given.table && box < kKeys && block >= tile.first_block;
+    return exists && key < tile.kv_len ? given.table(tile.batch, key / given.page_keys) : 0;
+  }
+
+  TW_PTX static void publish(Shared& shared, const TileSlot& at, const Tile& tile) {
+    if (tile::cuda::elect_one()) {
+      shared.tile_empty[at.index].wait(at.phase ^ 1);
+      shared.tiles[at.index] = tile;
+      shared.tile_full[at.index].arrive();
+    }
+    __syncwarp();
+  }
+
+  TW_PTX void load_queries(Shared& shared, const Tile& tile, uint32_t& phase) const {
+    using namespace tile::cuda;
+    if (elect_one()) {
+      shared.q_empty.wait(phase ^ 1);
+      shared.q_full.arrive_expect(kRows / given.pack * given.pack * kRowBytes * kPieces);
+      for (int i = 0; i < kPieces; ++i)
+        load_box(shared.q[i], i == kRotated ? given.q_pe : given.q, shared.q_full, column_of(i), 0,
+                 tile.q_base + tile.first_query, tile.head, tile.q_outer);
+    }
+    __syncwarp();
+    phase ^= 1;
+  }
+
+  /// A block in the order in which its consumer reads it; `page` is that of the lane's box.
+  TW_PTX void load_keys(Shared& shared, int buffer, uint32_t phase, uint32_t& tail_phase,
+                        const Tile& tile, int block, int page) const {
+    using namespace tile::cuda;
+    const int rest = tile.kv_len - block * kKeys, keys = rest < kKeys ? rest : kKeys;
+    const bool tail = keys < kKeys && given.shares_memory();
+    const int boxes = (keys + given.box_keys - 1) / given.box_keys;
+    const int bytes = boxes * given.box_keys * kRowBytes;
+    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
+    const int outer = given.table ? page : tile.kv_outer;
+    for (int i = 0; i < kPieces; ++i) {
+      const int piece = nth_piece(buffer, i);
+      if (i == 0) shared.k_empty[buffer][0].wait(phase ^ 1);
+      if (i == kHalfPieces) shared.k_empty[buffer][1].wait(phase ^ 1);
+      Mbarrier& full = tail ? shared.tail_full[buffer] : shared.k_full[buffer][piece];
+      if (lane() == 0 && (!tail || i == 0)) full.arrive_expect(tail ? kPieces * bytes : bytes);
+      if (lane() < boxes)
+        load_box(shared.k[buffer][piece] + lane() * given.box_keys * kRowBytes, map_of(piece), full,
+                 column_of(piece), row, head, outer);
+      __syncwarp();
+    }
+    if (!tail) return;
+    // Values after the last key are not the sequence's: zero times what lies there may be NaN.
+    shared.tail_full[buffer].wait(tail_phase);
+    tail_phase ^= 1;
+    const int count = (kKeys - keys) * (kRowBytes / 16);
+    for (int piece = 0; piece < kPieces; ++piece)
+      for (int i = lane(); i < count; i += 32)
+        reinterpret_cast<uint4*>(shared.k[buffer][piece] + keys * kRowBytes)[i] = {0, 0, 0, 0};
+    fence_async_shared();
+    __syncwarp();
+    if (elect_one())
+      for (int piece = 0; piece < kPieces; ++piece) shared.k_full[buffer][piece].arrive();
+    __syncwarp();
+  }
+
+  /// Into L2, a block that is loaded later.
+  TW_PTX void prefetch_keys(const Tile& tile, int block, int page) const {
+    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
+    const int outer = given.table ? page : tile.kv_outer;
+    if (lane() * given.box_keys < kKeys)
+      for (int i = 0; i < kPieces; ++i)
+        tile::cuda::prefetch_box(map_of(i), column_of(i), row, head, outer);
+    __syncwarp();
+  }
+  /// The first row of the lane's box.
+  TW_PTX int box_row(const Tile& tile, int block) const {
+    const int row = block * kKeys + lane() * given.box_keys;
+    return given.table ? row % given.page_keys : tile.kv_base + row;
+  }
+  TW_PTX const tile::cuda::TensorMap& map_of(int piece) const {
+    return piece == kRotated ? given.k_pe : given.k;
+  }
+  TW_PTX static int column_of(int piece) {
+    return piece == kRotated ? 0 : piece * MlaBuild::kColumns;
+  }
+  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
+};
+
+}  // namespace tw::kernels

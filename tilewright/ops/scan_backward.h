@@ -1,0 +1,56 @@
+#pragma once
+
+#include <vector>
+
+#include "tilewright/kernels/scan_backward.h"
+#include "tilewright/ops/core/dimension.h"
+#include "tilewright/ops/core/elementwise.h"
+
+namespace tw::ops {
+
+/// The gradient of scan. Of sums x is not used.
+struct ScanBackward {
+  static constexpr Schema kSchema{
+      "scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> "
+      "x_grad: T[*, C]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
+
+  template <class T>
+  using Kernel = kernels::ScanBackward<T>;
+
+  static void rearrange(Call& call) { rearrange_dim(call); }
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
+    return {shape_along_dim(call)};
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t r = 0; r < k.x.rows; ++r)
+      for (int64_t c = 0; c < k.x.cols; ++c) {
+        double others = 1, sum = 0;  // the product of all up to i but c
+        for (int64_t i = 0; i < k.x.cols; ++i) {
+          if (k.function == 1 && i != c) others *= double(k.x(r, i));
+          if (i >= c) sum += double(k.grad(r, i)) * others;
+        }
+        k.x_grad(r, c) = T(sum);
+      }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    return elementwise_cost(k.x_grad, k.function == 0 ? 2 : 3, 4);
+  }
+
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
+                                        {"no columns", "*=3 C=0"},
+                                        {"one element", "*=4 C=1 function=prod"},
+                                        {"sums", "*=2x3 C=45"},
+                                        {"products", "*=3 C=45 function=prod"},
+                                        {"pieces of a thread", "*=2 C=2801 function=prod"},
+                                        {"many threads", "*=2 C=5001"},
+                                        {"first dimension", "*=5x5 C=5 dim=0"}};
+  static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
+};
+
+}  // namespace tw::ops

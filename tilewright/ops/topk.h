@@ -1,0 +1,102 @@
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tilewright/core/tensor.h"
+#include "tilewright/kernels/topk.h"
+#include "tilewright/ops/core/elementwise.h"
+
+namespace tw::ops {
+
+/// The k largest of each row, the largest first, and their columns; of equals the first, NaN before
+/// all. With starts or ends, of the columns from one to the other alone. Where these are fewer than
+/// k, -inf and -1 follow.
+struct Topk {
+  static constexpr Schema kSchema{
+      "topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, K], "
+      "indices: i32[*, K]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::Topk<T>;
+
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
+    const TensorRef& x = call[0].tensor;
+    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
+    shape.back() = std::max<int64_t>(static_cast<int64_t>(call[1].number), 0);
+    return {shape, shape};
+  }
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    if (k.k < 0) return Support::no("k = " + std::to_string(k.k) + " must be at least 0");
+    if (k.values.cols != k.k)
+      return Support::no("values has K = " + std::to_string(k.values.cols) +
+                         ", but k = " + std::to_string(k.k));
+    if (k.x.cols > std::numeric_limits<int32_t>::max())
+      return Support::no("C = " + std::to_string(k.x.cols) + " does not fit an i32 index");
+    return Support::yes();
+  }
+  template <class T>
+  static Support supports(const Kernel<T>& k) {
+    return supports_shapes(k);
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      const auto clamped = [&](const Rows<const int32_t>& given, int64_t otherwise) {
+        return given ? std::clamp<int64_t>(given(r, 0), 0, k.x.cols) : otherwise;
+      };
+      std::vector<int64_t> columns;
+      for (int64_t c = clamped(k.starts, 0); c < clamped(k.ends, k.x.cols); ++c)
+        columns.push_back(c);
+      std::stable_sort(columns.begin(), columns.end(), [&](int64_t a, int64_t b) {
+        const double left = double(k.x(r, a)), right = double(k.x(r, b));
+        return left > right || (left != left && right == right);
+      });
+      for (int64_t i = 0; i < k.k; ++i) {
+        const bool has = i < int64_t(columns.size());
+        const int64_t from = has ? columns[size_t(i)] : -1;
+        k.indices(r, i) = int32_t(from);
+        k.values(r, i) = has ? k.x(r, from) : T(-std::numeric_limits<float>::infinity());
+      }
+    }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    return elementwise_cost(k.x, 1, 2);
+  }
+
+  static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
+                                           std::span<const DType>, uint64_t seed) {
+    if (arg != "starts" && arg != "ends") return std::nullopt;
+    Tensor out = Tensor::empty(known.lead, DType::kI32);
+    for (int32_t& bound : out.span<int32_t>()) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+      const auto place = int64_t((seed >> 33) % uint64_t(known["C"] + 3));
+      bound = int32_t(arg == "starts" ? place / 2 - 1 : known["C"] + 1 - place / 2);
+    }
+    return out;
+  }
+
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8 k=3 K=3"},
+                                        {"no columns", "*=3 C=0 k=2 K=2"},
+                                        {"none", "*=3 C=5 k=0 K=0"},
+                                        {"one element", "*=2 C=1 k=1 K=1"},
+                                        {"more than there are", "*=2x3 C=5 k=9 K=9"},
+                                        {"all in order", "*=3 C=77 k=77 K=77"},
+                                        {"a few", "*=5 C=9001 k=33 K=33"},
+                                        {"many", "*=2 C=3000 k=1025 K=1025"},
+                                        {"from a column", "*=4x3 C=45 k=7 K=7 +starts"},
+                                        {"windows", "*=9 C=45 k=12 K=12 +starts +ends"}};
+  static constexpr Case kWorkloads[] = {{"deepseek-v3.2/indexer", "*=64 C=65536 k=2048 K=2048"},
+                                        {"llama-3.1-8b/vocabulary", "*=4 C=128256 k=64 K=64"}};
+};
+
+}  // namespace tw::ops
