@@ -32,7 +32,7 @@ def mhc_pre(
     factors = [mixing.new_full((n,), a)
                for n, a in zip(sizes, (alpha_pre, alpha_post, alpha_res), strict=True)]  # fmt: skip
     scaled = ops.mul(mixing, torch.cat(factors) / size[:, None])
-    pre, _, res = ops.add(scaled, b.float().expand_as(scaled)).split(sizes, 1)
+    pre, _, res = torch.split(ops.add(scaled, b.float().expand_as(scaled)), sizes, 1)
     square = res.reshape(-1, streams, streams).contiguous()
     weights = ops.sinkhorn(square, sinkhorn_repeat, sinkhorn_eps)
     rows = wide.view(len(x), streams, -1)

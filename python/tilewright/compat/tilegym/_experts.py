@@ -102,7 +102,7 @@ def mhc_gemm_rms_scale(
     alphas = (alpha_pre, alpha_post, alpha_res)
     factors = [mixing.new_full((c,), a) for c, a in zip(sizes, alphas, strict=True)]
     scaled = ops.mul(mixing, torch.cat(factors) / size)
-    pre, post, res = ops.add(scaled, bias.float().expand_as(scaled)).split(sizes, 1)
+    pre, post, res = torch.split(ops.add(scaled, bias.float().expand_as(scaled)), sizes, 1)
     post = ops.scale(ops.sigmoid(post), 2.0)
     return torch.cat([ops.sigmoid(pre), post, res], 1).to(bias.dtype), size
 
