@@ -28,7 +28,7 @@ def mhc_pre(
     wide = x.float()
     size = ops.reduce(wide, "norm2") / math.sqrt(x.shape[1]) + 1e-4
     mixing = ops.matmul(wide[None], phi.float()[None])[0]
-    sizes = (streams, streams, streams * streams)
+    sizes = [streams, streams, streams * streams]
     factors = [mixing.new_full((n,), a)
                for n, a in zip(sizes, (alpha_pre, alpha_post, alpha_res), strict=True)]  # fmt: skip
     scaled = ops.mul(mixing, torch.cat(factors) / size[:, None])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from oracles import close, rotate
 from tilewright.compat import tileops
-from tilewright.compat.tilegym import flashinfer, unsloth
+from tilewright.compat.tilegym import flashinfer, nvfp4_quantize, unsloth
 
 F8 = torch.float8_e4m3fn
 
@@ -149,3 +149,29 @@ def test_rotation_to_8_bits(neox, kind) -> None:
     )
     assert made[0].dtype == F8
     assert made[2] is None
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(128, 64), (130, 80), (1, 16)])
+@pytest.mark.parametrize("s_enc", [1.0, 3.5])
+def test_4_bit_floats(rows, cols, s_enc) -> None:
+    torch.manual_seed(7)
+    x = torch.randn(rows, cols) * 5
+    packed, scales = nvfp4_quantize(x, s_enc)
+    assert packed.shape == (rows, cols // 2)
+    wide = -(-cols // 64)
+    assert scales.shape == (-(-rows // 128) * wide * 512,)
+    values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    codes = torch.stack([packed & 15, packed >> 4], -1).flatten(1).long()
+    got = values[codes & 7] * torch.where(codes >= 8, -1, 1)
+    for r in {0, rows // 2, rows - 1}:
+        for g in range(cols // 16):
+            at = (r // 128 * wide + g // 4) * 512 + r % 32 * 16 + r % 128 // 32 * 4 + g % 4
+            scale = scales[at : at + 1].view(F8).float()
+            part = x[r, g * 16 : (g + 1) * 16]
+            assert torch.equal(scale, (part.abs().max() / 6 * s_enc).reshape(1).to(F8).float())
+            exact = part * (s_enc / scale)
+            nearest = (exact[:, None].abs() - values).abs().amin(1)
+            mine = (exact - got[r, g * 16 : (g + 1) * 16]).abs()
+            torch.testing.assert_close(mine, nearest, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="groups of 16"):
+        nvfp4_quantize(x[:, :9])

@@ -70,13 +70,10 @@ from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
     recurrent_gated_delta_rule,
 )
+from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
 from tilewright.compat.tilegym._sparse_attention import sparse_mla
 
-MISSING = by_name(
-    {
-        "4-bit floats": "nvfp4_quantize",
-    }
-)
+MISSING: dict[str, str] = by_name({})
 
 __all__ = [
     "MISSING",
@@ -120,6 +117,7 @@ __all__ = [
     "mla_decoding_split_kv",
     "mla_interface",
     "moe_align_block_size",
+    "nvfp4_quantize",
     "persistent_layer_norm",
     "recurrent_gated_delta_rule",
     "relu",

@@ -98,7 +98,7 @@ def mhc_gemm_rms_scale(
     wide = x.float()
     size = ops.reduce(wide, "norm2")[:, None] * x.shape[1] ** -0.5
     mixing = ops.matmul(wide[None], w.float()[None])[0]
-    sizes = (n, n, mixing.shape[1] - 2 * n)
+    sizes = [n, n, mixing.shape[1] - 2 * n]
     alphas = (alpha_pre, alpha_post, alpha_res)
     factors = [mixing.new_full((c,), a) for c, a in zip(sizes, alphas, strict=True)]
     scaled = ops.mul(mixing, torch.cat(factors) / size)
