@@ -80,6 +80,11 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
         sizes: list[Any] = list(tensors[arg.name].shape)
         for d in range(1, min(len(sizes), len(arg.dims)) + 1):
             factor, _, key = arg.dims[-d].rpartition("*")
+            if key.isdigit():
+                if not isinstance(sizes[-d], int):
+                    torch._check(sizes[-d] == int(key))  # type: ignore[no-untyped-call]
+                    sizes[-d] = int(key)
+                continue
             if not key.isidentifier():
                 break
             if factor:  # "2*H": twice the size that H was bound to before
@@ -95,8 +100,16 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
     return out
 
 
-def _infer(op: Operator, arguments: dict[str, Any]) -> list[list[Any]]:
-    """Shapes of all outputs, by the library's own rule; sizes may be symbolic."""
+def _has_computed_size(op: Operator) -> bool:
+    """Whether a size of an optional output follows from sizes by arithmetic, as N does from L."""
+    known = {dim for arg in op.inputs for dim in arg.dims}
+    return any(
+        dim.isidentifier() and dim not in known for a in op.outputs if a.optional for dim in a.dims
+    )
+
+
+def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list[list[Any]]:
+    """Shapes of all outputs, by the library's own rule; sizes may be symbolic, if not `exact`."""
     tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
     if any(arg.type == "u8" for arg in op.inputs):
         return _infer_opaque(op, tensors)
@@ -109,7 +122,8 @@ def _infer(op: Operator, arguments: dict[str, Any]) -> list[list[Any]]:
         if arg.name not in tensors:
             fill(value, arg, given, reading)
             continue
-        shape = (ctypes.c_int64 * _library.MAX_RANK)(*map(markers.number, sizes[arg.name]))
+        known = [int(n) for n in tensors[arg.name].shape] if exact else sizes[arg.name]
+        shape = (ctypes.c_int64 * _library.MAX_RANK)(*map(markers.number, known))
         code, bits = _CODES.get(given.dtype, (255, 0))
         view = _library.TensorView(
             data=64,  # never read: only its being there counts
@@ -151,11 +165,12 @@ def _dtype_of(op: Operator, arg: Argument, arguments: dict[str, Any]) -> torch.d
 def _fake(op: Operator, full: bool) -> Callable[..., Any]:
     names = [arg.name for arg in op.inputs]
     defaults = {arg.name: arg.default_value for arg in op.inputs}
+    exact = full and _has_computed_size(op)
 
     def fake(*positional: Any, **named: Any) -> Any:
         arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
         _check_devices(op, arguments)
-        shapes = _infer(op, arguments)
+        shapes = _infer(op, arguments, exact)
         like = next(value for value in arguments.values() if _arrays.is_torch(value))
         results = [
             like.new_empty(shape, dtype=_dtype_of(op, arg, arguments))

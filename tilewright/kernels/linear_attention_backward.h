@@ -121,6 +121,14 @@ struct LinearAttentionBackward {
       for (int64_t n = stretches() - 1; n >= 0; --n) one.gradients(n);
       if (initial_grad) one.state_grad().store(initial_grad[b][h], 0);
     }
+    const auto clear = [&](const View<T, 1>& row) {
+      tile::for_row(p, row,
+                    [&](auto at) { tile::store(p, row, at, typename P::template Vec<float>{}); });
+    };
+    for (int64_t t = 0; t < length() && group() == 0; ++t) {  // no value asks this head
+      clear(q_grad[b][t][head]);
+      clear(k_grad[b][t][head]);
+    }
   }
 
  private:
