@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tilewright.compat import coverage, tilegym, tileops
+from tilewright.compat._coverage import refuse
 
 from tilewright import _schema
 
