@@ -8,6 +8,7 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/topk.h"
+#include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/elementwise.h"
 
 namespace tw::ops {
