@@ -338,8 +338,8 @@ struct Registration {
             static_cast<size_t>(tw_operator_argument_count(op)) > kMaxArguments)
           throw std::runtime_error("tilewright: the catalog outgrew the torch binding");
         overloads().push_back(describe(op, form));
-        check(aoti_torch_library_def(definitions, torch_schema(op, form).c_str()),
-              "define an operator");
+        const std::string schema = torch_schema(op, form);
+        check(aoti_torch_library_def(definitions, schema.c_str()), ("define " + schema).c_str());
         for (const TorchLibraryHandle library : {kernels, cuda_kernels})
           check(torch_library_impl(library, overload(op, form).c_str(), kKernels[index],
                                    kTorchVersion),

@@ -15,10 +15,10 @@ template <class T>
 struct MoeTopk {
   static constexpr float kLowest = -0x1.fffffep127f;  // of what can still be chosen
 
-  View<const T, 2> gating;    // [tokens, experts]
-  View<const float, 1> bias;  // [experts], or no data
+  View<const T, 2> gating;  // [tokens, experts]
   int64_t top_k;
-  int scoring;  // 0: softmax, 1: sigmoid
+  View<const float, 1> bias;  // [experts], or no data
+  int scoring;                // 0: softmax, 1: sigmoid
   bool renormalize;
   View<float, 2> weights;  // [tokens, top_k]
   View<int32_t, 2> ids;    // [tokens, top_k]

@@ -14,6 +14,7 @@ struct DeltaRuleTransform : LinearAttentionFamily {
   static constexpr Schema kSchema{
       "delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, "
       "chunk_size: i64 = 64) -> out: U[B, L, Hv, C]"};
+  static constexpr double kToleranceScale = 4;  // what a row errs by goes into all after it
 
   template <class T, class U>
   using Kernel = kernels::DeltaRuleTransform<T, U>;

@@ -14,7 +14,7 @@ namespace tw::ops {
 /// bias is added to what is compared, not to the weights. renormalize: the weights sum to 1.
 struct MoeTopk {
   static constexpr Schema kSchema{
-      "moe_topk(gating: T[N, E], bias: f32[E]?, top_k: i64, scoring: softmax|sigmoid = softmax, "
+      "moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, "
       "renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 

@@ -99,7 +99,7 @@ def moe_fused_topk(
     if correction_bias is not None and scoring_func != "sigmoid":
         raise ValueError("moe_fused_topk: correction_bias requires scoring_func='sigmoid'")
     bias = None if correction_bias is None else correction_bias.float()
-    weights, ids = ops.moe_topk(gating_output, bias, top_k, scoring_func, renormalize)
+    weights, ids = ops.moe_topk(gating_output, top_k, bias, scoring_func, renormalize)
     return weights, ids
 
 

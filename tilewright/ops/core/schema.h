@@ -45,6 +45,7 @@ struct Arg {
   double default_number = 0;      // as Slot::number
 
   constexpr bool is_type_variable() const { return variable >= 0; }
+  constexpr bool may_be_left_out() const { return optional || !default_text.empty(); }
   /// A list of numbers that decides shapes, such as the order of dimensions: read on the host,
   /// wherever the other tensors are.
   constexpr bool is_host_list() const {
@@ -139,6 +140,8 @@ class Schema {
       expect(':');
       parse_type(arg);
       if (accept('=')) parse_default(arg);
+      if (!output && size_ > 1 && args_[size_ - 2].may_be_left_out() && !arg.may_be_left_out())
+        throw "schema: a required argument follows one that may be left out";
       if (!accept(',')) break;
     }
     if (end != '\0') expect(end);
