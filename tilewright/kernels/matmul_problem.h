@@ -18,9 +18,9 @@ struct MatmulProblem {
     E* data;
     int64_t rows, cols, batch_stride, row_stride, col_stride;
 
-    TW_INLINE Rows<E> at(int64_t batch) const {
+    TW_INLINE Rows<E> at(int64_t index) const {
       Rows<E> matrix;
-      matrix.data = data + batch * batch_stride;
+      matrix.data = data + index * batch_stride;
       matrix.rows = matrix.lead_sizes[0] = rows;
       matrix.cols = cols;
       matrix.lead_strides[0] = row_stride;
@@ -28,8 +28,8 @@ struct MatmulProblem {
       return matrix;
     }
     /// Without the rows before, and the columns before.
-    TW_INLINE Rows<E> at(int64_t batch, int64_t row, int64_t col) const {
-      Rows<E> matrix = at(batch);
+    TW_INLINE Rows<E> at(int64_t index, int64_t row, int64_t col) const {
+      Rows<E> matrix = at(index);
       matrix.data += row * row_stride + col * col_stride;
       return matrix;
     }
