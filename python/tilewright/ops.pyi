@@ -16,6 +16,18 @@ def activation(
 ) -> _Array:
     """activation(x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> out: T[...]"""
 
+def activation_backward(
+    grad: _Array,
+    x: Any,
+    function: Literal["clamp", "hardsigmoid", "hardswish", "mish", "leaky_relu", "elu", "softplus", "nan_to_num", "round"],
+    a: float = 0.0,
+    b: float = 0.0,
+    c: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """activation_backward(grad: T[...], x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> x_grad: T[...]"""
+
 def add(
     x: _Array,
     other: Any,
@@ -135,6 +147,16 @@ def binary(
 ) -> _Array:
     """binary(x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu) -> out: T[...]"""
 
+def binary_backward(
+    grad: _Array,
+    x: Any,
+    other: Any,
+    function: Literal["div", "trunc_divide", "floor_divide", "remainder", "pow", "prelu", "maximum", "minimum"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """binary_backward(grad: T[...], x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu|maximum|minimum) -> x_grad: T[...], other_grad: T[...]?"""
+
 def bitwise(
     x: _Array,
     other: Any,
@@ -194,6 +216,36 @@ def cross_entropy_backward(
 ) -> _Array:
     """cross_entropy_backward(grad: T[*], x: T[N, V], target: I[N], lse: f32[N], ignore_index: i64 = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> x_grad: T[N, V]"""
 
+def delta_rule_transform(
+    k: _Array,
+    beta: Any,
+    g: Any | None = None,
+    chunk_size: int = 64,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64) -> out: U[B, L, Hv, C]"""
+
+def dequantize(
+    x: _Array,
+    scale: Any,
+    block_m: int = 128,
+    block_n: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """dequantize(x: Q[M, N], scale: f32[A, B], block_m: i64 = 128, block_n: i64 = 128) -> out: f32[M, N]"""
+
+def dequantize_int4(
+    x: _Array,
+    scale: Any,
+    zero: Any,
+    group_size: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """dequantize_int4(x: i8[N, P], scale: T[N, G], zero: i8[N, G], group_size: i64 = 128) -> out: T[N, 2*P]"""
+
 def dropout(
     x: _Array,
     p: float = 0.5,
@@ -250,6 +302,13 @@ def extremum(
     backend: str | None = None,
 ) -> _Array:
     """extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]"""
+
+def fft(
+    x: _Array,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """fft(x: T[B, N, 2]) -> out: T[B, N, 2]"""
 
 def fused_add_rms_norm(
     x: _Array,
@@ -321,6 +380,26 @@ def gelu_tanh_and_mul_backward(
 ) -> _Array:
     """gelu_tanh_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
 
+def grouped_matmul(
+    a: _Array,
+    b: Any,
+    offsets: Any,
+    starts: Any | None = None,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """grouped_matmul(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?) -> out: T[M, N]"""
+
+def k_grouped_matmul(
+    a: _Array,
+    b: Any,
+    offsets: Any,
+    starts: Any | None = None,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> out: T[G, M, N]"""
+
 def layer_norm(
     x: _Array,
     weight: Any | None = None,
@@ -361,6 +440,35 @@ def linear(
     backend: str | None = None,
 ) -> _Array:
     """linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"""
+
+def linear_attention(
+    q: _Array,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any | None = None,
+    initial_state: Any | None = None,
+    scale: float = 0.0,
+    chunk_size: int = 64,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, N, D, Dv]?"""
+
+def linear_attention_backward(
+    grad: _Array,
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any | None = None,
+    initial_state: Any | None = None,
+    final_grad: Any | None = None,
+    scale: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array, _Array, _Array]:
+    """linear_attention_backward(grad: T[B, L, Hv, Dv], q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, final_grad: U[B, Hv, D, Dv]?, scale: f32 = 0) -> q_grad: T[B, L, H, D], k_grad: T[B, L, H, D], v_grad: T[B, L, Hv, Dv], g_grad: U[B, L, Hv, D], beta_grad: U[B, L, Hv]?, initial_grad: U[B, Hv, D, Dv]?"""
 
 def linear_packed(
     x: _Array,
@@ -443,6 +551,64 @@ def mean_backward(
 ) -> _Array:
     """mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
 
+def mla(
+    q_nope: _Array,
+    q_pe: Any,
+    ckv: Any,
+    kpe: Any,
+    kv_lens: Any | None = None,
+    scale: float = 0.0,
+    causal: bool = False,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R], kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B, Hq, S]?"""
+
+def mla_paged(
+    q_nope: _Array,
+    q_pe: Any,
+    ckv_pages: Any,
+    kpe_pages: Any,
+    block_table: Any,
+    kv_lens: Any,
+    cu_seqlens_q: Any | None = None,
+    scale: float = 0.0,
+    causal: bool = False,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P, S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?"""
+
+def moe_align(
+    ids: _Array,
+    experts: int,
+    block_size: int = 1,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array, _Array, _Array]:
+    """moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[E], offsets: i32[E], order: i32[S], positions: i32[*]"""
+
+def moe_combine(
+    x: _Array,
+    positions: Any,
+    weights: Any | None = None,
+    scale: float = 1.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> out: T[N, C]"""
+
+def moe_topk(
+    gating: _Array,
+    top_k: int,
+    bias: Any | None = None,
+    scoring: Literal["softmax", "sigmoid"] = "softmax",
+    renormalize: bool = False,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K]"""
+
 def mul(
     x: _Array,
     other: Any,
@@ -459,6 +625,27 @@ def permute(
 ) -> _Array:
     """permute(x: T[...], dims: i64[R]) -> out: T[...]"""
 
+def quantize_fp8(
+    x: _Array,
+    group_size: int = 128,
+    eps: float = 1e-10,
+    power_of_two: bool = False,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) -> out: f8_e4m3fn[*, C], scale: f32[*, G]"""
+
+def quantize_int8(
+    x: _Array,
+    group_size: int = 128,
+    eps: float = 1e-10,
+    power_of_two: bool = False,
+    truncate: bool = False,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, G]"""
+
 def reduce(
     x: _Array,
     function: Literal["amin", "prod", "norm1", "norm2", "norm_inf", "logsumexp"],
@@ -467,6 +654,16 @@ def reduce(
     backend: str | None = None,
 ) -> _Array:
     """reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> out: T[*]"""
+
+def reduce_backward(
+    grad: _Array,
+    x: Any,
+    function: Literal["amin", "prod", "norm1", "norm2", "norm_inf", "logsumexp"],
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """reduce_backward(grad: T[*], x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> x_grad: T[*, C]"""
 
 def relu(
     x: _Array,
@@ -540,6 +737,19 @@ def scale(
 ) -> _Array:
     """scale(x: T[...], factor: f32 = 1) -> out: T[...]"""
 
+def scaled_grouped_matmul(
+    a: _Array,
+    b: Any,
+    a_scale: Any,
+    b_scale: Any,
+    offsets: Any | None = None,
+    block_n: int = 128,
+    block_k: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A], offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N]"""
+
 def scan(
     x: _Array,
     function: Literal["sum", "prod"] = "sum",
@@ -548,6 +758,25 @@ def scan(
     backend: str | None = None,
 ) -> _Array:
     """scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]"""
+
+def scan_backward(
+    grad: _Array,
+    x: Any,
+    function: Literal["sum", "prod"] = "sum",
+    dim: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> x_grad: T[*, C]"""
+
+def segment_mean(
+    x: _Array,
+    starts: Any,
+    ends: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C]"""
 
 def sigmoid(
     x: _Array,
@@ -593,6 +822,15 @@ def silu_backward(
     backend: str | None = None,
 ) -> _Array:
     """silu_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+
+def sinkhorn(
+    x: _Array,
+    iterations: int = 20,
+    eps: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """sinkhorn(x: T[B, M, N], iterations: i64 = 20, eps: f32 = 0) -> out: T[B, M, N]"""
 
 def softmax(
     x: _Array,
@@ -660,6 +898,16 @@ def tanh_backward(
 ) -> _Array:
     """tanh_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
 
+def topk(
+    x: _Array,
+    k: int,
+    starts: Any | None = None,
+    ends: Any | None = None,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array]:
+    """topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, K], indices: i32[*, K]"""
+
 def transpose(
     x: _Array,
     dim0: int = -2,
@@ -685,6 +933,15 @@ def unary(
 ) -> _Array:
     """unary(x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> out: T[...]"""
 
+def unary_backward(
+    grad: _Array,
+    x: Any,
+    function: Literal["abs", "neg", "sign", "reciprocal", "sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "sin", "cos", "expm1", "log1p"],
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """unary_backward(grad: T[...], x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad: T[...]"""
+
 def var_mean(
     x: _Array,
     dim: int = -1,
@@ -694,6 +951,18 @@ def var_mean(
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
     """var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], mean: T[*]"""
+
+def var_mean_backward(
+    x: _Array,
+    var_grad: Any | None = None,
+    mean_grad: Any | None = None,
+    dim: int = -1,
+    correction: float = 1.0,
+    root: bool = False,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """var_mean_backward(x: T[*, C], var_grad: T[*]?, mean_grad: T[*]?, dim: i64 = -1, correction: f32 = 1, root: bool = false) -> x_grad: T[*, C]"""
 
 def where(
     condition: _Array,

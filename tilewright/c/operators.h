@@ -23,6 +23,21 @@ static inline tw_status tw_activation(tw_context* context, const tw_tensor* x, c
   return tw_call(context, op, arguments, 6, NULL, NULL);
 }
 
+/* activation_backward(grad: T[...], x: T[...], function:
+ * clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 =
+ * 0, c: f32 = 0) -> x_grad: T[...] */
+static inline tw_status tw_activation_backward(tw_context* context, const tw_tensor* grad,
+                                               const tw_tensor* x, const char* function, double a,
+                                               double b, double c, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),  tw_tensor_value(x), tw_text_value(function),
+                                tw_float_value(a),      tw_float_value(b),  tw_float_value(c),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("activation_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...] */
 static inline tw_status tw_add(tw_context* context, const tw_tensor* x, const tw_tensor* other,
                                double alpha, tw_tensor* out) {
@@ -176,6 +191,22 @@ static inline tw_status tw_binary(tw_context* context, const tw_tensor* x, const
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
+/* binary_backward(grad: T[...], x: T[...], other: T[...], function:
+ * div|trunc_divide|floor_divide|remainder|pow|prelu|maximum|minimum) -> x_grad: T[...], other_grad:
+ * T[...]? */
+static inline tw_status tw_binary_backward(tw_context* context, const tw_tensor* grad,
+                                           const tw_tensor* x, const tw_tensor* other,
+                                           const char* function, tw_tensor* x_grad,
+                                           tw_tensor* other_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),   tw_tensor_value(x),
+                                tw_tensor_value(other),  tw_text_value(function),
+                                tw_tensor_value(x_grad), tw_tensor_value(other_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("binary_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
 /* bitwise(x: T[...], other: T[...], function: and|or|xor) -> out: T[...] */
 static inline tw_status tw_bitwise(tw_context* context, const tw_tensor* x, const tw_tensor* other,
                                    const char* function, tw_tensor* out) {
@@ -256,6 +287,45 @@ static inline tw_status tw_cross_entropy_backward(tw_context* context, const tw_
   return tw_call(context, op, arguments, 9, NULL, NULL);
 }
 
+/* delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64)
+ * -> out: U[B, L, Hv, C] */
+static inline tw_status tw_delta_rule_transform(tw_context* context, const tw_tensor* k,
+                                                const tw_tensor* beta, const tw_tensor* g,
+                                                int64_t chunk_size, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(k), tw_tensor_value(beta), tw_tensor_value(g),
+                                tw_int_value(chunk_size), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("delta_rule_transform", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* dequantize(x: Q[M, N], scale: f32[A, B], block_m: i64 = 128, block_n: i64 = 128) -> out: f32[M,
+ * N] */
+static inline tw_status tw_dequantize(tw_context* context, const tw_tensor* x,
+                                      const tw_tensor* scale, int64_t block_m, int64_t block_n,
+                                      tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(scale), tw_int_value(block_m),
+                                tw_int_value(block_n), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("dequantize", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* dequantize_int4(x: i8[N, P], scale: T[N, G], zero: i8[N, G], group_size: i64 = 128) -> out: T[N,
+ * 2*P] */
+static inline tw_status tw_dequantize_int4(tw_context* context, const tw_tensor* x,
+                                           const tw_tensor* scale, const tw_tensor* zero,
+                                           int64_t group_size, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(scale), tw_tensor_value(zero),
+                                tw_int_value(group_size), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("dequantize_int4", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...] */
 static inline tw_status tw_dropout(tw_context* context, const tw_tensor* x, double p, int64_t seed,
                                    tw_tensor* out) {
@@ -327,6 +397,15 @@ static inline tw_status tw_extremum(tw_context* context, const tw_tensor* x, con
   const tw_status status = tw_operator_find("extremum", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* fft(x: T[B, N, 2]) -> out: T[B, N, 2] */
+static inline tw_status tw_fft(tw_context* context, const tw_tensor* x, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("fft", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 2, NULL, NULL);
 }
 
 /* fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C],
@@ -425,6 +504,30 @@ static inline tw_status tw_gelu_tanh_and_mul_backward(tw_context* context, const
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* grouped_matmul(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?) -> out: T[M, N] */
+static inline tw_status tw_grouped_matmul(tw_context* context, const tw_tensor* a,
+                                          const tw_tensor* b, const tw_tensor* offsets,
+                                          const tw_tensor* starts, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("grouped_matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> out: T[G, M, N] */
+static inline tw_status tw_k_grouped_matmul(tw_context* context, const tw_tensor* a,
+                                            const tw_tensor* b, const tw_tensor* offsets,
+                                            const tw_tensor* starts, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("k_grouped_matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C] */
 static inline tw_status tw_layer_norm(tw_context* context, const tw_tensor* x,
                                       const tw_tensor* weight, const tw_tensor* bias, double eps,
@@ -476,6 +579,56 @@ static inline tw_status tw_linear(tw_context* context, const tw_tensor* x, const
   const tw_status status = tw_operator_find("linear", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta:
+ * U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B,
+ * L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, N, D, Dv]? */
+static inline tw_status tw_linear_attention(tw_context* context, const tw_tensor* q,
+                                            const tw_tensor* k, const tw_tensor* v,
+                                            const tw_tensor* g, const tw_tensor* beta,
+                                            const tw_tensor* initial_state, double scale,
+                                            int64_t chunk_size, tw_tensor* out,
+                                            tw_tensor* final_state, tw_tensor* states) {
+  const tw_value arguments[] = {
+      tw_tensor_value(q),           tw_tensor_value(k),       tw_tensor_value(v),
+      tw_tensor_value(g),           tw_tensor_value(beta),    tw_tensor_value(initial_state),
+      tw_float_value(scale),        tw_int_value(chunk_size), tw_tensor_value(out),
+      tw_tensor_value(final_state), tw_tensor_value(states)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("linear_attention", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 11, NULL, NULL);
+}
+
+/* linear_attention_backward(grad: T[B, L, Hv, Dv], q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L,
+ * Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, final_grad: U[B,
+ * Hv, D, Dv]?, scale: f32 = 0) -> q_grad: T[B, L, H, D], k_grad: T[B, L, H, D], v_grad: T[B, L, Hv,
+ * Dv], g_grad: U[B, L, Hv, D], beta_grad: U[B, L, Hv]?, initial_grad: U[B, Hv, D, Dv]? */
+static inline tw_status tw_linear_attention_backward(
+    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
+    const tw_tensor* v, const tw_tensor* g, const tw_tensor* beta, const tw_tensor* initial_state,
+    const tw_tensor* final_grad, double scale, tw_tensor* q_grad, tw_tensor* k_grad,
+    tw_tensor* v_grad, tw_tensor* g_grad, tw_tensor* beta_grad, tw_tensor* initial_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),
+                                tw_tensor_value(q),
+                                tw_tensor_value(k),
+                                tw_tensor_value(v),
+                                tw_tensor_value(g),
+                                tw_tensor_value(beta),
+                                tw_tensor_value(initial_state),
+                                tw_tensor_value(final_grad),
+                                tw_float_value(scale),
+                                tw_tensor_value(q_grad),
+                                tw_tensor_value(k_grad),
+                                tw_tensor_value(v_grad),
+                                tw_tensor_value(g_grad),
+                                tw_tensor_value(beta_grad),
+                                tw_tensor_value(initial_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("linear_attention_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
 /* linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
@@ -583,6 +736,85 @@ static inline tw_status tw_mean_backward(tw_context* context, const tw_tensor* g
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
+/* mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R],
+ * kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B, Hq,
+ * S]? */
+static inline tw_status tw_mla(tw_context* context, const tw_tensor* q_nope, const tw_tensor* q_pe,
+                               const tw_tensor* ckv, const tw_tensor* kpe, const tw_tensor* kv_lens,
+                               double scale, int64_t causal, tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {
+      tw_tensor_value(q_nope), tw_tensor_value(q_pe),    tw_tensor_value(ckv),
+      tw_tensor_value(kpe),    tw_tensor_value(kv_lens), tw_float_value(scale),
+      tw_int_value(causal),    tw_tensor_value(out),     tw_tensor_value(lse)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("mla", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 9, NULL, NULL);
+}
+
+/* mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P, S, H,
+ * R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0, causal: bool
+ * = false) -> out: T[N, Hq, D], lse: f32[Hq, N]? */
+static inline tw_status tw_mla_paged(tw_context* context, const tw_tensor* q_nope,
+                                     const tw_tensor* q_pe, const tw_tensor* ckv_pages,
+                                     const tw_tensor* kpe_pages, const tw_tensor* block_table,
+                                     const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
+                                     double scale, int64_t causal, tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {
+      tw_tensor_value(q_nope),       tw_tensor_value(q_pe),        tw_tensor_value(ckv_pages),
+      tw_tensor_value(kpe_pages),    tw_tensor_value(block_table), tw_tensor_value(kv_lens),
+      tw_tensor_value(cu_seqlens_q), tw_float_value(scale),        tw_int_value(causal),
+      tw_tensor_value(out),          tw_tensor_value(lse)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("mla_paged", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 11, NULL, NULL);
+}
+
+/* moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[E], offsets: i32[E],
+ * order: i32[S], positions: i32[*] */
+static inline tw_status tw_moe_align(tw_context* context, const tw_tensor* ids, int64_t experts,
+                                     int64_t block_size, tw_tensor* counts, tw_tensor* offsets,
+                                     tw_tensor* order, tw_tensor* positions) {
+  const tw_value arguments[] = {tw_tensor_value(ids),      tw_int_value(experts),
+                                tw_int_value(block_size),  tw_tensor_value(counts),
+                                tw_tensor_value(offsets),  tw_tensor_value(order),
+                                tw_tensor_value(positions)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("moe_align", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
+/* moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> out: T[N,
+ * C] */
+static inline tw_status tw_moe_combine(tw_context* context, const tw_tensor* x,
+                                       const tw_tensor* positions, const tw_tensor* weights,
+                                       double scale, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(positions),
+                                tw_tensor_value(weights), tw_float_value(scale),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("moe_combine", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax,
+ * renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K] */
+static inline tw_status tw_moe_topk(tw_context* context, const tw_tensor* gating, int64_t top_k,
+                                    const tw_tensor* bias, const char* scoring, int64_t renormalize,
+                                    tw_tensor* weights, tw_tensor* ids) {
+  const tw_value arguments[] = {tw_tensor_value(gating),   tw_int_value(top_k),
+                                tw_tensor_value(bias),     tw_text_value(scoring),
+                                tw_int_value(renormalize), tw_tensor_value(weights),
+                                tw_tensor_value(ids)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("moe_topk", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* mul(x: T[...], other: T[...]) -> out: T[...] */
 static inline tw_status tw_mul(tw_context* context, const tw_tensor* x, const tw_tensor* other,
                                tw_tensor* out) {
@@ -603,6 +835,35 @@ static inline tw_status tw_permute(tw_context* context, const tw_tensor* x, cons
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) ->
+ * out: f8_e4m3fn[*, C], scale: f32[*, G] */
+static inline tw_status tw_quantize_fp8(tw_context* context, const tw_tensor* x, int64_t group_size,
+                                        double eps, int64_t power_of_two, tw_tensor* out,
+                                        tw_tensor* scale) {
+  const tw_value arguments[] = {tw_tensor_value(x),   tw_int_value(group_size),
+                                tw_float_value(eps),  tw_int_value(power_of_two),
+                                tw_tensor_value(out), tw_tensor_value(scale)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("quantize_fp8", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false,
+ * truncate: bool = false) -> out: i8[*, C], scale: f32[*, G] */
+static inline tw_status tw_quantize_int8(tw_context* context, const tw_tensor* x,
+                                         int64_t group_size, double eps, int64_t power_of_two,
+                                         int64_t truncate, tw_tensor* out, tw_tensor* scale) {
+  const tw_value arguments[] = {tw_tensor_value(x),     tw_int_value(group_size),
+                                tw_float_value(eps),    tw_int_value(power_of_two),
+                                tw_int_value(truncate), tw_tensor_value(out),
+                                tw_tensor_value(scale)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("quantize_int8", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> out:
  * T[*] */
 static inline tw_status tw_reduce(tw_context* context, const tw_tensor* x, const char* function,
@@ -613,6 +874,19 @@ static inline tw_status tw_reduce(tw_context* context, const tw_tensor* x, const
   const tw_status status = tw_operator_find("reduce", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* reduce_backward(grad: T[*], x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim:
+ * i64 = -1) -> x_grad: T[*, C] */
+static inline tw_status tw_reduce_backward(tw_context* context, const tw_tensor* grad,
+                                           const tw_tensor* x, const char* function, int64_t dim,
+                                           tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_text_value(function),
+                                tw_int_value(dim), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("reduce_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
 }
 
 /* relu(x: T[...]) -> out: T[...] */
@@ -713,6 +987,22 @@ static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A],
+ * offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N] */
+static inline tw_status tw_scaled_grouped_matmul(tw_context* context, const tw_tensor* a,
+                                                 const tw_tensor* b, const tw_tensor* a_scale,
+                                                 const tw_tensor* b_scale, const tw_tensor* offsets,
+                                                 int64_t block_n, int64_t block_k, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
+                                tw_tensor_value(a_scale), tw_tensor_value(b_scale),
+                                tw_tensor_value(offsets), tw_int_value(block_n),
+                                tw_int_value(block_k),    tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scaled_grouped_matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 8, NULL, NULL);
+}
+
 /* scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C] */
 static inline tw_status tw_scan(tw_context* context, const tw_tensor* x, const char* function,
                                 int64_t dim, tw_tensor* out) {
@@ -720,6 +1010,31 @@ static inline tw_status tw_scan(tw_context* context, const tw_tensor* x, const c
                                 tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("scan", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
+/* scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> x_grad: T[*,
+ * C] */
+static inline tw_status tw_scan_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* x, const char* function, int64_t dim,
+                                         tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_text_value(function),
+                                tw_int_value(dim), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scan_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
+/* segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C] */
+static inline tw_status tw_segment_mean(tw_context* context, const tw_tensor* x,
+                                        const tw_tensor* starts, const tw_tensor* ends,
+                                        tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(starts), tw_tensor_value(ends),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("segment_mean", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
@@ -780,6 +1095,17 @@ static inline tw_status tw_silu_backward(tw_context* context, const tw_tensor* g
   const tw_status status = tw_operator_find("silu_backward", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
+/* sinkhorn(x: T[B, M, N], iterations: i64 = 20, eps: f32 = 0) -> out: T[B, M, N] */
+static inline tw_status tw_sinkhorn(tw_context* context, const tw_tensor* x, int64_t iterations,
+                                    double eps, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(iterations), tw_float_value(eps),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("sinkhorn", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C] */
@@ -867,6 +1193,20 @@ static inline tw_status tw_tanh_backward(tw_context* context, const tw_tensor* g
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, K], indices: i32[*, K]
+ */
+static inline tw_status tw_topk(tw_context* context, const tw_tensor* x, int64_t k,
+                                const tw_tensor* starts, const tw_tensor* ends, tw_tensor* values,
+                                tw_tensor* indices) {
+  const tw_value arguments[] = {tw_tensor_value(x),      tw_int_value(k),
+                                tw_tensor_value(starts), tw_tensor_value(ends),
+                                tw_tensor_value(values), tw_tensor_value(indices)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("topk", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
 /* transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...] */
 static inline tw_status tw_transpose(tw_context* context, const tw_tensor* x, int64_t dim0,
                                      int64_t dim1, tw_tensor* out) {
@@ -899,6 +1239,20 @@ static inline tw_status tw_unary(tw_context* context, const tw_tensor* x, const 
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* unary_backward(grad: T[...], x: T[...], function:
+ * abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad: T[...]
+ */
+static inline tw_status tw_unary_backward(tw_context* context, const tw_tensor* grad,
+                                          const tw_tensor* x, const char* function,
+                                          tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_text_value(function),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("unary_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], mean:
  * T[*] */
 static inline tw_status tw_var_mean(tw_context* context, const tw_tensor* x, int64_t dim,
@@ -911,6 +1265,22 @@ static inline tw_status tw_var_mean(tw_context* context, const tw_tensor* x, int
   const tw_status status = tw_operator_find("var_mean", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* var_mean_backward(x: T[*, C], var_grad: T[*]?, mean_grad: T[*]?, dim: i64 = -1, correction: f32 =
+ * 1, root: bool = false) -> x_grad: T[*, C] */
+static inline tw_status tw_var_mean_backward(tw_context* context, const tw_tensor* x,
+                                             const tw_tensor* var_grad, const tw_tensor* mean_grad,
+                                             int64_t dim, double correction, int64_t root,
+                                             tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(var_grad),
+                                tw_tensor_value(mean_grad), tw_int_value(dim),
+                                tw_float_value(correction), tw_int_value(root),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("var_mean_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
 /* where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...] */
