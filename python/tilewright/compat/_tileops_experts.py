@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
 from tilewright import ops
@@ -86,7 +88,7 @@ def moe_fused_topk(
     correction_bias: torch.Tensor | None = None,
     *,
     top_k: int,
-    scoring_func: str = "softmax",
+    scoring_func: Literal["softmax", "sigmoid"] = "softmax",
     renormalize: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights and numbers of each token's experts.
@@ -94,8 +96,6 @@ def moe_fused_topk(
     Raises:
         ValueError: the scoring is unknown, or softmax with a bias.
     """
-    if scoring_func not in ("softmax", "sigmoid"):
-        raise ValueError(f"moe_fused_topk: scoring_func {scoring_func!r}")
     if correction_bias is not None and scoring_func != "sigmoid":
         raise ValueError("moe_fused_topk: correction_bias requires scoring_func='sigmoid'")
     bias = None if correction_bias is None else correction_bias.float()
