@@ -100,12 +100,12 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
     return out
 
 
-def _has_computed_size(op: Operator) -> bool:
-    """Whether a size of an optional output follows from sizes by arithmetic, as N does from L."""
+def _has_computed_size(op: Operator, full: bool) -> bool:
+    """Whether an output may have a size that follows from others by arithmetic: it has a name of
+    its own."""
     known = {dim for arg in op.inputs for dim in arg.dims}
-    return any(
-        dim.isidentifier() and dim not in known for a in op.outputs if a.optional for dim in a.dims
-    )
+    wanted = [arg for arg in op.outputs if full or not arg.optional]
+    return any(dim.isidentifier() and dim not in known for arg in wanted for dim in arg.dims)
 
 
 def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list[list[Any]]:
@@ -165,7 +165,7 @@ def _dtype_of(op: Operator, arg: Argument, arguments: dict[str, Any]) -> torch.d
 def _fake(op: Operator, full: bool) -> Callable[..., Any]:
     names = [arg.name for arg in op.inputs]
     defaults = {arg.name: arg.default_value for arg in op.inputs}
-    exact = full and _has_computed_size(op)
+    exact = _has_computed_size(op, full)
 
     def fake(*positional: Any, **named: Any) -> Any:
         arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}

@@ -56,7 +56,7 @@ struct ScaledGroupedMatmul {
  private:
   static constexpr int64_t kPanel = 32;  // block_gemm::kWidth
 
-  TW_INLINE int64_t groups() const { return offsets ? offsets.size(0) : 1; }
+  TW_INLINE int64_t groups() const { return b.size(0); }
   /// The rows of group g; for g = groups(), those that belong to none.
   TW_INLINE int64_t begin(int64_t g) const {
     if (!offsets) return g == 0 ? 0 : a.size(0);

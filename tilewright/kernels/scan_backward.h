@@ -53,8 +53,9 @@ struct ScanBackward {
       for (int64_t c = x.size(0); c-- > 0;) after[c] = s = g(c) + s, s *= factor(c);
       double before = 1;
       for (int64_t c = 0; c < x.size(0); ++c) {
-        x_grad(c) = T(C(before * after[c]));
-        before *= factor(c);
+        const double here = before;
+        before *= factor(c);  // first, for x may be overwritten
+        x_grad(c) = T(C(here * after[c]));
       }
     }
 
@@ -95,8 +96,9 @@ struct ScanBackward {
         TW_UNROLL
         for (int i = 0; i < kPiece; ++i)
           if (first + i < last) {
-            x_grad(first + i) = T(C(here * after[i]));
+            const double at = here;
             here *= factor(first + i);
+            x_grad(first + i) = T(C(at * after[i]));
           }
       }
     }

@@ -11,8 +11,8 @@ namespace tw::ops {
 
 /// Rows in groups, each times its group's matrix, of 8-bit operands: a with a scale for each row
 /// and block_k values of k, b with one for each block_n by block_k block. Sums are float32. Group g
-/// ends before row offsets[g]; without offsets there is one group of all rows. Rows of no group are
-/// 0.
+/// ends before row offsets[g]; without offsets there is at most one group, of all rows. Rows of no
+/// group are 0.
 struct ScaledGroupedMatmul {
   static constexpr Schema kSchema{
       "scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A], "
@@ -24,7 +24,7 @@ struct ScaledGroupedMatmul {
 
   template <class Q>
   static Support supports_shapes(const Kernel<Q>& k) {
-    if (!k.offsets && k.b.size(0) != 1)
+    if (!k.offsets && k.b.size(0) > 1)  // offsets of no group may have no data
       return Support::no("without offsets there is one group, but b has " +
                          std::to_string(k.b.size(0)) + " matrices");
     if (Support s = supports_blocks("a_scale", "K", k.a.size(1), k.block_k, k.a_scale.size(1)); !s)
