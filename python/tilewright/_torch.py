@@ -101,8 +101,7 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
 
 
 def _has_computed_size(op: Operator, full: bool) -> bool:
-    """Whether an output may have a size that follows from others by arithmetic: it has a name of
-    its own."""
+    """Whether an output has a size with a name of its own, which may follow by arithmetic."""
     known = {dim for arg in op.inputs for dim in arg.dims}
     wanted = [arg for arg in op.outputs if full or not arg.optional]
     return any(dim.isidentifier() and dim not in known for arg in wanted for dim in arg.dims)
