@@ -102,7 +102,7 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
 
 def _has_computed_size(op: Operator, full: bool) -> bool:
     """Whether an output has a size with a name of its own, which may follow by arithmetic."""
-    known = {dim for arg in op.inputs for dim in arg.dims}
+    known = {dim.rpartition("*")[2] for arg in op.inputs for dim in arg.dims}  # of "2*C", too
     wanted = [arg for arg in op.outputs if full or not arg.optional]
     return any(dim.isidentifier() and dim not in known for arg in wanted for dim in arg.dims)
 
