@@ -33,6 +33,8 @@ class _Markers:
             return int(size[0] * self.number(size[1]))
         if isinstance(size, int):
             return size
+        if (known := size.node.maybe_as_int()) is not None:  # a guard has settled it
+            return int(known)
         text = str(size)
         if text not in self._by_text:
             self._sizes.append(size)

@@ -104,6 +104,17 @@ def test_compiles_without_a_graph_break(case: Case) -> None:
         assert_close(g, w, 0)
 
 
+def test_sizes_that_an_operator_settles_agree_with_symbolic_ones() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        codes, scale = OPS.quantize_int8(x, 8)
+        return OPS.mul(x, OPS.dequantize(codes, scale, 1, 8))
+
+    compiled = torch.compile(scaled, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows in (3, 5):
+        x = torch.randn(rows, 16)
+        assert_close(compiled(x), scaled(x), 0)
+
+
 def test_inductor_runs_one_graph_at_several_sizes() -> None:
     def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         h = OPS.rms_norm(x, weight)
