@@ -30,14 +30,20 @@ def _gate(
     return tensor(ops.sigmoid(mul(dot, constant(dot, h.shape[-1] ** -0.5)))), h_norm, k_norm
 
 
-def _convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Tap j of weight [K, d] meets step t - (K - 1) + j of x [M, T, d]."""
-    taps, steps = weight.shape[0], x.shape[1]
+def _shifted(x: torch.Tensor, taps: int) -> list[torch.Tensor]:
+    """What each tap meets of x [M, T, d]: tap j step t - (taps - 1) + j, zero before the first."""
     padded = F.pad(x, (0, 0, taps - 1, 0))
-    out = mul(padded[:, :steps], weight[0].float())
-    for j in range(1, taps):
-        out = tensor(ops.add(out, mul(padded[:, j : j + steps], weight[j].float())))
-    return out
+    return [padded[:, j : j + x.shape[1]] for j in range(taps)]
+
+
+def _convolved(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """X [M, T, d], each step with those before it by the taps of weight [K, d]."""
+    first, *rest = (
+        mul(met, tap.float()) for met, tap in zip(_shifted(x, len(weight)), weight, strict=True)
+    )
+    for product in rest:
+        first = tensor(ops.add(first, product))
+    return first
 
 
 @uses("rms_norm", "mul", "sum", "sigmoid", "mean", "add", "unary", "silu")
@@ -96,9 +102,7 @@ def engram_gate_conv_bwd(
     _, h_norm, k_norm = _gate(H, k, rms_w_h, eps)
     v_norm, grad = _normed(vhat, rms_w_v, eps), dY.float()
     mixed = tensor(ops.silu_backward(grad, _convolved(v_norm, conv_w)))
-    taps, steps = conv_w.shape[0], H.shape[1]
-    padded = F.pad(v_norm, (0, 0, taps - 1, 0))
-    by_tap = [mul(mixed, padded[:, j : j + steps]).flatten(0, 1) for j in range(taps)]
+    by_tap = [mul(mixed, met).flatten(0, 1) for met in _shifted(v_norm, len(conv_w))]
     d_conv = torch.stack([tensor(ops.sum(x, 0)) for x in by_tap])
     d_norm = _convolved(mixed.flip(1), conv_w).flip(1)
     d_vhat, d_weight_v = _norm_backward(d_norm, vhat, rms_w_v, eps)

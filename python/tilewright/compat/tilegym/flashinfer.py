@@ -72,16 +72,7 @@ def decode_attention_kv_paged(
     return _scaled(tensor(out), v_scale, outputs)
 
 
-def _side_by_side(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """[..., A + B]: without a copy where b begins in memory where a's last dimension ends."""
-    dims = a.shape[-1] + b.shape[-1]
-    is_next = a.data_ptr() + a.shape[-1] * a.itemsize == b.data_ptr() and a.dtype == b.dtype
-    if is_next and a.stride() == b.stride() and a.stride(-1) == 1 and a.stride(-2) >= dims:
-        return a.as_strided((*a.shape[:-1], dims), a.stride())
-    return torch.cat([a, b], -1)
-
-
-@uses("attention_paged")
+@uses("mla_paged")
 def decode_mla_kv_paged(
     q: torch.Tensor,
     q_rope: torch.Tensor,
@@ -98,13 +89,11 @@ def decode_mla_kv_paged(
 ) -> torch.Tensor:
     """One query [B, H, D] over latent keys in pages [P, page, D] that are the values, too.
 
-    k_rope [P, page, R] are further dimensions of the keys: read in place where both are parts of
-    the same rows.
+    k_rope [P, page, R] are further dimensions of the keys.
     """
     lengths, tables = _tables(actual_seq_lens, block_tables)
-    queries, keys = torch.cat([q, q_rope], -1), _side_by_side(kv_cache, k_rope)
-    pages = (keys[:, :, None], kv_cache[:, :, None])
-    out = ops.attention_paged(queries, *pages, tables, lengths, scale=float(k_scale))
+    pages = (kv_cache[:, :, None], k_rope[:, :, None])
+    out = ops.mla_paged(q, q_rope, *pages, tables, lengths, scale=float(k_scale))
     return _scaled(tensor(out), v_scale, outputs)
 
 
