@@ -38,9 +38,9 @@ if(TILEWRIGHT_CUDA)
     list(APPEND sources ${stem}.cc)
   endforeach()
 
-  # tilewright_cuda_images(NAME FILE LABEL ELEMENT...): tilewright/runtime/cuda/NAME_kernels.cu as one
+  # tilewright_cuda_images(NAME FILE ELEMENT...): tilewright/runtime/cuda/NAME_kernels.cu as one
   # image FILE_ELEMENT.fatbin for each element type, and the host code that embeds them.
-  function(tilewright_cuda_images NAME FILE LABEL)
+  function(tilewright_cuda_images NAME FILE)
     string(TOUPPER ${NAME} upper)
     set(source ${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/${NAME}_kernels.cu)
     set(images)
@@ -55,7 +55,7 @@ if(TILEWRIGHT_CUDA)
       add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
         COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
                 -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
-        COMMENT "Building CUDA ${LABEL}${element}" VERBATIM)
+        COMMENT "Building CUDA kernels of ${FILE}_${element}" VERBATIM)
       list(APPEND images ${image})
     endforeach()
     set(host ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME}_images.cc)
@@ -67,12 +67,11 @@ if(TILEWRIGHT_CUDA)
 
   # Matrix multiplication has kernels of its own; grouped matrix multiplication and attention have
   # some for Hopper beside the neutral ones.
-  tilewright_cuda_images(gemm gemm "gemm of " float f16 bf16)
-  tilewright_cuda_images(gemm_grouped gemm_grouped "grouped gemm of " f16 bf16)
-  tilewright_cuda_images(attention attention_sm90 "kernels of attention_sm90_" f16 bf16)
-  tilewright_cuda_images(attention_backward attention_backward_sm90
-                         "kernels of attention_backward_sm90_" f16 bf16)
-  tilewright_cuda_images(mla mla_sm90 "kernels of mla_sm90_" f16 bf16)
+  tilewright_cuda_images(gemm gemm float f16 bf16)
+  tilewright_cuda_images(gemm_grouped gemm_grouped f16 bf16)
+  tilewright_cuda_images(attention attention_sm90 f16 bf16)
+  tilewright_cuda_images(attention_backward attention_backward_sm90 f16 bf16)
+  tilewright_cuda_images(mla mla_sm90 f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})
   target_link_libraries(tilewright_kernels_cuda PRIVATE tilewright_build_settings)

@@ -15,7 +15,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-UNIT = re.compile(r"Building CUDA (\w+) of (\S+)")
+UNIT = re.compile(r"Building CUDA kernels of (\S+)")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 
 
@@ -25,7 +25,7 @@ def largest_frames(log: str) -> dict[str, tuple[int, int]]:
     unit = ""
     for line in log.splitlines():
         if match := UNIT.search(line):
-            unit = match[2] if match[1] == "kernels" else f"{match[1]}_{match[2]}"
+            unit = match[1]
         elif match := STACK.search(line):
             found[unit] = max(found.get(unit, (0, 0)), (int(match[1]), int(match[2])))
     return found
