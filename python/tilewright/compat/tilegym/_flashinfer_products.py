@@ -9,7 +9,7 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import uses
 from tilewright.compat._quantization import scaled_product
-from tilewright.compat._tensors import tensor
+from tilewright.compat._tensors import computable, tensor
 
 
 @uses("matmul", "add")
@@ -27,7 +27,7 @@ def gemm_alpha_beta(
     """Overwrites c by alpha a b + beta c; b is [N, K] if trans_b."""
     left, right = a.mT if trans_a else a, b.mT if trans_b else b
     if beta == 0:
-        return c.copy_(ops.matmul(left[None], right[None], alpha)[0])
+        return c.copy_(ops.matmul(computable(left)[None], computable(right)[None], alpha)[0])
     made = ops.matmul(left[None].float(), right[None].float(), alpha)[0]
     return c.copy_(ops.add(made, c.float(), beta))
 
