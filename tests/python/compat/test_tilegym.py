@@ -122,8 +122,8 @@ def test_output_arguments_and_names() -> None:
     assert torch.equal(dropped, tilegym.dropout(A.clone(), 5, 0.4, inplace=True))
     kept = dropped != 0
     close(dropped[kept], A[kept] / 0.6)
-    with pytest.raises(NotImplementedError, match="has none with weight"):
-        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), weight=B[0, 0])
+    with pytest.raises(NotImplementedError, match="has none with weight and smoothing"):
+        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), -100, 0.1, weight=B[0, 0])
     norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
     assert list(norm.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="llama, gemma3"):
