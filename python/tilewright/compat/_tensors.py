@@ -29,6 +29,11 @@ def widened(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.int32) if x.dtype in _NARROW else x
 
 
+def packed(x: torch.Tensor) -> torch.Tensor:
+    """X contiguous, and with the stride of a dimension of size 1 that this implies."""
+    return x.contiguous().view(x.shape)
+
+
 def computable(x: torch.Tensor) -> torch.Tensor:
     """The same numbers in a dtype that products take: floats of 8 bits are halves, exactly."""
     return x.to(torch.float16) if x.dtype in _BYTES else x

@@ -269,6 +269,21 @@ def test_floats_of_8_bits(dtype) -> None:
     near(tilegym.group_gemm([a[0]], [b[1]])[0], a[0].float() @ b[1].float())
     q, k, v = (x[None].float() for x in (a, b, c))
     near(tilegym.fmha(a[None], b[None], c[None]), attention(q, k, v, sees=causal).float())
+    rows = torch.tensor([24, 7])
+    seen = torch.arange(24)[:, None] < rows[:, None, None]
+    near(flashinfer.masked_bmm(a, b, rows), (a.float() @ b.float()) * seen)
+
+
+def test_strides_of_dimensions_of_size_1() -> None:
+    one = Q[:, :, :1]
+    cos, sin = tables(2, 1, 8)
+    for x in (
+        tilegym.fmha(one, K, V),
+        tilegym.fmha_decode(one, K, V, 0.25),
+        tilegym.gemma_attention_decode(one, K, V),
+        tilegym.apply_rope_base(one, one, cos, sin)[0],
+    ):
+        assert x.stride() == (64, 16, 16, 1)
 
 
 def test_names_of_the_implementations() -> None:

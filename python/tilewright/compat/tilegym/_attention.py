@@ -9,7 +9,7 @@ import torch
 
 from tilewright import _layouts, ops
 from tilewright.compat._coverage import uses
-from tilewright.compat._tensors import computable
+from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
 
 
@@ -66,7 +66,7 @@ def _attend(
         backend=backend_of(tuning),
         **mask,
     )
-    return out.contiguous().to(q.dtype)
+    return packed(out).to(q.dtype)
 
 
 @uses("attention")
@@ -121,7 +121,7 @@ def fmha_forward_with_lse(
     end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
     options = {"scale": scaling or 0.0, **mask}
     out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
-    return out.contiguous(), lse
+    return packed(out), lse
 
 
 @uses("attention")
@@ -175,7 +175,7 @@ def gemma_attention_decode(
     **tuning: Any,
 ) -> torch.Tensor:
     """As gemma_attention, of one query that stands at the last key; scaling or sm_scale."""
-    return _layouts.attention(
+    out = _layouts.attention(
         q,
         k,
         v,
@@ -183,7 +183,8 @@ def gemma_attention_decode(
         window_left=window_size if window_size > 0 else -1,
         softcap=soft_cap or 0.0,
         backend=backend_of(tuning),
-    ).contiguous()
+    )
+    return packed(out)
 
 
 @uses("attention")

@@ -47,8 +47,9 @@ def masked_bmm(
     batch, rows, _ = left.shape
     starts = torch.arange(0, batch * rows, max(rows, 1), dtype=torch.int32, device=a.device)[:batch]
     ends = starts + masked_m.to(torch.int32)
-    made = ops.grouped_matmul(left.flatten(0, 1), right, ends, starts)
-    return tensor(made).view(batch, rows, -1)
+    flat = computable(left.flatten(0, 1))
+    made = ops.grouped_matmul(flat, computable(right), ends, starts)
+    return tensor(made).view(batch, rows, -1).to(a.dtype)
 
 
 @uses("grouped_matmul")

@@ -9,7 +9,7 @@ import torch
 
 from tilewright import _layouts, _torch, nn, ops
 from tilewright.compat._coverage import uses
-from tilewright.compat._tensors import computable
+from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
@@ -30,7 +30,7 @@ def apply_rope_base(
     """Q and k [B, H, S, D] rotated by tables [B or 1, S, D]; position_ids are not used."""
     pairs = int(q.shape[-1] * partial_rotary_factor) // 2
     options: dict[str, Any] = {"pairs": pairs, "backend": backend_of(tuning)}
-    q, k = (_layouts.rotate(x, cos, sin, **options).contiguous() for x in (q, k))
+    q, k = (packed(_layouts.rotate(x, cos, sin, **options)) for x in (q, k))
     return q, k
 
 
