@@ -2,13 +2,15 @@
 
 include(${CMAKE_CURRENT_LIST_DIR}/isas.cmake)
 
-set(TILEWRIGHT_ISAS ${TILEWRIGHT_ALL_ISAS} CACHE STRING
-    "Instruction sets to build kernels for; `native`: those this machine can execute, `best`: the last of them, or `none`")
+set(TILEWRIGHT_ISAS all CACHE STRING
+    "Instruction sets to build kernels for; `all`, `native`: those this machine can execute, `best`: the last of them, or `none`")
 set(TILEWRIGHT_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimization level of the kernels")
 mark_as_advanced(TILEWRIGHT_KERNEL_OPTIMIZATION)
 
 set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ISAS})
-if(TILEWRIGHT_ISAS STREQUAL "native")
+if(TILEWRIGHT_ISAS STREQUAL "all")
+  set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ALL_ISAS})
+elseif(TILEWRIGHT_ISAS STREQUAL "native")
   tilewright_native_isas(TILEWRIGHT_BUILT_ISAS)
 elseif(TILEWRIGHT_ISAS STREQUAL "best")
   tilewright_native_isas(TILEWRIGHT_BUILT_ISAS)
@@ -18,7 +20,7 @@ elseif(TILEWRIGHT_ISAS STREQUAL "none")
 endif()
 foreach(isa IN LISTS TILEWRIGHT_BUILT_ISAS)
   if(NOT isa IN_LIST TILEWRIGHT_ALL_ISAS)
-    message(FATAL_ERROR "TILEWRIGHT_ISAS: unknown `${isa}`; known: ${TILEWRIGHT_ALL_ISAS} native best none")
+    message(FATAL_ERROR "TILEWRIGHT_ISAS: unknown `${isa}`; known: ${TILEWRIGHT_ALL_ISAS} all native best none")
   endif()
 endforeach()
 list(JOIN TILEWRIGHT_BUILT_ISAS " " isas_shown)
