@@ -32,6 +32,8 @@ bool synchronizes() {
 
 void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream) {
   if (!synchronizes()) return;
+  int capturing = 0;  // CUstreamCaptureStatus: waiting for a graph's recording would end it
+  if (driver().is_capturing(stream, &capturing) == 0 && capturing != 0) return;
   const Result result = driver().synchronize_stream(stream);
   // What require_index does to a kernel.
   const bool is_stopped = result == kIllegalInstruction || result == kLaunchFailed;

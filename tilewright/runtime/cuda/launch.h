@@ -29,7 +29,8 @@ TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
 Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
                          unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments);
 
-/// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of.
+/// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of. Not
+/// while the stream is captured: nothing runs then.
 void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream);
 
 /// An operator's device code, found when it is first launched: what the library carries, or for
