@@ -8,6 +8,26 @@ set(TILEWRIGHT_CUDA_TARGET "-gencode=arch=compute_90a,code=sm_90a" CACHE STRING
 option(TILEWRIGHT_CUDA_RESOURCES "Let nvcc say what kernels use (tools/lint/cuda_stack.py)" OFF)
 mark_as_advanced(TILEWRIGHT_CUDA_TARGET TILEWRIGHT_CUDA_RESOURCES)
 
+# The text of the kernels, which NVRTC compiles at run time for other GPUs. `tilewright cuda-compile`
+# does that without a GPU, in every build.
+file(GLOB text_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
+     ${PROJECT_SOURCE_DIR}/tilewright/core/*.h ${PROJECT_SOURCE_DIR}/tilewright/tile/*.h
+     ${PROJECT_SOURCE_DIR}/tilewright/tile/cuda/*.h ${PROJECT_SOURCE_DIR}/tilewright/kernels/*.h
+     ${PROJECT_SOURCE_DIR}/tilewright/ops/*.h ${PROJECT_SOURCE_DIR}/tilewright/ops/core/*.h)
+list(FILTER text_headers EXCLUDE REGEX "_(cpu|sm90)\\.h$|ops/catalog\\.h$")
+list(APPEND text_headers tilewright/runtime/cuda/gemm_kernels.cu)
+list(TRANSFORM text_headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE text_paths)
+list(JOIN text_headers "," text_headers)
+set(CUDA_TEXT ${PROJECT_BINARY_DIR}/kernels/cuda_text.txt)
+set(TILEWRIGHT_CUDA_TEXT_SOURCE ${PROJECT_BINARY_DIR}/kernels/cuda_text.cc)
+configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_text.cc.in ${TILEWRIGHT_CUDA_TEXT_SOURCE} @ONLY)
+add_custom_command(OUTPUT ${CUDA_TEXT}
+  DEPENDS ${text_paths} ${PROJECT_SOURCE_DIR}/cmake/cuda_text.cmake
+  COMMAND ${CMAKE_COMMAND} -DROOT=${PROJECT_SOURCE_DIR} -DFILES=${text_headers} -DOUT=${CUDA_TEXT}
+          -P ${PROJECT_SOURCE_DIR}/cmake/cuda_text.cmake
+  COMMENT "Collecting the text of the kernels" VERBATIM)
+set_source_files_properties(${TILEWRIGHT_CUDA_TEXT_SOURCE} PROPERTIES OBJECT_DEPENDS ${CUDA_TEXT})
+
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
@@ -81,9 +101,16 @@ if(TILEWRIGHT_CUDA)
 endif()
 
 set(has_cuda false)
+set(targets)
 if(TILEWRIGHT_CUDA)
   set(has_cuda true)
+  # -gencode=arch=compute_90a,code=[sm_90a,compute_90a] gives sm_90a compute_90a.
+  string(REGEX MATCHALL "(,code|-arch)=[^ ;]*" targets "${TILEWRIGHT_CUDA_TARGET}")
+  string(REGEX MATCHALL "(sm|compute)_[0-9]+[a-z]?" targets "${targets}")
 endif()
+list(JOIN targets " " targets)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/tilewright/runtime/cuda/jit.cc PROPERTIES
+                            COMPILE_DEFINITIONS "TW_CUDA_TARGETS=\"${targets}\"")
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/tilewright/built_cuda.h CONTENT
 "// Written by cmake/cuda.cmake.
 #pragma once

@@ -12,8 +12,8 @@ using int16_t = short;
 using uint16_t = unsigned short;
 using int32_t = int;
 using uint32_t = unsigned int;
-using int64_t = long long;
-using uint64_t = unsigned long long;
+using int64_t = long;  // as on the host, whose spelling of a kernel's type NVRTC is given
+using uint64_t = unsigned long;
 #else
 #include <stdint.h>
 #endif

@@ -43,23 +43,7 @@ struct Dropout {
   }
 
   /// On a GPU with arithmetic in float64 done on the host. Where p is 1 all are dropped or zero.
-  struct Prepared {
-    static constexpr int kGpuRegisters = Dropout::kGpuRegisters;
-    Dropout dropout;
-    uint32_t least;
-    C kept;
-
-#if defined(__CUDACC__)
-    template <class P>
-    TW_DEVICE void operator()(P program) const {
-      dropout.for_parts(
-          program, [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
-            dropout.drop_part(program, from.part(begin, end - begin), to.part(begin, end - begin),
-                              r * to.size(0) + begin, least, kept);
-          });
-    }
-#endif
-  };
+  struct Prepared;
   template <tile::Program P>
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
@@ -152,6 +136,25 @@ struct Dropout {
     tile::for_row<C>(program, to.size(0), [&](auto at) {
       tile::store_cached(to, at, tile::load(from, at) * tile::load(scale, at));
     });
+  }
+#endif
+};
+
+template <class T>
+struct Dropout<T>::Prepared {
+  static constexpr int kGpuRegisters = Dropout::kGpuRegisters;
+  Dropout dropout;
+  uint32_t least;
+  C kept;
+
+#if defined(__CUDACC__)
+  template <class P>
+  TW_DEVICE void operator()(P program) const {
+    dropout.for_parts(
+        program, [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
+          dropout.drop_part(program, from.part(begin, end - begin), to.part(begin, end - begin),
+                            r * to.size(0) + begin, least, kept);
+        });
   }
 #endif
 };

@@ -30,19 +30,7 @@ struct Sum {
   }
 
   /// On a GPU the choice is made, and the cut, on the host.
-  struct Prepared {
-    Sum sum;
-    bool by_columns;
-    ColumnSums<T> columns;
-
-    template <class P>
-    TW_DEVICE void operator()(P p) const {
-      if (by_columns)
-        sum.add_columns(p, columns);
-      else
-        sum.add_row(p);
-    }
-  };
+  struct Prepared;
   template <tile::Program P>
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
@@ -75,6 +63,21 @@ struct Sum {
   }
   TW_INLINE void put(int64_t row, C total) const {
     out(row, 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
+  }
+};
+
+template <class T, bool kMean>
+struct Sum<T, kMean>::Prepared {
+  Sum sum;
+  bool by_columns;
+  ColumnSums<T> columns;
+
+  template <class P>
+  TW_DEVICE void operator()(P p) const {
+    if (by_columns)
+      sum.add_columns(p, columns);
+    else
+      sum.add_row(p);
   }
 };
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tilewright/core/error.h"
+#include "tilewright/runtime/artifact_cache.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/thread_pool.h"
 
@@ -142,13 +143,8 @@ void replace_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 std::string calibration_path() {
-  // A relative path here is to be ignored, says the XDG base directory specification.
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return std::string(cache) + "/tilewright/machine.json";
-  const char* const home = std::getenv("HOME");
-  if (home != nullptr && home[0] == '/')
-    return std::string(home) + "/.cache/tilewright/machine.json";
-  return {};
+  const std::string folder = cache_folder();
+  return folder.empty() ? folder : folder + "/machine.json";
 }
 
 std::optional<Calibration> read_calibration(const std::string& path, const std::string& cpu_key) {

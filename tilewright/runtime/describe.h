@@ -98,6 +98,18 @@ std::vector<std::vector<DType>> dtypes_of(C) {
   return out;
 }
 
+template <class Op>
+std::vector<std::string_view> gpu_kernels_of() {
+  std::vector<std::string_view> out;
+  if constexpr (ops::gpu_kernels<Op>() == ops::GpuKernels::kNeutral)
+    ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
+      using Kernel = ops::kernel_for_t<Op, C>;
+      const bool is_first = ops::combo_index<Op, Kernel>() == kIndex;
+      out.push_back(is_first ? ops::kernel_type<Kernel>() : std::string_view());
+    });
+  return out;
+}
+
 }  // namespace detail
 
 template <class Op>
@@ -116,6 +128,7 @@ OperatorInfo describe() {
   if constexpr (requires { Op::kGradient; }) out.gradient = &Op::kGradient;
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.on_cuda = runs_on_cuda<Op>();
+  out.gpu_kernels = detail::gpu_kernels_of<Op>();
   out.run = detail::run<Op>;
   out.reference = detail::reference<Op>;
   out.cost = detail::cost<Op>;

@@ -35,7 +35,7 @@ TW_API Machine table_machine(const CpuInfo& cpu, Isa isa, int threads);
 /// all-thread rates are carried over: no more than one thread's times the number of threads.
 TW_API void apply(const Calibration& calibration, Machine& machine);
 
-/// $XDG_CACHE_HOME/tilewright/machine.json, by default under ~/.cache; empty when neither is set.
+/// machine.json in the folder of this user's caches (artifact_cache.h); empty when there is none.
 TW_API std::string calibration_path();
 
 /// What `path` holds for the processor `cpu_key` (CpuInfo::key()); nullopt when the file or the

@@ -31,6 +31,9 @@ struct OperatorInfo {
   /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
   double tolerance_scale = 1;
   bool on_cuda = false;  // this library has kernels for GPUs
+  /// The types of its neutral kernels in C++, by combination; empty where those of an earlier one
+  /// serve.
+  std::vector<std::string_view> gpu_kernels;
 
   /// Runs the call where its tensors are; on a GPU, without waiting for it. Throws as with_kernel
   /// does.

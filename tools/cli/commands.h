@@ -11,12 +11,15 @@ namespace tw::cli {
 [[gnu::weak]] void add_bench(CLI::App& app);
 [[gnu::weak]] void add_compare(CLI::App& app);
 [[gnu::weak]] void add_completion(CLI::App& app);
+[[gnu::weak]] void add_cuda_compile(CLI::App& app);
 [[gnu::weak]] void add_env(CLI::App& app);
 [[gnu::weak]] void add_generate(CLI::App& app);
 [[gnu::weak]] void add_inspect(CLI::App& app);
 [[gnu::weak]] void add_logits(CLI::App& app);
+[[gnu::weak]] void add_ncu_extract(CLI::App& app);
 [[gnu::weak]] void add_ops(CLI::App& app);
 [[gnu::weak]] void add_perplexity(CLI::App& app);
+[[gnu::weak]] void add_profile(CLI::App& app);
 [[gnu::weak]] void add_template(CLI::App& app);
 [[gnu::weak]] void add_tokenize(CLI::App& app);
 

@@ -26,6 +26,10 @@ using nlohmann::json;
 // Variables that change what we do, or what libraries compared with us do. Shown when set.
 constexpr const char* kVariables[] = {"TILEWRIGHT_ISA",
                                       "TILEWRIGHT_NUM_THREADS",
+                                      "TILEWRIGHT_CACHE_DIR",
+                                      "TILEWRIGHT_JIT",
+                                      "TILEWRIGHT_NVRTC",
+                                      "TILEWRIGHT_SYNC",
                                       "XDG_CACHE_HOME",
                                       "OMP_NUM_THREADS",
                                       "OMP_WAIT_POLICY",
@@ -206,8 +210,10 @@ void print_table(const json& env) {
 runtime::Calibration calibrate_and_store() {
   const std::string path = runtime::calibration_path();
   if (path.empty()) {
-    throw Error(ErrorKind::kInvalidArgument,
-                "--calibrate: neither XDG_CACHE_HOME nor HOME is set, so there is no place for it");
+    throw Error(
+        ErrorKind::kInvalidArgument,
+        "--calibrate: none of TILEWRIGHT_CACHE_DIR, XDG_CACHE_HOME and HOME is set, so there "
+        "is no place for it");
   }
   runtime::ThreadPool pool(runtime::resolve_threads().threads);
   const runtime::CalibrationRun run = runtime::calibrate(

@@ -46,7 +46,8 @@ int exit_code(ErrorKind kind) {
 
 void add_commands(CLI::App& app) {
   for (auto* add : {add_generate, add_inspect, add_template, add_tokenize, add_logits,
-                    add_perplexity, add_ops, add_env, add_bench, add_compare, add_completion}) {
+                    add_perplexity, add_ops, add_env, add_bench, add_compare, add_cuda_compile,
+                    add_profile, add_ncu_extract, add_completion}) {
     if (add != nullptr) add(app);
   }
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstring>
+#include <string_view>
 #include <type_traits>
 
 #include "tilewright/core/machine.h"
@@ -12,31 +13,40 @@
 
 namespace tw::ops {
 
-/// What is launched: the kernel, or what it prepares on the host for every thread to use.
-template <class Kernel>
-auto device_kernel(const Kernel& kernel) {
-  if constexpr (requires { kernel.template prepared<tile::cuda::Program>(); })
-    return kernel.template prepared<tile::cuda::Program>();
-  else
-    return kernel;
-}
-
-/// A kernel ready to be launched; the bytes are its device_kernel.
+/// A kernel ready to be launched; the bytes are its tile::cuda::device_kernel.
 struct CudaLaunch {
   static constexpr size_t kMaxBytes = 2048;
   tile::Plan plan;
   alignas(16) char kernel[kMaxBytes];
 };
 
+namespace detail {
+template <class Kernel>
+constexpr std::string_view pretty_function() {
+  return __PRETTY_FUNCTION__;
+}
+}  // namespace detail
+
+/// A kernel's type in C++, as the compiler writes it: device code that is compiled at run time
+/// names it so.
+template <class Kernel>
+constexpr std::string_view kernel_type() {
+  constexpr std::string_view kText = detail::pretty_function<Kernel>(), kBegin = "Kernel = ";
+  constexpr size_t kAt = kText.find(kBegin) + kBegin.size();
+  // g++ goes on to say what std::string_view is.
+  return kText.substr(kAt, kText.find_first_of(";]", kAt) - kAt);
+}
+
 struct CudaEntry {
   void (*prepare)(const void* kernel, const Machine& machine, CudaLaunch& launch) = nullptr;
+  std::string_view type;  // kernel_type
 };
 
 template <class Kernel>
 void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch) {
   const auto& host = *static_cast<const Kernel*>(kernel);
   launch.plan = host.template plan<tile::cuda::Program>(machine);
-  const auto device = device_kernel(host);
+  const auto device = tile::cuda::device_kernel(host);
   static_assert(std::is_trivially_copyable_v<decltype(device)>);
   static_assert(sizeof(device) <= CudaLaunch::kMaxBytes);
   std::memcpy(launch.kernel, &device, sizeof(device));
@@ -52,14 +62,15 @@ CudaBuild cuda_build();
 
 template <class Op, class... Cs>
 CudaBuild make_cuda_build(const char* image, Combos<Cs...>) {
-  static constexpr CudaEntry kEntries[] = {{&prepare_cuda<kernel_for_t<Op, Cs>>}...};
+  static constexpr CudaEntry kEntries[] = {
+      {&prepare_cuda<kernel_for_t<Op, Cs>>, kernel_type<kernel_for_t<Op, Cs>>()}...};
   return {image, kEntries};
 }
 
 }  // namespace tw::ops
 
-// The assembler puts the bytes of a file into the object.
+// The assembler puts the bytes of a file into the object, and a zero behind them.
 #define TW_EMBED(symbol, path)                                                               \
   asm(".pushsection .rodata\n.balign 64\n.global " #symbol "\n.hidden " #symbol "\n" #symbol \
-      ":\n.incbin \"" path "\"\n.popsection\n");                                             \
+      ":\n.incbin \"" path "\"\n.byte 0\n.popsection\n");                                    \
   extern "C" const char symbol[];

@@ -78,6 +78,7 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,          \
      int swizzle, int promotion, int fill))                                                        \
   X(synchronize_stream, "cuStreamSynchronize", (Stream stream))                                    \
+  X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                             \
   X(allocate, "cuMemAlloc_v2", (DevicePointer * pointer, size_t bytes))                            \
   X(free, "cuMemFree_v2", (DevicePointer pointer))                                                 \
   X(allocate_async, "cuMemAllocAsync", (DevicePointer * pointer, size_t bytes, Stream stream))     \

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -12,6 +15,7 @@
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_image.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
@@ -50,6 +54,26 @@ template <class T>
 GemmModule& module() {
   static GemmModule loaded(gemm_image<T>());
   return loaded;
+}
+
+/// The kernel for any GPU, where the image has no code for this one; of each architecture once.
+template <class T>
+Kernel compiled_strided(const Gpu& on) {
+  static std::mutex compiling;
+  static std::map<std::string, Kernel> compiled;
+  const std::string target = architecture(on.compute_major, on.compute_minor);
+  const std::lock_guard lock(compiling);
+  Kernel& kernel = compiled[target];
+  if (kernel == nullptr)
+    kernel = load_kernel("gemm", described(on),
+                         compile_kernel("gemm", gemm_program(dtype_of<T>), target).cubin.data());
+  return kernel;
+}
+
+template <class T>
+Kernel strided(const Gpu& on) {
+  if (!carries_code_for(on.compute_major, on.compute_minor)) return compiled_strided<T>(on);
+  return module<T>().strided;
 }
 
 template <class Arguments>
@@ -184,10 +208,11 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
 }
 
 template <class T>
-void launch_strided(const kernels::GemmStridedArguments<T>& arguments, Stream stream) {
+void launch_strided(const kernels::GemmStridedArguments<T>& arguments, const Gpu& on,
+                    Stream stream) {
   constexpr int64_t kTile = kernels::kGemmStridedTile, kMostY = 65535;
   const auto blocks = [](int64_t n) { return (n + kTile - 1) / kTile; };
-  launch(module<T>().strided, blocks(arguments.out.rows) * blocks(arguments.out.cols),
+  launch(strided<T>(on), blocks(arguments.out.rows) * blocks(arguments.out.cols),
          std::min(arguments.batch, kMostY), kernels::kGemmStridedThreads, 0, arguments, stream);
 }
 
@@ -242,7 +267,7 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   arguments.a_batch = p.left.batch_stride, arguments.b_batch = p.right.batch_stride;
   arguments.out_batch = p.out.batch_stride;
   arguments.batch = p.batch, arguments.k = p.k, arguments.alpha = p.alpha;
-  launch_strided(arguments, stream);
+  launch_strided(arguments, on, stream);
   wait_if_asked("matmul", on, stream);
 }
 
@@ -275,7 +300,7 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
   arguments.residual = call.residual, arguments.bias = call.bias;
   arguments.batch = 1, arguments.k = weight.size(1), arguments.alpha = 1;
   arguments.activation = call.activation;
-  launch_strided(arguments, stream);
+  launch_strided(arguments, on, stream);
   wait_if_asked("linear", on, stream);
 }
 

@@ -1,11 +1,13 @@
 // The device code of matrix multiplication, compiled once for each element type: TW_GEMM_ELEMENT is
 // float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
 #include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gemm_strided.h"
+#if TW_GEMM_HAS_SM90
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_realign.h"
 #include "tilewright/kernels/gemm_sm90.h"
-#include "tilewright/kernels/gemm_strided.h"
 #include "tilewright/kernels/gemm_variants_sm90.h"
+#endif
 
 namespace tw::cuda_entry {
 

@@ -5,6 +5,11 @@
 
 namespace tw::runtime::cuda {
 
+std::string described(const Gpu& gpu) {
+  return gpu.name + " (compute capability " + std::to_string(gpu.compute_major) + "." +
+         std::to_string(gpu.compute_minor) + ")";
+}
+
 void load_kernels(const std::string& op, const std::string& gpu, const void* image,
                   const std::function<void(std::string_view, Kernel)>& place) {
   const Driver& d = driver();
@@ -20,6 +25,14 @@ void load_kernels(const std::string& op, const std::string& gpu, const void* ima
     check(d.kernel_name(&name, kernel), op, ": cuKernelGetName");
     place(name, kernel);
   }
+}
+
+Kernel load_kernel(const std::string& op, const std::string& gpu, const void* image) {
+  Kernel found = nullptr;
+  load_kernels(op, gpu, image, [&](std::string_view, Kernel kernel) { found = kernel; });
+  if (found == nullptr)
+    throw Error(ErrorKind::kInternal, op + ": the kernel compiled for " + gpu + " is not there");
+  return found;
 }
 
 int number_after(std::string_view name, std::string_view text) {

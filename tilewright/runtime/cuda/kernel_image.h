@@ -1,4 +1,4 @@
-// The kernels of an embedded fatbin, found by their mangled names. Plain host code.
+// The kernels of a fatbin or cubin, found by their mangled names. Plain host code.
 #pragma once
 
 #include <array>
@@ -14,10 +14,16 @@
 
 namespace tw::runtime::cuda {
 
+/// "NVIDIA A100 (compute capability 8.0)".
+std::string described(const Gpu& gpu);
+
 /// Loads `image` and calls place(mangled name, kernel) for each kernel in it. Throws, naming `op`
 /// and `gpu`, when the image has no code for the GPU.
 void load_kernels(const std::string& op, const std::string& gpu, const void* image,
                   const std::function<void(std::string_view, Kernel)>& place);
+
+/// The one kernel of an image that was compiled for it (jit.h).
+Kernel load_kernel(const std::string& op, const std::string& gpu, const void* image);
 
 /// The number behind `text` in a mangled name, which a template was instantiated with; -1: the name
 /// has no such text.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
@@ -31,6 +32,8 @@ bool synchronizes() {
 
 void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream) {
   if (!synchronizes()) return;
+  int capturing = 0;  // CUstreamCaptureStatus: waiting for a graph's recording would end it
+  if (driver().is_capturing(stream, &capturing) == 0 && capturing != 0) return;
   const Result result = driver().synchronize_stream(stream);
   // What require_index does to a kernel.
   const bool is_stopped = result == kIllegalInstruction || result == kLaunchFailed;
@@ -73,15 +76,33 @@ Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
 Module::Module(std::string op, const ops::CudaBuild& build) : op_(std::move(op)), build_(build) {}
 
 void Module::load(const Gpu& gpu) {
-  const std::string on = gpu.name + " (compute capability " + std::to_string(gpu.compute_major) +
-                         "." + std::to_string(gpu.compute_minor) + ")";
-  load_kernels(op_, on, build_.image, [this](std::string_view name, Kernel kernel) {
+  load_kernels(op_, described(gpu), build_.image, [this](std::string_view name, Kernel kernel) {
     const int combo = number_after(name, "10cuda_entry3runILi");  // cmake/cuda_kernel.cu.in
     if (combo < 0) return;
     while (functions_.size() <= static_cast<size_t>(combo))
       functions_.push_back(std::make_unique<Function>());
     functions_[static_cast<size_t>(combo)]->kernel = kernel;
   });
+}
+
+Module::Function& Module::find(int combo, const Gpu& on) {
+  if (!carries_code_for(on.compute_major, on.compute_minor)) return compiled(combo, on);
+  std::call_once(loaded_, [&] { load(on); });
+  return *functions_.at(static_cast<size_t>(combo));
+}
+
+Module::Function& Module::compiled(int combo, const Gpu& on) {
+  const std::string target = architecture(on.compute_major, on.compute_minor);
+  const std::lock_guard lock(compiling_);
+  std::unique_ptr<Function>& function = compiled_[{combo, target}];
+  if (function == nullptr) {
+    const CompiledKernel code =
+        compile_kernel(op_, neutral_program(op_, build_.entries[combo].type), target);
+    auto loaded = std::make_unique<Function>();
+    loaded->kernel = load_kernel(op_, described(on), code.cubin.data());
+    function = std::move(loaded);
+  }
+  return *function;
 }
 
 void Module::allow(Function& function, unsigned shared_bytes, const Gpu& on) {
@@ -99,8 +120,7 @@ void Module::allow(Function& function, unsigned shared_bytes, const Gpu& on) {
 void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  std::call_once(loaded_, [&] { load(on); });
-  Function& function = *functions_.at(static_cast<size_t>(combo));
+  Function& function = find(combo, on);
   ops::CudaLaunch prepared;
   build_.entries[combo].prepare(kernel, Machine{}, prepared);
   tile::Plan& plan = prepared.plan;

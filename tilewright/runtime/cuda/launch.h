@@ -3,10 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tilewright/ops/core/build_cuda.h"
@@ -27,10 +29,12 @@ TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
 Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
                          unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments);
 
-/// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of.
+/// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of. Not
+/// while the stream is captured: nothing runs then.
 void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream);
 
-/// An operator's device code, loaded when it is first launched.
+/// An operator's device code, found when it is first launched: what the library carries, or for
+/// other GPUs what NVRTC makes of the same text (jit.h).
 class TW_API Module {
  public:
   Module(std::string op, const ops::CudaBuild& build);
@@ -46,12 +50,16 @@ class TW_API Module {
     std::atomic<unsigned> shared_bytes[kGpus] = {};
   };
   void load(const Gpu& gpu);
+  Function& find(int combo, const Gpu& on);
+  Function& compiled(int combo, const Gpu& on);
   void allow(Function& function, unsigned shared_bytes, const Gpu& on);
 
   std::string op_;
   ops::CudaBuild build_;
   std::once_flag loaded_;
-  std::vector<std::unique_ptr<Function>> functions_;  // by combination
+  std::vector<std::unique_ptr<Function>> functions_;  // of the image, by combination
+  std::mutex compiling_;
+  std::map<std::pair<int, std::string>, std::unique_ptr<Function>> compiled_;  // and architecture
 };
 
 }  // namespace tw::runtime::cuda

@@ -123,7 +123,7 @@ struct Program {
 
 /// Registers of a thread at most, unless the kernel wants more.
 template <class Kernel>
-constexpr int max_registers() {
+TW_DEVICE constexpr int max_registers() {
   if constexpr (requires { Kernel::kGpuRegisters; })
     return Kernel::kGpuRegisters;
   else
@@ -131,8 +131,17 @@ constexpr int max_registers() {
 }
 /// Blocks of kMaxThreads that a multiprocessor, with its 64 Ki registers, then holds.
 template <class Kernel>
-constexpr int min_blocks() {
+TW_DEVICE constexpr int min_blocks() {
   return 65536 / (kMaxThreads * max_registers<Kernel>());
+}
+
+/// What is launched: the kernel, or what it prepares on the host for every thread to use.
+template <class Kernel>
+TW_DEVICE auto device_kernel(const Kernel& kernel) {
+  if constexpr (requires { kernel.template prepared<Program>(); })
+    return kernel.template prepared<Program>();
+  else
+    return kernel;
 }
 
 /// What a launch tells the instances of one phase.

@@ -1,0 +1,123 @@
+"""Kernels are compiled for GPUs that are not here, kept, and made anew when they are damaged."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import run_tool
+
+ELF_MACHINE_CUDA = 190
+
+
+def compile_for(
+    arch: str, *arguments: object, cache: Path, **variables: str
+) -> list[dict[str, object]]:
+    """Runs cuda-compile with NVRTC of this Python's environment."""
+    result = run_in(cache, arch, *arguments, "--json", **variables)
+    assert result.returncode == 0, result.stderr
+    out = json.loads(result.stdout)
+    assert out["arch"] == arch
+    return out["kernels"]
+
+
+def run_in(
+    cache: Path, arch: str, *arguments: object, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "VIRTUAL_ENV": sys.prefix,
+        "TILEWRIGHT_CACHE_DIR": str(cache),
+        **variables,
+    }
+    return run_tool("cuda-compile", "--arch", arch, *arguments, env=environment)
+
+
+def elf_architecture(cubin: bytes) -> int:
+    """The sm_ number in the header of a cubin; since CUDA 13 it is a byte further up."""
+    assert cubin[:4] == b"\x7fELF"
+    assert struct.unpack_from("<H", cubin, 18)[0] == ELF_MACHINE_CUDA
+    flags = struct.unpack_from("<I", cubin, 48)[0]
+    return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_120"])
+def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
+    """A row kernel, one that is prepared on the host, one behind a chain of headers, a product."""
+    ops = ["rms_norm", "sum", "gelu", "matmul"]
+    kernels = compile_for(arch, *ops, "--dtype", "bf16", "--out", tmp_path / "out", cache=tmp_path)
+    assert [kernel["op"] for kernel in kernels] == ops
+    symbols = {
+        "rms_norm": b"10cuda_entry3runENS_7kernels7RmsNormINS_4bf16EEE",
+        "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedE",
+        "gelu": b"10cuda_entry3runENS_7kernels15GeluElementwiseINS_4bf16EE",
+        "matmul": b"10cuda_entry12gemm_stridedE",
+    }
+    for kernel in kernels:
+        cubin = (tmp_path / "out" / f"{kernel['op']}-bf16-{arch}.cubin").read_bytes()
+        assert len(cubin) == kernel["bytes"]
+        assert elf_architecture(cubin) == int(arch.removeprefix("sm_"))
+        assert symbols[str(kernel["op"])] in cubin
+        assert cubin in Path(str(kernel["path"])).read_bytes()
+
+
+def test_kept_and_verified(tmp_path: Path) -> None:
+    def compiled(**variables: str) -> dict[str, object]:
+        (kernel,) = compile_for("sm_80", "relu", "--dtype", "f32", cache=tmp_path, **variables)
+        return kernel
+
+    first = compiled()
+    assert not first["was_cached"]
+    assert compiled()["was_cached"]
+    path = Path(str(first["path"]))
+    assert path.parent == tmp_path / "cuda"
+    good = path.read_bytes()
+    for bad in (good[:-1], good[:-9] + bytes([good[-9] ^ 1]) + good[-8:], b""):
+        path.write_bytes(bad)
+        assert not compiled()["was_cached"]
+        assert path.read_bytes() == good
+    (other,) = compile_for("sm_90", "relu", "--dtype", "f32", cache=tmp_path)
+    assert other["path"] != first["path"]
+    refused = run_in(tmp_path, "sm_80", "relu", TILEWRIGHT_JIT="0")
+    assert refused.returncode == 4
+    assert "TILEWRIGHT_JIT=0" in refused.stderr
+
+
+def test_processes_at_a_time(tmp_path: Path) -> None:
+    """One of them compiles, the others wait for it."""
+
+    def compiled(_: int) -> bool:
+        (kernel,) = compile_for("sm_80", "relu", "--dtype", "f16", cache=tmp_path)
+        return bool(kernel["was_cached"])
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(compiled, range(4))) == [False, True, True, True]
+
+
+def test_refusals(tmp_path: Path) -> None:
+    for arguments, code, complaint in [
+        (("sm_80", "linear_packed"), 4, "linear_packed has no kernels for GPUs"),
+        (("sm_80", "relu", "--dtype", "i8"), 2, "no kernel of these operators has these dtypes"),
+        (("sm_80", "nothing"), 2, "there is no operator nothing"),
+        (("sm_35", "relu"), 4, "does not compile for sm_35; it knows sm_"),
+        (("-o/etc/x", "relu"), 4, "does not compile for -o/etc/x"),
+    ]:
+        result = run_in(tmp_path, *arguments)
+        assert (result.returncode, complaint in result.stderr) == (code, True), result.stderr
+
+
+def test_without_nvrtc(tmp_path: Path) -> None:
+    """The error says what was looked for, and how to get it."""
+    result = run_in(tmp_path, "sm_80", "relu", TILEWRIGHT_NVRTC="/nowhere/libnvrtc.so")
+    assert result.returncode == 4
+    assert "relu: this library carries no kernel for sm_80" in result.stderr
+    assert "looked for /nowhere/libnvrtc.so" in result.stderr
+    assert "pip install nvidia-cuda-nvrtc" in result.stderr
+    not_nvrtc = run_in(tmp_path, "sm_80", "relu", TILEWRIGHT_NVRTC="libm.so.6")
+    assert "libm.so.6 (it is too old: it has no nvrtcVersion)" in not_nvrtc.stderr

@@ -1,0 +1,99 @@
+#include "tilewright/runtime/cuda/jit.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "tilewright/core/error.h"
+#include "tilewright/runtime/cuda/nvrtc.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+/// As cmake/cuda.cmake gives nvcc. The program is in memory, includes and all.
+const std::vector<std::string>& options() {
+  static const std::vector<std::string> kOptions = {"-std=c++20", "-prec-div=false",
+                                                    "-diag-suppress=445", "-no-source-include"};
+  return kOptions;
+}
+
+Digest key_of(const DeviceProgram& program, std::string_view architecture) {
+  Sha256 all;
+  all.add_field("nvrtc " + std::to_string(nvrtc().major) + "." + std::to_string(nvrtc().minor));
+  all.add_field(architecture);
+  for (const std::string& option : options()) all.add_field(option);
+  all.add_field(program.text);
+  for (const DeviceProgram::Header& header : program.headers)
+    all.add_field(header.path).add_field(header.text);
+  return all.digest();
+}
+
+const ArtifactCache& default_cache() {
+  static const ArtifactCache kCache = [] {
+    const std::string folder = cache_folder();
+    return ArtifactCache(folder.empty() ? folder : folder + "/cuda");
+  }();
+  return kCache;
+}
+
+}  // namespace
+
+std::string architecture(int major, int minor) {
+  return "sm_" + std::to_string(major) + std::to_string(minor);
+}
+
+bool has_code_for(std::string_view targets, int major, int minor) {
+  std::istringstream words{std::string(targets)};
+  for (std::string word; words >> word;) {
+    const bool is_ptx = word.starts_with("compute_");
+    char* letters = nullptr;
+    const long number = std::strtol(word.c_str() + (is_ptx ? 8 : 3), &letters, 10);
+    const long from_major = number / 10, from_minor = number % 10;
+    if (*letters == 'a' ? from_major == major && from_minor == minor
+        : is_ptx        ? number <= 10L * major + minor
+                        : from_major == major && from_minor <= minor)
+      return true;
+  }
+  return false;
+}
+
+bool carries_code_for(int major, int minor) {
+  return has_code_for(TW_CUDA_TARGETS, major, minor);  // cmake/cuda.cmake
+}
+
+CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
+                              std::string_view architecture) {
+  return compile_kernel(op, program, architecture, default_cache());
+}
+
+CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
+                              std::string_view architecture, const ArtifactCache& cache) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kUnsupported, std::string(op) + ": this library carries no kernel for " +
+                                             std::string(architecture) + ", and " + why);
+  };
+  if (const char* jit = std::getenv("TILEWRIGHT_JIT");
+      jit != nullptr && std::string_view(jit) == "0")
+    refuse("TILEWRIGHT_JIT=0 forbids to compile one");
+  if (!nvrtc_availability()) refuse(nvrtc_availability().reason());
+  const Digest key = key_of(program, architecture);
+  ArtifactCache::Found found =
+      cache.get(key, [&] { return compile_cubin(op, program, architecture, options()); });
+  return {std::move(found.bytes), cache.path_of(key), found.was_kept};
+}
+
+DeviceProgram gemm_program(DType element) {
+  switch (element) {
+    case DType::kF32:
+      return own_program("gemm", {"TW_GEMM_ELEMENT float"});
+    case DType::kF16:
+      return own_program("gemm", {"TW_GEMM_ELEMENT tw::f16"});
+    case DType::kBf16:
+      return own_program("gemm", {"TW_GEMM_ELEMENT tw::bf16"});
+    default:
+      throw Error(ErrorKind::kUnsupported,
+                  "matmul: no kernel for " + std::string(name(element)) + " on GPUs");
+  }
+}
+
+}  // namespace tw::runtime::cuda

@@ -1,0 +1,41 @@
+// Device code for GPUs that the library carries none for: the portable kernels, compiled by NVRTC
+// when they are first launched and kept on disk.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tilewright/core/dtype.h"
+#include "tilewright/runtime/artifact_cache.h"
+#include "tilewright/runtime/cuda/device_text.h"
+
+namespace tw::runtime::cuda {
+
+/// "sm_80" for compute capability 8.0.
+TW_API std::string architecture(int major, int minor);
+
+/// Whether an image for `targets` ("sm_90a sm_80 compute_80") runs on a GPU: code for the
+/// same generation and no later a member; such with a letter for that very member; PTX for any
+/// from there on.
+TW_API bool has_code_for(std::string_view targets, int major, int minor);
+/// The same of what this library carries.
+TW_API bool carries_code_for(int major, int minor);
+
+struct CompiledKernel {
+  std::string cubin;
+  std::string cache_path;   // where it is kept
+  bool was_cached = false;  // and was before
+};
+
+/// Compiles, or takes from the cache, by the digest of the text, the options, the architecture and
+/// the compiler's version. Throws kUnsupported, naming `op`, where there is no NVRTC, or when
+/// TILEWRIGHT_JIT=0.
+TW_API CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
+                                     std::string_view architecture);
+TW_API CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
+                                     std::string_view architecture, const ArtifactCache& cache);
+
+/// Of matrix multiplication of this type, the kernel for any GPU.
+TW_API DeviceProgram gemm_program(DType element);
+
+}  // namespace tw::runtime::cuda

@@ -1,0 +1,146 @@
+// tilewright cuda-compile: the portable kernels for a GPU that need not be here, into the cache.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tilewright/core/error.h"
+#include "tilewright/runtime/cuda/jit.h"
+#include "tilewright/runtime/cuda/nvrtc.h"
+#include "tilewright/runtime/operators.h"
+#include "tools/cli/commands.h"
+
+namespace tw::cli {
+namespace {
+
+using nlohmann::json;
+using runtime::OperatorInfo;
+
+struct Options {
+  std::string arch, out;
+  std::vector<std::string> ops, dtypes;
+  bool as_json = false;
+};
+
+std::string dtypes_text(const std::vector<DType>& combo) {
+  std::string out;
+  for (const DType dtype : combo) out += (out.empty() ? "" : "/") + std::string(name(dtype));
+  return out;
+}
+
+/// These two share kernels, which are not those of the CPU.
+bool is_product(const OperatorInfo& op) {
+  return op.name() == "matmul" || op.name() == "linear";
+}
+
+/// What a GPU would have compiled for a combination; nullopt: another one's serves, or there is
+/// none.
+std::optional<runtime::cuda::DeviceProgram> program_of(const OperatorInfo& op, size_t combo) {
+  if (is_product(op)) return runtime::cuda::gemm_program(op.combos[combo].front());
+  if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return std::nullopt;
+  return runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo]);
+}
+
+std::vector<const OperatorInfo*> chosen(const std::vector<std::string>& names) {
+  std::vector<const OperatorInfo*> out;
+  for (const std::string& name : names) {
+    const OperatorInfo& op = runtime::find_operator(name);
+    if (op.gpu_kernels.empty() && !is_product(op))
+      throw Error(ErrorKind::kUnsupported, name + " has no kernels for GPUs");
+    out.push_back(&op);
+  }
+  if (names.empty())
+    for (const OperatorInfo& op : runtime::operators()) out.push_back(&op);
+  return out;
+}
+
+void write_cubin(const OperatorInfo& op, size_t combo, const std::string& cubin,
+                 const Options& options) {
+  std::string name = std::string(op.name()) + "-" + dtypes_text(op.combos[combo]);
+  std::replace(name.begin(), name.end(), '/', '-');
+  std::error_code error;
+  std::filesystem::create_directories(options.out, error);
+  const std::string path = options.out + "/" + name + "-" + options.arch + ".cubin";
+  std::ofstream file(path, std::ios::binary);
+  file.write(cubin.data(), std::streamsize(cubin.size()));
+  file.close();
+  if (!file) throw Error(ErrorKind::kIo, path + ": cannot write");
+}
+
+json compiled(const OperatorInfo& op, size_t combo, const runtime::cuda::DeviceProgram& program,
+              const Options& options) {
+  // As launching names it: what is printed here is what it would say.
+  const std::string name = is_product(op) ? "gemm" : std::string(op.name());
+  const auto begin = std::chrono::steady_clock::now();
+  const runtime::cuda::CompiledKernel kernel =
+      runtime::cuda::compile_kernel(name, program, options.arch);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (!options.out.empty()) write_cubin(op, combo, kernel.cubin, options);
+  return {{"op", op.name()},
+          {"dtypes", dtypes_text(op.combos[combo])},
+          {"bytes", kernel.cubin.size()},
+          {"path", kernel.cache_path},
+          {"was_cached", kernel.was_cached},
+          {"seconds", seconds.count()}};
+}
+
+void run(const Options& options) {
+  json kernels = json::array();
+  for (const OperatorInfo* op : chosen(options.ops))
+    for (size_t combo = 0; combo < op->combos.size(); ++combo) {
+      const std::string dtypes = dtypes_text(op->combos[combo]);
+      const auto wanted = std::find(options.dtypes.begin(), options.dtypes.end(), dtypes);
+      if (!options.dtypes.empty() && wanted == options.dtypes.end()) continue;
+      const auto program = program_of(*op, combo);
+      if (!program) continue;
+      json kernel = compiled(*op, combo, *program, options);
+      if (!options.as_json)
+        std::printf("%-32s %-12s %8zu bytes  %s\n", std::string(op->name()).c_str(), dtypes.c_str(),
+                    kernel["bytes"].get<size_t>(),
+                    kernel["was_cached"] ? "was cached" : "compiled");
+      std::fflush(stdout);
+      kernels.push_back(std::move(kernel));
+    }
+  if (kernels.empty())
+    throw Error(ErrorKind::kInvalidArgument, "no kernel of these operators has these dtypes");
+  if (!options.as_json) return;
+  const runtime::cuda::NvrtcInfo& nvrtc = runtime::cuda::nvrtc();
+  const json out = {{"arch", options.arch},
+                    {"nvrtc", std::to_string(nvrtc.major) + "." + std::to_string(nvrtc.minor)},
+                    {"nvrtc_path", nvrtc.path},
+                    {"kernels", std::move(kernels)}};
+  std::cout << out.dump(2) << "\n";
+}
+
+}  // namespace
+
+void add_cuda_compile(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "cuda-compile", "Compile kernels for a GPU, which need not be here, into the cache");
+  command->add_option("OP", options->ops, "Operators; all without this");
+  command->add_option("--arch", options->arch, "The GPU's architecture, such as sm_80")->required();
+  command->add_option("--dtype", options->dtypes, "Only these dtypes, such as bf16 or bf16/bf16")
+      ->delimiter(',');
+  command->add_option("--out", options->out, "Write the cubins into this folder, too");
+  command->add_flag("--json", options->as_json, "Print JSON");
+  command->footer(
+      "GPUs that the library carries no device code for run the portable kernels, compiled by "
+      "NVRTC "
+      "when\nthey are first launched and kept in $TILEWRIGHT_CACHE_DIR/cuda, by default "
+      "~/.cache/tilewright/cuda.\n\n"
+      "Example: tilewright cuda-compile --arch sm_80 rms_norm softmax --dtype bf16");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace tw::cli
