@@ -28,12 +28,12 @@ TOOL = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilew
 os.environ.setdefault("TILEWRIGHT_LIBRARY_DIR", str(TOOL.parent.resolve()))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
 
-import composites  # noqa: E402
 import harness  # noqa: E402
 import onnx_peer  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
 from cases import Case, assert_close, every_workload, results  # noqa: E402
+from peers import PEER_OF  # noqa: E402
 
 import tilewright  # noqa: E402
 from tilewright import _torch  # noqa: E402
@@ -85,9 +85,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
     dtypes = args.dtype or suite["dtypes"]
     cases = [case for case in every_workload() if dtype_of(case) in dtypes]
     if args.work == "training":
-        cases = [
-            case for case in cases if composites.COMPOSITES.get(case.op.name) and trained(case)
-        ]
+        cases = [case for case in cases if PEER_OF.get(case.op.name) and trained(case)]
     if unknown := wanted - {case.op.name for case in every_workload()}:
         raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
     if wanted:
@@ -154,7 +152,7 @@ def gradients_in_double(case: Case, arguments: list[Any]) -> tuple[torch.Tensor,
         for a in arguments
     ]
     leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
-    found = step(composites.COMPOSITES[case.op.name])(*wide)
+    found = step(PEER_OF[case.op.name])(*wide)
     return tuple(g.to(leaf.dtype) for g, leaf in zip(found, leaves, strict=True))
 
 
@@ -180,7 +178,7 @@ def peers(
     case: Case, names: Iterable[str], given: list[Any], threads: int
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The peers that compute the same, and why the others do not."""
-    composite = composites.COMPOSITES.get(case.op.name)
+    composite = PEER_OF.get(case.op.name)
     if composite is None:
         return {}, dict.fromkeys(names, "no composite")
     out: dict[str, Any] = {}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,9 +31,8 @@ class _Plan:
 
     steps: tuple[Step, ...]
     saved: tuple[str, ...]  # tensors that are kept
-    pick_saved: Callable[[Sequence[Any]], Sequence[Any]]
     shapes: tuple[str, ...]  # tensors of which the shape is kept
-    shapes_at: tuple[int, ...]
+    keep: Callable[[Any, Sequence[Any], Sequence[Any]], None]  # from inputs and outputs, for ctx
     wanted: frozenset[str]  # what the steps are for, what they pass on included
     missing: str  # the first argument that has no gradient, or nothing
 
@@ -47,7 +45,9 @@ class _Rule:
         self.steps = op.gradient.steps if op.gradient else ()
         self.conditions = op.gradient.conditions if op.gradient else {}
         self.arguments = {arg.name: arg for arg in op.arguments}
-        self.tensors = {arg.name for arg in op.arguments if arg.kind == "tensor"}
+        self.tensors = {
+            arg.name for arg in op.arguments if arg.kind == "tensor" and not arg.is_int_list
+        }
         self.defaults = [arg.default_value for arg in op.inputs]
         used = {(value.name, value.grad) for step in self.steps for value in step.inputs}
         self.uses_optional_output = any((a.name, False) in used for a in op.outputs if a.optional)
@@ -90,16 +90,33 @@ class _Rule:
         shapes |= {name for name in names if self.arguments[name].dims == ("...",)}
         if len(self.grads) > 1:
             shapes |= set(self.grads)
-        order = [arg.name for arg in (*self.op.inputs, *self.op.outputs)]
         return _Plan(
             steps=tuple(steps),
             saved=saved,
-            pick_saved=_picker([order.index(name) for name in saved]),
             shapes=tuple(sorted(shapes)),
-            shapes_at=tuple(order.index(name) for name in sorted(shapes)),
+            keep=self._keeper(saved, sorted(shapes)),
             wanted=frozenset(wanted),
             missing=missing,
         )
+
+    def _keeper(self, saved: Sequence[str], shapes: Sequence[str]) -> Callable[..., None]:
+        """What keeps these. Made of text, without a loop: each recorded call runs it."""
+        places = {arg.name: f"given[{i}]" for i, arg in enumerate(self.op.inputs)}
+        places |= {arg.name: f"outputs[{i}]" for i, arg in enumerate(self.op.outputs)}
+        # Tensors may be kept by save_for_backward alone: here, whether they were given.
+        there = [f"None if given[{i}] is None else True" for i in self.optional]
+        parts = {
+            "ctx.save_for_backward(%s)": [places[name] for name in saved],
+            "ctx.shapes = [%s]": [f"description({places[name]})" for name in shapes],
+            "ctx.optional = [%s]": there,
+            "ctx.numbers = [%s]": [f"given[{i}]" for i in self.numbers],
+        }
+        lines = [line % ", ".join(values) for line, values in parts.items() if values]
+        scope: dict[str, Any] = {"description": _description}
+        lines.insert(0, "ctx.set_materialize_grads(False)")
+        exec("def keep(ctx, given, outputs):\n " + "\n ".join(lines), scope)
+        made: Callable[..., None] = scope["keep"]
+        return made
 
     def why_not(self, plan: _Plan, arguments: _Tensors) -> str:
         """Why there is no gradient for these arguments; nothing, if there is one."""
@@ -116,13 +133,6 @@ class _Rule:
 
 def _positions(op: Operator, wanted: Callable[[Argument], bool]) -> tuple[int, ...]:
     return tuple(i for i, arg in enumerate(op.inputs) if wanted(arg))
-
-
-def _picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """What takes the values at these positions out of a tuple, without a loop in Python."""
-    if len(positions) == 1:  # of which itemgetter would make no tuple
-        return operator.itemgetter(slice(positions[0], positions[0] + 1))
-    return operator.itemgetter(*positions) if positions else lambda values: ()
 
 
 def _description(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
@@ -152,6 +162,8 @@ def _evaluate(value: Value, to: Argument, env: _Tensors, shapes: _Tensors) -> An
         found = _zeros(shapes[value.name])
     if value.negated:
         return not found
+    if value.inverse:
+        return sorted(range(len(found)), key=found.__getitem__)
     if found is not None and value.matrix:
         found = found.reshape(1, math.prod(found.shape[:-1]), found.shape[-1])
     return found.transpose(-1, -2) if found is not None and value.transposed else found
@@ -242,35 +254,26 @@ def _function(
         raise ValueError(f"{op.name}: optional outputs must come last")
     # Without a rule every result is differentiable, and its backward says why not.
     constant = [i for i, arg in enumerate(returned) if rule.steps and arg.name not in rule.grads]
-    plans, numbers, optional = rule.plans, rule.numbers, rule.optional
-    is_single = len(made_by_run) == 1
+    plans, run_op, below = rule.plans, run._op, _C._AutoDispatchBelowAutograd
+    is_single, count = len(made_by_run) == 1, len(defaults)
     returns_all, returns_many = returned == made_by_run, len(returned) > 1
 
     def forward(ctx: Any, *given: Any) -> Any:  # which costs each recorded call: nothing in vain
-        with _C._AutoDispatchBelowAutograd():
-            made = run(*given)
+        with below():
+            made = run_op(*given)
         return keep(ctx, given, made)
 
     def forward_of_transform(ctx: Any, *given: Any) -> Any:
-        with torch.enable_grad(), _C._AutoDispatchBelowAutograd():  # for the transforms below
-            made = run(*given)
+        with torch.enable_grad(), below():  # for the transforms below
+            made = run_op(*given)
         return keep(ctx, given, made)
 
     def keep(ctx: Any, given: tuple[Any, ...], made: Any) -> Any:
         outputs = (made,) if is_single else made
-        values = (*given, *defaults[len(given) :], *outputs)
-        ctx.set_materialize_grads(False)
+        if len(given) < count:
+            given = (*given, *defaults[len(given) :])
         needed = ctx.needs_input_grad
-        plan = plans[needed] if needed in plans else rule.plan(needed)
-        if plan.saved:
-            ctx.save_for_backward(*plan.pick_saved(values))
-        if plan.shapes_at:
-            ctx.shapes = [_description(values[i]) for i in plan.shapes_at]
-        # Tensors may be kept by save_for_backward alone: here, whether they were given.
-        if optional:
-            ctx.optional = [None if values[i] is None else True for i in optional]
-        if numbers:
-            ctx.numbers = [values[i] for i in numbers]
+        (plans.get(needed) or rule.plan(needed)).keep(ctx, given, outputs)
         if constant:
             ctx.mark_non_differentiable(*[outputs[i] for i in constant])
         return made if returns_all else outputs[: len(returned)] if returns_many else outputs[0]
@@ -319,6 +322,7 @@ def _kernel(op: Operator, overload: Any, rule: _Rule, full: Any) -> Callable[...
     )
 
     in_steps = _IN_STEPS.get(op.name)
+    run, below = overload._op, _C._AutoDispatchBelowAutograd
 
     def kernel(*given: Any) -> Any:
         if _C.is_grad_enabled() and _C._any_requires_grad(*given):
@@ -330,8 +334,8 @@ def _kernel(op: Operator, overload: Any, rule: _Rule, full: Any) -> Callable[...
                 return transformed(*given)
         if forward_ad._current_level >= 0:
             _refuse_tangents(op, given)
-        with _C._AutoDispatchBelowAutograd():
-            return overload(*given)
+        with below():
+            return run(*given)
 
     return kernel
 

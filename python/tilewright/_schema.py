@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +56,7 @@ class Value:
     transposed: bool
     matrix: bool
     shape: bool
+    inverse: bool
     negated: bool
 
 
@@ -106,14 +108,22 @@ class Operator:
         """Outputs that every call has."""
         return tuple(arg for arg in self.outputs if not arg.optional)
 
-    def infer(self, shapes: Mapping[str, Sequence[Any]]) -> list[list[Any]] | None:
-        """Shapes of all outputs from the shapes of the tensors; sizes may be symbolic.
+    def infer(
+        self, shapes: Mapping[str, Sequence[Any]], numbers: Mapping[str, Any]
+    ) -> list[list[Any]] | None:
+        """Shapes of all outputs, as the schema has them; sizes may be symbolic.
+
+        Args:
+            shapes: of the tensors.
+            numbers: the other arguments, of which some are sizes.
 
         Returns:
-            None when a size follows from something other than the sizes of the inputs.
+            None when a size follows from something else.
         """
         bound: dict[str, Any] = {}
         for arg in self.inputs:
+            if arg.kind == "int":
+                bound[arg.name] = numbers[arg.name]
             shape = shapes.get(arg.name)
             if shape is None or arg.kind != "tensor":
                 continue
@@ -134,15 +144,22 @@ class Operator:
             return None
 
 
+# C, C/group_size or C/group_size+1
+_SIZE = re.compile(r"(\w+)(?:/(\w+))?(?:\+(\d+))?")
+
+
 def _output_shape(dims: tuple[str, ...], bound: dict[str, Any]) -> list[Any]:
     shape: list[Any] = []
     for dim in dims:
         if dim in ("*", "..."):
             shape.extend(bound[dim])
             continue
-        factor, _, name = dim.rpartition("*")
+        factor, _, rest = dim.rpartition("*")
+        name, divisor, more = _SIZE.fullmatch(rest).groups()  # type: ignore[union-attr]
         size = int(name) if name.isdigit() else bound[name]
-        shape.append(size * int(factor) if factor else size)
+        if divisor:  # rounded up
+            size = -(-size // bound[divisor])
+        shape.append((size * int(factor) if factor else size) + int(more or 0))
     return shape
 
 

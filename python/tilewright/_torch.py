@@ -102,18 +102,29 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
     return out
 
 
-def _has_computed_size(op: Operator, full: bool) -> bool:
-    """Whether an output has a size with a name of its own, which may follow by arithmetic."""
+def _size(size: Any) -> Any:
+    """A size; of (k, size), k times that."""
+    return size[0] * size[1] if isinstance(size, tuple) else size
+
+
+def _has_size_of_its_own(op: Operator, full: bool) -> bool:
+    """Whether an output has a size whose rule the schema does not tell."""
     known = {dim.rpartition("*")[2] for arg in op.inputs for dim in arg.dims}  # of "2*C", too
+    known |= {arg.name for arg in op.inputs if arg.kind == "int"}
     wanted = [arg for arg in op.outputs if full or not arg.optional]
     return any(dim.isidentifier() and dim not in known for arg in wanted for dim in arg.dims)
+
+
+def _has_divided_size(op: Operator) -> bool:
+    """Whether an output has a size such as "C/group_size": the schema tells the rule."""
+    return any("/" in dim for arg in op.outputs for dim in arg.dims)
 
 
 def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list[list[Any]]:
     """Shapes of all outputs, by the library's own rule; sizes may be symbolic, if not `exact`."""
     tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
     if any(arg.type == "u8" for arg in op.inputs):
-        return _infer_opaque(op, tensors)
+        return _infer_opaque(op, tensors, arguments)
     markers, reading = _Markers(), _arrays.Reading()
     sizes = _unify(op, tensors)
     values = (_library.Value * len(op.inputs))()
@@ -140,13 +151,20 @@ def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list
     _library.check(
         _library.load().tw_infer(_library.operator_handle(op.name), values, len(op.inputs), shapes)
     )
+    if _has_divided_size(op) and not exact:  # of which no number of the library's reminds
+        numbers = {name: value for name, value in arguments.items() if name not in tensors}
+        told = op.infer({name: list(map(_size, known)) for name, known in sizes.items()}, numbers)
+        if told is not None:
+            return told
     return [[markers.size(n) for n in shape.sizes[: shape.rank]] for shape in shapes]
 
 
-def _infer_opaque(op: Operator, tensors: dict[str, torch.Tensor]) -> list[list[Any]]:
+def _infer_opaque(
+    op: Operator, tensors: dict[str, torch.Tensor], arguments: dict[str, Any]
+) -> list[list[Any]]:
     """Shapes where sizes are inside a packed object, which a fake tensor does not have."""
     known: dict[str, list[Any]] = {name: list(tensor.shape) for name, tensor in tensors.items()}
-    while (shapes := op.infer(known)) is None:
+    while (shapes := op.infer(known, arguments)) is None:
         missing = next(
             arg for arg in op.inputs if arg.optional and arg.name not in known and arg.dims
         )
@@ -166,7 +184,7 @@ def _dtype_of(op: Operator, arg: Argument, arguments: dict[str, Any]) -> torch.d
 def _fake(op: Operator, full: bool) -> Callable[..., Any]:
     names = [arg.name for arg in op.inputs]
     defaults = {arg.name: arg.default_value for arg in op.inputs}
-    exact = _has_computed_size(op, full)
+    exact = _has_size_of_its_own(op, full)
 
     def fake(*positional: Any, **named: Any) -> Any:
         arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}

@@ -70,7 +70,7 @@ def test_onnxruntime_is_a_peer(tmp_path) -> None:
     (row,) = json.loads(out.read_text())["results"]
     assert row["peers"]["onnxruntime"]["ratio"] > 0
     assert row["peers_left_out"] == row["mismatched_peers"] == {}
-    wrong = "import composites as c; c.COMPOSITES['fused_add_rms_norm'] = lambda x, r, w, e: (x, r)"
+    wrong = "import peers; peers.PEER_OF['fused_add_rms_norm'] = lambda x, r, w, e: (x, r)"
     result = run(*arguments, before=wrong)
     assert "onnxruntime MISMATCH" in result.stdout
 
@@ -83,7 +83,7 @@ def test_training_beside_torch(tmp_path) -> None:
     assert (row["pass"], row["checked"], row["status"]) == ("training", "torch in float64", "ok")
     assert "torch" in row["peers"]
     assert "gflops" not in row
-    wrong = "import composites; composites.COMPOSITES['silu_and_mul'] = lambda x: x.chunk(2, -1)[0]"
+    wrong = "import peers; peers.PEER_OF['silu_and_mul'] = lambda x: x.chunk(2, -1)[0]"
     result = run("--op", "silu_and_mul", "--pass", "training", *QUICK, before=wrong)
     assert result.returncode == 1
     assert "MISMATCH, not timed" in result.stdout
@@ -94,7 +94,7 @@ def test_what_does_not_match_is_not_timed() -> None:
     result = run("--op", "rms_norm", "--backend", "torch", *QUICK, before=wrong)
     assert result.returncode == 1
     assert "MISMATCH, not timed: largest difference" in result.stdout
-    peer = "import composites; composites.COMPOSITES['rms_norm'] = lambda x, w, e: x"
+    peer = "import peers; peers.PEER_OF['rms_norm'] = lambda x, w, e: x"
     result = run("--op", "rms_norm", *QUICK, before=peer)
     assert result.returncode == 0, result.stderr
     assert "torch MISMATCH" in result.stdout

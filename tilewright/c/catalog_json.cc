@@ -11,21 +11,6 @@ using nlohmann::json;
 
 constexpr const char* kKinds[] = {"tensor", "float", "int", "bool", "choice"};
 
-std::string dim_text(const ops::Dim& dim) {
-  switch (dim.kind) {
-    case ops::Dim::Kind::kLead:
-      return "*";
-    case ops::Dim::Kind::kBroadcast:
-      return "...";
-    case ops::Dim::Kind::kFixed:
-      return std::to_string(dim.factor);
-    case ops::Dim::Kind::kNamed:
-      break;
-  }
-  const std::string name(dim.name);
-  return dim.factor == 1 ? name : std::to_string(dim.factor) + "*" + name;
-}
-
 json argument_json(const ops::Arg& arg) {
   return {{"name", arg.name},           {"kind", kKinds[static_cast<int>(arg.kind)]},
           {"type", arg.type},           {"dims", dims_text(arg)},
@@ -58,6 +43,7 @@ json value_json(const ops::Gradient::Value& value) {
           {"transposed", value.is_transposed},
           {"matrix", value.is_matrix},
           {"shape", value.is_shape},
+          {"inverse", value.is_inverse},
           {"negated", value.is_negated}};
 }
 
@@ -95,7 +81,7 @@ json operator_json(const runtime::OperatorInfo& op) {
 
 std::string dims_text(const ops::Arg& arg) {
   std::string out;
-  for (int d = 0; d < arg.rank; ++d) out += (d > 0 ? ", " : "") + dim_text(arg.dims[d]);
+  for (int d = 0; d < arg.rank; ++d) out += (d > 0 ? ", " : "") + std::string(arg.dims[d].text);
   return out;
 }
 

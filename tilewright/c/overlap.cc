@@ -15,8 +15,12 @@ namespace tw::c {
 namespace {
 
 /// Read inputs again after writing outputs of the same shape, or in another order.
-constexpr std::array<std::string_view, 5> kOutOfPlace = {"attention_backward", "embedding_backward",
-                                                         "fused_linear_cross_entropy", "permute",
+constexpr std::array<std::string_view, 7> kOutOfPlace = {"attention_backward",
+                                                         "attention_varlen_backward",
+                                                         "embedding_backward",
+                                                         "fused_linear_cross_entropy",
+                                                         "moe_combine_backward",
+                                                         "permute",
                                                          "transpose"};
 
 /// Addresses of the first and the last element, the lower one first.

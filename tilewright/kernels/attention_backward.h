@@ -42,7 +42,8 @@ struct AttentionBackward {
 #if !defined(__CUDACC__)
     if constexpr (!P::kOnGpu) return attention_backward::plan<P>(*this);
 #endif
-    return attention_backward_neutral::make_plan(*this);
+    return attention_backward_neutral::make_plan(shape(), q.size(0) * q.size(1),
+                                                 k.size(0) * k.size(1));
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {

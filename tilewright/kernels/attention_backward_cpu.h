@@ -23,15 +23,25 @@ inline constexpr int64_t kMostChunks = 8;    // copies of the queries' gradients
 struct Layout {
   int64_t batch, rows, keys, heads, kv_heads, dims, value_dims;
   int64_t q_blocks, chunks, blocks_per_chunk;
+  int64_t origin;  // of the workspace's part
 
   template <class K>
-  TW_INLINE static Layout of(const K& k) {
-    Layout out{k.q.size(0), k.q.size(1), k.k.size(1), k.q.size(2), k.k.size(2),
-               k.q.size(3), k.v.size(3), 0,           0,           0};
+  TW_INLINE static Layout of(const K& k, int64_t most_chunks = kMostChunks) {
+    Layout out{k.q.size(0),
+               k.q.size(1),
+               k.k.size(1),
+               k.q.size(2),
+               k.k.size(2),
+               k.q.size(3),
+               k.v.size(3),
+               0,
+               0,
+               0,
+               0};
     out.q_blocks = (out.rows + kRows - 1) / kRows;
     const int64_t blocks = key_blocks(out.keys), tasks = out.batch * out.kv_heads;
     int64_t wanted = tasks > 0 ? (kWantedTasks + tasks - 1) / tasks : 1;
-    if (wanted > kMostChunks) wanted = kMostChunks;
+    if (wanted > most_chunks) wanted = most_chunks;
     if (wanted > blocks) wanted = blocks > 0 ? blocks : 1;
     out.blocks_per_chunk = (blocks + wanted - 1) / wanted;
     if (out.blocks_per_chunk == 0) out.blocks_per_chunk = 1;
@@ -41,12 +51,12 @@ struct Layout {
 
   TW_INLINE int64_t padded(int64_t n) const { return block_gemm::panels(n) * block_gemm::kWidth; }
   TW_INLINE int64_t row_count() const { return batch * heads * rows; }
-  TW_INLINE int64_t delta(int64_t b, int64_t h) const { return (b * heads + h) * rows; }
+  TW_INLINE int64_t delta(int64_t b, int64_t h) const { return origin + (b * heads + h) * rows; }
   /// Floats of one block of queries' gradients: [panels of D][rows][32].
   TW_INLINE int64_t q_block_size() const { return padded(dims) * kRows; }
   TW_INLINE int64_t q_partial(int64_t chunk, int64_t b, int64_t h, int64_t block) const {
     const int64_t at = ((chunk * batch + b) * heads + h) * q_blocks + block;
-    return (row_count() + 15) / 16 * 16 + at * q_block_size();
+    return origin + (row_count() + 15) / 16 * 16 + at * q_block_size();
   }
   TW_INLINE int64_t workspace() const { return q_partial(chunks, 0, 0, 0); }
 };

@@ -12,15 +12,13 @@ namespace tw::kernels::attention_backward_neutral {
 inline constexpr int64_t kPairs = kKeyBlock;  // pairs of a query and a key at a time
 
 /// Phase 0: grad · output of every row, phase 1: gradients of keys and values, phase 2: of queries.
-template <class K>
-TW_INLINE tile::Plan make_plan(const K& kernel) {
-  const AttentionShape shape = kernel.shape();
-  const int64_t rows = kernel.q.size(0) * kernel.q.size(1) * shape.q_heads;
+TW_INLINE tile::Plan make_plan(const AttentionShape& shape, int64_t queries, int64_t keys) {
+  const int64_t rows = queries * shape.q_heads;
   tile::Plan out =
       tile::plan_of(rows, (2 * kPairs + shape.dims + shape.value_dims) * int64_t{sizeof(float)})
           .over(1024);
   out.phases = 3;
-  out.grid[1] = kernel.k.size(0) * kernel.k.size(1) * shape.kv_heads;
+  out.grid[1] = keys * shape.kv_heads;
   out.grid[2] = rows;
   out.workspace_bytes = rows * int64_t{sizeof(float)};
   return out;
@@ -36,10 +34,11 @@ struct Task {
   int64_t batch;
   AttentionMask mask;
   float scale;
+  int64_t origin = 0;  // of the workspace's part
 
   TW_INLINE static float exp_of(float x) { return tile::first_lane(tile::exp(tile::splat<V>(x))); }
   TW_INLINE int64_t row(int64_t head, int64_t query) const {
-    return (batch * shape.q_heads + head) * kernel.q.size(1) + query;
+    return origin + (batch * shape.q_heads + head) * kernel.q.size(1) + query;
   }
   TW_INLINE float* weights() const { return p.template scratch<float>(); }
   TW_INLINE float* slopes() const { return weights() + kPairs; }
@@ -146,7 +145,19 @@ struct Task {
     }
     put(sum, scale, kernel.q_grad[batch][query][head]);
   }
+
+  /// The head's part of the present phase: `place` is a query, or a key.
+  TW_INLINE void run(int64_t head, int64_t place) const {
+    if (p.phase() == 0) delta(head, place);
+    if (p.phase() == 1) key(head, place);
+    if (p.phase() == 2) query(head, place);
+  }
 };
+
+template <class K>
+TW_INLINE float scale_of(const K& kernel) {
+  return kernel.scale != 0 ? kernel.scale : tile::rsqrt(static_cast<float>(kernel.shape().dims));
+}
 
 template <class T, class P, class K>
 TW_INLINE void run(P p, const K& kernel) {
@@ -156,12 +167,7 @@ TW_INLINE void run(P p, const K& kernel) {
   const int64_t head = p.index() % heads, at = p.index() / heads;
   const int64_t length = of_keys ? kernel.k.size(1) : kernel.q.size(1);
   const int64_t batch = at / length, place = at % length;
-  const float scale =
-      kernel.scale != 0 ? kernel.scale : tile::rsqrt(static_cast<float>(shape.dims));
-  const Task<T, P, K> task{p, kernel, shape, batch, kernel.mask(batch), scale};
-  if (p.phase() == 0) task.delta(head, place);
-  if (p.phase() == 1) task.key(head, place);
-  if (p.phase() == 2) task.query(head, place);
+  Task<T, P, K>{p, kernel, shape, batch, kernel.mask(batch), scale_of(kernel)}.run(head, place);
 }
 
 }  // namespace tw::kernels::attention_backward_neutral

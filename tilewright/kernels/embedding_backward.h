@@ -7,7 +7,7 @@
 // positions itself.
 #pragma once
 
-#include "tilewright/tile/tile.h"
+#include "tilewright/kernels/row_positions.h"
 
 namespace tw::kernels {
 
@@ -33,57 +33,26 @@ struct EmbeddingBackward {
     plan.phases = 2;
     plan.grid[0] = 1;
     plan.grid[1] = (vocabulary + kRows - 1) / kRows;
-    plan.workspace_bytes = (vocabulary + 1 + indices.rows) * int64_t{sizeof(int64_t)};
+    plan.workspace_bytes = RowPositions::bytes(vocabulary, indices.rows);
     return plan;
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      return row(p, p.index(), [&](auto&& add) {
+    if constexpr (P::kOnGpu) {
+      sum_rows(p, weight_grad[p.index()], [&](auto&& add) {
         tile::for_each_match(
-            p, indices.rows, [&](int64_t i) { return int64_t(indices(i, 0)) == p.index(); }, add);
+            p, indices.rows, [&](int64_t i) { return int64_t(indices(i, 0)) == p.index(); },
+            [&](int64_t i) { add(grad.row(i), 1); });
       });
-    int64_t* const ends = p.template workspace<int64_t>();  // [v]: where the positions of v end
-    int64_t* const positions = ends + weight_grad.size(0) + 1;
-    if (p.phase() == 0) return sort(ends, positions);
+      return;
+    }
+    const RowPositions of{p.template workspace<int64_t>(), weight_grad.size(0), indices.rows};
+    if (p.phase() == 0) return of.sort([&](int64_t i) { return int64_t(indices(i, 0)); });
     const int64_t first = p.index() * kRows;
     for (int64_t v = first; v < first + kRows && v < weight_grad.size(0); ++v)
-      row(p, v, [&](auto&& add) {
-        for (int64_t i = ends[v]; i < ends[v + 1]; ++i) add(positions[i]);
-      });
-  }
-
- private:
-  /// Afterwards positions[ends[v] .. ends[v + 1]) are those of v, in order.
-  TW_INLINE void sort(int64_t* ends, int64_t* positions) const {
-    const int64_t vocabulary = weight_grad.size(0), n = indices.rows;
-    for (int64_t v = 0; v <= vocabulary; ++v) ends[v] = 0;
-    for (int64_t i = 0; i < n; ++i) ++ends[int64_t(indices(i, 0)) + 1];
-    for (int64_t v = 0; v < vocabulary; ++v) ends[v + 1] += ends[v];
-    // Placing moves each start to its end, so the starts are one entry further on.
-    for (int64_t v = vocabulary; v > 0; --v) ends[v] = ends[v - 1];
-    for (int64_t i = 0; i < n; ++i) positions[ends[int64_t(indices(i, 0)) + 1]++] = i;
-  }
-
-  /// for_positions(add): add(i) for the positions of v, in order.
-  template <class P, class ForPositions>
-  TW_INLINE void row(P p, int64_t v, ForPositions&& for_positions) const {
-    using V = typename P::template Vec<float>;
-    const auto to = weight_grad[v];
-    const View<float, 1> sum = view(p.template scratch<float>(), to.size(0));
-    tile::for_row(p, sum, [&](auto at) { tile::store_cached(sum, at, V{}); });
-    for_positions([&](int64_t i) {
-      tile::with_rows(
-          p,
-          [&](const auto& from, const auto& total) {
-            tile::for_row(p, total, [&](auto at) {
-              tile::store_cached(total, at, tile::load(total, at) + tile::load(from, at));
-            });
-          },
-          grad.row(i), sum);
-    });
-    tile::for_row(p, to, [&](auto at) { tile::store(p, to, at, tile::load(sum, at)); });
+      sum_rows(p, weight_grad[v],
+               [&](auto&& add) { of.for_each(v, [&](int64_t i) { add(grad.row(i), 1); }); });
   }
 };
 

@@ -1,6 +1,6 @@
 // The discrete Fourier transform of rows of complex numbers, of any length.
 //
-//   out[k] = sum over j of x[j] w^(j k),  w = exp(-2 pi i / n)
+//   out[k] = sum over j of x[j] w^(j k),  w = exp(-2 pi i / n), or its conjugate: `inverse`
 //
 // By the Stockham algorithm: one pass per factor r of n (4 first, then primes), between two
 // buffers, in natural order at the end. With s the product of the factors before, m = n / (s r),
@@ -10,7 +10,7 @@
 //
 // One program per row. The powers of w are made first, in float64, as products of a coarse and a
 // fine step, so that sines and cosines are few. The work is in proportion to n times the sum of its
-// prime factors.
+// prime factors. The inverse is the same of numbers whose real and imaginary parts are exchanged.
 #pragma once
 
 #include "tilewright/tile/math.h"
@@ -43,7 +43,8 @@ struct Fft {
   static constexpr int64_t kFine = 64;  // powers of w that one coarse step spans
 
   View<const C, 3> x;  // [B, n, 2]
-  View<C, 3> out;      // [B, n, 2]
+  bool inverse;
+  View<C, 3> out;  // [B, n, 2]
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -117,8 +118,8 @@ struct Fft {
     C* const memory = p.template scratch<C>();
     Buffer from{memory, memory + n}, to{memory + 2 * n, memory + 3 * n};
     each(p, n, [&](int64_t i) {
-      from.re[i] = x(p.index(), i, 0);
-      from.im[i] = x(p.index(), i, 1);
+      from.re[i] = x(p.index(), i, inverse ? 1 : 0);
+      from.im[i] = x(p.index(), i, inverse ? 0 : 1);
     });
     tile::sync(p);
     int64_t stride = 1, divisor = 4;
@@ -137,8 +138,8 @@ struct Fft {
       stride *= divisor;
     }
     each(p, n, [&](int64_t i) {
-      out(p.index(), i, 0) = from.re[i];
-      out(p.index(), i, 1) = from.im[i];
+      out(p.index(), i, inverse ? 1 : 0) = from.re[i];
+      out(p.index(), i, inverse ? 0 : 1) = from.im[i];
     });
     tile::sync(p);  // another row of this instance writes the same memory
   }

@@ -2,11 +2,13 @@
 //
 //   out[r, c] = x[r, c] - log(sum_c exp(x[r, c]))
 //
-// The row is read block by block, with a running maximum (Milakov & Gimelshein, arXiv:1805.02867),
-// and once more for the difference. One program per row.
+// On a GPU the row is read block by block, with a running maximum (Milakov & Gimelshein,
+// arXiv:1805.02867), and once more for the difference; one program per row. On a CPU the
+// exponentials of a row are added up in the loop that writes the row before it, as softmax does.
 #pragma once
 
 #include "tilewright/kernels/row_logsumexp.h"
+#include "tilewright/kernels/row_pipeline.h"
 
 namespace tw::kernels {
 
@@ -18,21 +20,61 @@ struct LogSoftmax {
   Rows<T> out;      // [*, cols], may alias x
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.cols > 0 ? x.rows : 0, logsumexp_scratch<P, C, T>(x.cols)).over(x.cols);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
+    return tile::plan_of(groups, logsumexp_scratch<P, C, T>(x.cols)).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto run = [&](const auto& from, const auto& to) {
-      const LogSumExp<C> found = row_logsumexp<C>(p, from);
-      // In two steps: where the maximum is large, adding the logarithm to it would lose digits.
-      tile::for_row<C>(p, from, [&](auto at) {
-        tile::store(p, to, at, (tile::load(from, at) - found.high) - found.log_sum);
-      });
-    };
-    tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
+    if constexpr (P::kOnGpu) {
+      const auto run = [&](const auto& from, const auto& to) {
+        const LogSumExp<C> found = row_logsumexp<C>(p, from);
+        tile::for_row<C>(p, from, difference(p, from, to, found));
+      };
+      tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
+    } else {
+      const auto run = [&](const auto& from, const auto& to) { run_group(p, from, to); };
+      tile::with_rows<C>(p, run, x, out);
+    }
   }
+
+ private:
+  template <class P, class Row, class To>
+  TW_INLINE static auto difference(P p, const Row& row, const To& to, LogSumExp<C> less) {
+    // In two steps: where the maximum is large, adding the logarithm to it would lose digits.
+    return [p, &row, to, less](auto at) TW_INLINED {
+      tile::store(p, to, at, (tile::load(row, at) - less.high) - less.log_sum);
+    };
+  }
+
+  template <class P, class In, class To>
+  TW_INLINE void run_group(P p, const In& in, const To& to) const {
+    const auto group = tile::row_group(p, x.rows, x.cols);
+    pipeline_rows<C, tile::kMathChains>(
+        p, tile::Sum{}, group,
+        [&](int64_t i) {
+          const auto row = in.row(i);
+          return HighRow<decltype(in.row(i))>{
+              row, tile::reduce_elements<C>(p, tile::MaxOfNumbers{}, row)};
+        },
+        [&](int64_t i, const auto& row) {
+          const auto ahead = in.row(i + 1 < group.last ? i + 1 : i);
+          return [p, ahead, &row](auto at) TW_INLINED {
+            tile::prefetch(p, ahead, at);
+            return tile::exp_nonpositive(tile::load(row, at) - row.high);
+          };
+        },
+        [&](int64_t i, const auto& row, C total) {
+          return difference(p, row, to.row(i), {row.high, scalar_log<C, P>(total)});
+        });
+  }
+
+  /// A row and its largest element.
+  template <class Row>
+  struct HighRow : Row {
+    C high;
+  };
 };
 
 }  // namespace tw::kernels

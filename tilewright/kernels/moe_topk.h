@@ -6,8 +6,7 @@
 // One program per token, which takes the largest and strikes it out top_k times: experts are few.
 #pragma once
 
-#include "tilewright/kernels/row_logsumexp.h"
-#include "tilewright/tile/tile.h"
+#include "tilewright/kernels/moe_scores.h"
 
 namespace tw::kernels {
 
@@ -35,7 +34,7 @@ struct MoeTopk {
     const int64_t experts = gating.size(1), token = p.index();
     const View<float, 1> scores = view(p.template scratch<float>(), experts);
     const View<float, 1> keys = view(scores.data + experts, experts);
-    const float total = score(p, scores);
+    const float total = moe_scores(p, gating[token], scoring, scores);
     tile::for_row(p, keys, [&](auto at) {
       V key = bias ? tile::load(scores, at) / total + tile::load(bias, at)
                    : tile::load(gating[token], at);
@@ -58,29 +57,6 @@ struct MoeTopk {
     }
     for (int64_t k = 0; renormalize && k < top_k; ++k)
       weights(token, k) = weights(token, k) / chosen;
-  }
-
- private:
-  /// Writes the scores, but for a factor, and gives what they are to be divided by.
-  template <class P>
-  TW_INLINE float score(P p, const View<float, 1>& scores) const {
-    const View<const T, 1> row = gating[p.index()];
-    if (scoring == 1) {
-      tile::for_row(p, scores, [&](auto at) {
-        tile::store_cached(scores, at, 1.0f / (1.0f + tile::exp(0.0f - tile::load(row, at))));
-      });
-      tile::sync(p);
-      return 1;
-    }
-    const float high =
-        tile::reduce_row(p, tile::Max{}, row.size(0), [&](auto at) { return tile::load(row, at); });
-    const float total = tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto at) {
-      const auto weight = tile::exp(tile::load(row, at) - high);
-      tile::store_cached(scores, at, weight);
-      return weight;
-    });
-    tile::sync(p);
-    return total;
   }
 };
 

@@ -46,7 +46,7 @@ TW_INLINE LogSumExp<C> row_logsumexp(P p, const Row& row) {
     if (total != 0) total *= scalar_exp<C, P>(before - high);
     if (high == kLow) continue;  // -inf - -inf is NaN, but these weigh nothing
     // Of differences, so that the weight of the largest is 1: losses near zero depend on it.
-    total += tile::reduce_row<C>(p, tile::Sum{}, block, [&](auto at) {
+    total += tile::reduce_row<C, tile::kMathChains>(p, tile::Sum{}, block, [&](auto at) TW_INLINED {
       return tile::exp_nonpositive(tile::load(block, at) - high);
     });
   }

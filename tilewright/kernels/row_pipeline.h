@@ -13,27 +13,31 @@ namespace tw::kernels {
 
 /// For every row of the group: row = open(i), what for_row walks, as keep_row or new_row gives it;
 /// the statistic is the reduction of read(i, row)(span) over its columns; then
-/// write(i, row, statistic)(span) for every span. write may write what no later row reads.
-template <class C = float, class P, class R, class Open, class Read, class Write>
+/// write(i, row, statistic)(span) for every span. write may write what no later row reads. kChains:
+/// see tile::for_row; the functions of a span should be TW_INLINED then.
+template <class C = float, int kChains = 1, class P, class R, class Open, class Read, class Write>
 TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
                              Write&& write) {
   if (group.first >= group.last) return;
   auto row = open(group.first);
-  auto statistic = tile::reduce_row<C>(p, reduction, row, read(group.first, row));
-  if constexpr (!P::kOnGpu) {
+  if constexpr (P::kOnGpu) {
+    const auto found = tile::reduce_row<C>(p, reduction, row, read(group.first, row));
+    tile::for_row<C>(p, row, write(group.first, row, found));
+  } else {
+    auto statistic = tile::reduce_row<C, kChains>(p, reduction, row, read(group.first, row));
     for (int64_t i = group.first; i + 1 < group.last; ++i) {
       auto next = open(i + 1);
       const auto put = write(i, row, statistic);
       const auto get = read(i + 1, next);
-      statistic = tile::reduce_row<C>(p, reduction, next, [&](auto at) {
+      statistic = tile::reduce_row<C, kChains>(p, reduction, next, [&](auto at) TW_INLINED {
         const auto value = get(at);  // first: it may have to wait for memory
         put(at);
         return value;
       });
       row = next;
     }
+    tile::for_row<C, kChains>(p, row, write(group.last - 1, row, statistic));
   }
-  tile::for_row<C>(p, row, write(group.last - 1, row, statistic));
 }
 
 }  // namespace tw::kernels

@@ -35,7 +35,7 @@ struct Softmax {
     const auto group = tile::row_group(p, x.rows, x.cols);
     const auto memo_of = [&](int64_t i) { return tile::memo<C>(p, x.cols, int(i % 2)); };
     const auto run = [&](const auto& in, const auto& to) {
-      pipeline_rows<C>(
+      pipeline_rows<C, tile::kMathChains>(
           p, tile::Sum{}, group,
           [&](int64_t i) {
             const auto row = tile::keep_row<C>(p, in.row(i));
@@ -45,7 +45,7 @@ struct Softmax {
           },
           [&](int64_t i, const auto& row) {
             const auto ahead = in.row(i + 1 < group.last ? i + 1 : i);
-            return [&p, ahead, &row, memo = memo_of(i)](auto at) {
+            return [&p, ahead, &row, memo = memo_of(i)](auto at) TW_INLINED {
               tile::prefetch(p, ahead, at);
               const auto weight = row.weight(at);
               memo.keep(at, weight);
@@ -53,7 +53,8 @@ struct Softmax {
             };
           },
           [&](int64_t i, const auto& row, C total) {
-            return [&p, &row, scale = 1 / total, target = to.row(i), memo = memo_of(i)](auto at) {
+            return [&p, &row, scale = 1 / total, target = to.row(i),
+                    memo = memo_of(i)](auto at) TW_INLINED {
               const auto weight = memo.recall(at, [&](auto here) { return row.weight(here); });
               tile::store(p, target, at, weight * scale);
             };

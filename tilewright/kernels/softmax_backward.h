@@ -3,16 +3,19 @@
 //   softmax      x_grad = y (grad - sum_c grad y)
 //   log_softmax  x_grad = grad - e^y sum_c grad
 //
-// One program per row; the row is read twice, the second time from cache.
+// On a CPU the sum of a row is found in the loop that writes the row before it.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
-template <class T>
-struct SoftmaxBackward {
+/// The skeleton of both. F has term(p, grad, y, at), which is summed, and
+/// x_grad(grad, y, sum): of a row's views and the place, and of vectors.
+template <class T, class F>
+struct SoftmaxGradient {
   static constexpr int kGpuRegisters = 128;  // two rows are kept
   using C = tile::compute_t<T>;
   Rows<const T> grad;    // [*, cols]
@@ -21,55 +24,71 @@ struct SoftmaxBackward {
   Rows<T> x_grad;        // [*, cols], may alias grad or output
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
-        .over(grad.cols);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    const int64_t groups = grad.cols > 0 ? tile::row_groups<P>(grad.rows, grad.cols, machine) : 0;
+    return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols)).over(grad.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    const auto group = tile::row_group(p, grad.rows, grad.cols);
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
-      const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::keep_row<C>(p, outputs, 1);
-      const C total = tile::reduce_row<C>(
-          p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at) * tile::load(y, at); });
-      tile::for_row<C>(p, g, [&](auto at) {
-        tile::store(p, to, at, tile::load(y, at) * (tile::load(g, at) - total));
-      });
+      pipeline_rows<C, tile::kMathChains>(
+          p, tile::Sum{}, group,
+          [&](int64_t i) {
+            return both(tile::keep_row<C>(p, grads.row(i)),
+                        tile::keep_row<C>(p, outputs.row(i), 1));
+          },
+          [&](int64_t, const auto& row) {
+            return [p, &row](auto at) TW_INLINED { return F::term(p, row.grad(), row.y, at); };
+          },
+          [&](int64_t i, const auto& row, C total) {
+            return [p, &row, total, target = to.row(i)](auto at) TW_INLINED {
+              tile::store(p, target, at,
+                          F::x_grad(tile::load(row.grad(), at), tile::load(row.y, at), total));
+            };
+          });
     };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
+    tile::with_rows<C>(p, run, grad, output, x_grad);
+  }
+
+ private:
+  template <class Grad, class Y>
+  struct Both : Grad {
+    Y y;
+    TW_INLINE const Grad& grad() const { return *this; }
+  };
+  template <class Grad, class Y>
+  TW_INLINE static Both<Grad, Y> both(const Grad& grad, const Y& y) {
+    return {grad, y};
+  }
+};
+
+struct OfSoftmax {
+  template <class P, class Grad, class Y, class At>
+  TW_INLINE static auto term(P, const Grad& grad, const Y& y, const At& at) {
+    return tile::load(grad, at) * tile::load(y, at);
+  }
+  template <class V, class C>
+  TW_INLINE static V x_grad(const V& grad, const V& y, C total) {
+    return y * (grad - total);
+  }
+};
+struct OfLogSoftmax {
+  template <class P, class Grad, class Y, class At>
+  TW_INLINE static auto term(P p, const Grad& grad, const Y& y, const At& at) {
+    tile::prefetch(p, y, at);
+    return tile::load(grad, at);
+  }
+  template <class V, class C>
+  TW_INLINE static V x_grad(const V& grad, const V& y, C total) {
+    return grad - tile::exp_nonpositive(y) * total;
   }
 };
 
 template <class T>
-struct LogSoftmaxBackward {
-  static constexpr int kGpuRegisters = 128;  // two rows are kept
-  using C = tile::compute_t<T>;
-  Rows<const T> grad;    // [*, cols]
-  Rows<const T> output;  // [*, cols]
-  int64_t dim;           // the caller moved this dimension into the last place
-  Rows<T> x_grad;        // [*, cols], may alias grad or output
-
-  template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(grad.cols > 0 ? grad.rows : 0, 2 * tile::kept_bytes<P, C, T>(grad.cols))
-        .over(grad.cols);
-  }
-
-  template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
-      const auto g = tile::keep_row<C>(p, grads);
-      const auto y = tile::keep_row<C>(p, outputs, 1);
-      const C total =
-          tile::reduce_row<C>(p, tile::Sum{}, g, [&](auto at) { return tile::load(g, at); });
-      tile::for_row<C>(p, g, [&](auto at) {
-        tile::store(p, to, at,
-                    tile::load(g, at) - tile::exp_nonpositive(tile::load(y, at)) * total);
-      });
-    };
-    tile::with_rows<C>(p, run, grad.row(p.index()), output.row(p.index()), x_grad.row(p.index()));
-  }
-};
+using SoftmaxBackward = SoftmaxGradient<T, OfSoftmax>;
+template <class T>
+using LogSoftmaxBackward = SoftmaxGradient<T, OfLogSoftmax>;
 
 }  // namespace tw::kernels

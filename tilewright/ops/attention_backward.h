@@ -63,9 +63,12 @@ struct AttentionBackward {
                                            std::span<const DType> combo, uint64_t seed) {
     if (arg != "lse")
       return arg == "kv_lens" ? Attention::materialize(arg, known, combo, seed) : std::nullopt;
-    // Near those of scores around 0: far from them, a few rows would outweigh all others.
-    const double middle = std::log(std::max(1.0, double(known["L"])));
-    return AttentionFamily::make<float>({known["B"], known["Hq"], known["S"]}, [&](int64_t i) {
+    return draw_lse({known["B"], known["Hq"], known["S"]}, double(known["L"]), seed);
+  }
+  /// Near those of scores around 0: far from them, a few rows would outweigh all others.
+  static Tensor draw_lse(std::vector<int64_t> sizes, double keys, uint64_t seed) {
+    const double middle = std::log(std::max(1.0, keys));
+    return AttentionFamily::make<float>(std::move(sizes), [&](int64_t i) {
       return middle + 0.01 * double(AttentionFamily::mix_below(seed, i, 100));
     });
   }

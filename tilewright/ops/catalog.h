@@ -11,6 +11,7 @@
 #include "tilewright/ops/attention_backward.h"
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
+#include "tilewright/ops/attention_varlen_backward.h"
 #include "tilewright/ops/binary.h"
 #include "tilewright/ops/binary_backward.h"
 #include "tilewright/ops/bitwise.h"
@@ -59,7 +60,9 @@
 #include "tilewright/ops/mla_paged.h"
 #include "tilewright/ops/moe_align.h"
 #include "tilewright/ops/moe_combine.h"
+#include "tilewright/ops/moe_combine_backward.h"
 #include "tilewright/ops/moe_topk.h"
+#include "tilewright/ops/moe_topk_backward.h"
 #include "tilewright/ops/mul.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/quantize_fp8.h"
@@ -77,6 +80,7 @@
 #include "tilewright/ops/scan.h"
 #include "tilewright/ops/scan_backward.h"
 #include "tilewright/ops/segment_mean.h"
+#include "tilewright/ops/segment_mean_backward.h"
 #include "tilewright/ops/sigmoid.h"
 #include "tilewright/ops/sigmoid_backward.h"
 #include "tilewright/ops/silu.h"
@@ -93,6 +97,7 @@
 #include "tilewright/ops/tanh.h"
 #include "tilewright/ops/tanh_backward.h"
 #include "tilewright/ops/topk.h"
+#include "tilewright/ops/topk_backward.h"
 #include "tilewright/ops/transpose.h"
 #include "tilewright/ops/type_as.h"
 #include "tilewright/ops/unary.h"
@@ -114,6 +119,7 @@ using All = Catalog<          //
     AttentionBackward,        //
     AttentionPaged,           //
     AttentionVarlen,          //
+    AttentionVarlenBackward,  //
     Binary,                   //
     BinaryBackward,           //
     Bitwise,                  //
@@ -162,7 +168,9 @@ using All = Catalog<          //
     MlaPaged,                 //
     MoeAlign,                 //
     MoeCombine,               //
+    MoeCombineBackward,       //
     MoeTopk,                  //
+    MoeTopkBackward,          //
     Mul,                      //
     Permute,                  //
     QuantizeFp8,              //
@@ -180,6 +188,7 @@ using All = Catalog<          //
     Scan,                     //
     ScanBackward,             //
     SegmentMean,              //
+    SegmentMeanBackward,      //
     Sigmoid,                  //
     SigmoidBackward,          //
     Silu,                     //
@@ -196,6 +205,7 @@ using All = Catalog<          //
     Tanh,                     //
     TanhBackward,             //
     Topk,                     //
+    TopkBackward,             //
     Transpose,                //
     TypeAs,                   //
     Unary,                    //

@@ -8,6 +8,7 @@ namespace tw::ops {
 /// The elements of x, from any strides to any strides: `contiguous` where out is.
 struct Copy : RelayoutOperator {
   static constexpr Schema kSchema{"copy(x: T[...]) -> out: T[...]"};
+  static constexpr Gradient kGradient{"out.grad -> x.grad"};
 
   template <class T>
   using Kernel = kernels::Copy<kernels::bits_of<T>>;

@@ -13,23 +13,15 @@ namespace tw::ops {
 struct DeltaRuleTransform : LinearAttentionFamily {
   static constexpr Schema kSchema{
       "delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, "
-      "chunk_size: i64 = 64) -> out: U[B, L, Hv, C]"};
+      "chunk_size: i64 = 64) -> out: U[B, L, Hv, chunk_size]"};
   static constexpr double kToleranceScale = 4;  // what a row errs by goes into all after it
 
   template <class T, class U>
   using Kernel = kernels::DeltaRuleTransform<T, U>;
 
-  static std::vector<std::vector<int64_t>> infer(const Call&, const Bindings& known) {
-    const auto chunk = static_cast<int64_t>(known.scalar("chunk_size"));
-    return {{known["B"], known["L"], known["Hv"], std::max<int64_t>(chunk, 0)}};
-  }
-
   template <class T, class U>
   static Support supports(const Kernel<T, U>& k) {
-    if (Support s = supports_chunks(k.chunk_size); !s) return s;
-    if (k.out.size(3) == k.chunk_size) return Support::yes();
-    return Support::no("out has " + std::to_string(k.out.size(3)) + " columns, but chunk_size is " +
-                       std::to_string(k.chunk_size));
+    return supports_chunks(k.chunk_size);
   }
   template <class T, class U>
   static Support supports_shapes(const Kernel<T, U>& k) {

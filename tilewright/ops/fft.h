@@ -10,9 +10,11 @@
 namespace tw::ops {
 
 /// The discrete Fourier transform along the complex numbers of each row, the real and imaginary
-/// part of a number side by side. Any length; quickest where its prime factors are small.
+/// part of a number side by side; or the inverse, not divided by the length. Any length; quickest
+/// where its prime factors are small.
 struct Fft {
-  static constexpr Schema kSchema{"fft(x: T[B, N, 2]) -> out: T[B, N, 2]"};
+  static constexpr Schema kSchema{"fft(x: T[B, N, 2], inverse: bool = false) -> out: T[B, N, 2]"};
+  static constexpr Gradient kGradient{"fft(x=out.grad, inverse=!inverse) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<double>>;
 
   template <class T>
@@ -23,7 +25,8 @@ struct Fft {
     const int64_t n = kernel.x.size(1);
     std::vector<double> roots;
     for (int64_t i = 0; i < n; ++i) {
-      const double angle = -2 * std::numbers::pi * double(i) / double(n);
+      const double turn = kernel.inverse ? 2 * std::numbers::pi : -2 * std::numbers::pi;
+      const double angle = turn * double(i) / double(n);
       roots.insert(roots.end(), {std::cos(angle), std::sin(angle)});
     }
     for (int64_t b = 0; b < kernel.x.size(0); ++b)
@@ -55,7 +58,8 @@ struct Fft {
                                         {"small factors", "B=2 N=360"},
                                         {"a square of a prime", "B=2 N=49"},
                                         {"a prime", "B=1 N=211"},
-                                        {"an odd number after 4", "B=1 N=44"}};
+                                        {"an odd number after 4", "B=1 N=44"},
+                                        {"the inverse", "B=2 N=90 inverse=1"}};
   static constexpr Case kWorkloads[] = {{"4096", "B=64 N=4096"}, {"1 s of audio", "B=8 N=16000"}};
 };
 

@@ -58,28 +58,19 @@ struct LinearAttention : LinearAttentionFamily {
       "linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], "
       "g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, "
       "chunk_size: i64 = 64) -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], "
-      "states: U[B, Hv, N, D, Dv]?"};
+      "states: U[B, Hv, L/chunk_size+1, D, Dv]?"};
+  static constexpr Gradient kGradient{
+      "linear_attention_backward(grad=out.grad, q, k, v, g, beta, initial_state, "
+      "final_grad=final_state.grad, scale) -> q.grad, k.grad, v.grad, g.grad, beta.grad, "
+      "initial_state.grad"};
 
   template <class T, class U>
   using Kernel = kernels::LinearAttention<T, U>;
 
-  static std::vector<std::vector<int64_t>> infer(const Call&, const Bindings& known) {
-    const auto chunk = static_cast<int64_t>(known.scalar("chunk_size"));
-    const int64_t length = known["L"], chunks = chunk > 0 ? (length + chunk - 1) / chunk : 0;
-    return {{known["B"], length, known["Hv"], known["Dv"]},
-            {known["B"], known["Hv"], known["D"], known["Dv"]},
-            {known["B"], known["Hv"], chunks + 1, known["D"], known["Dv"]}};
-  }
-
   template <class T, class U>
   static Support supports(const Kernel<T, U>& k) {
     if (Support s = supports_chunks(k.chunk_size); !s) return s;
-    if (Support s = supports_heads(k.q.size(2), k.v.size(2)); !s) return s;
-    if (k.states && k.states.size(2) != k.chunks() + 1)
-      return Support::no("states has " + std::to_string(k.states.size(2)) +
-                         " states, but there are " + std::to_string(k.chunks()) +
-                         " chunks and one after the last");
-    return Support::yes();
+    return supports_heads(k.q.size(2), k.v.size(2));
   }
   template <class T, class U>
   static Support supports_shapes(const Kernel<T, U>& k) {

@@ -47,6 +47,7 @@ struct LogSoftmax {
                                         {"one element", "*=1 C=1"},
                                         {"partial span only", "*=2 C=5"},
                                         {"three blocks", "*=2 C=9001"},
+                                        {"rows in groups", "*=100 C=75"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"spans and a tail", "*=2x3 C=45"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},

@@ -15,8 +15,8 @@ namespace tw::ops {
 /// `positions` is the way back. An id of -1 stands for an expert elsewhere and has position -1.
 struct MoeAlign {
   static constexpr Schema kSchema{
-      "moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[E], "
-      "offsets: i32[E], order: i32[S], positions: i32[*]"};
+      "moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], "
+      "offsets: i32[experts], order: i32[S], positions: i32[*]"};
   using Types = Combos<Combo<>>;
 
   template <class...>
@@ -36,7 +36,17 @@ struct MoeAlign {
             std::vector<int64_t>(ids.shape().begin(), ids.shape().end())};
   }
 
+  static Support supports_shapes(const kernels::MoeAlign& k) {
+    if (k.block_size < 1)
+      return Support::no("block_size = " + std::to_string(k.block_size) + " must be at least 1");
+    const int64_t wanted = checked_mul(k.experts, k.block_size - 1) + k.ids.rows;
+    if (k.order.size(0) == wanted) return Support::yes();
+    return Support::no("order has S = " + std::to_string(k.order.size(0)) +
+                       ", but the entries and what fills the blocks up are " +
+                       std::to_string(wanted));
+  }
   static Support supports(const kernels::MoeAlign& k) {
+    if (Support s = supports_shapes(k); !s) return s;
     for (int64_t i = 0; i < k.ids.rows; ++i)
       if (k.ids(i, 0) < -1 || k.ids(i, 0) >= k.experts)
         return Support::no("id " + std::to_string(k.ids(i, 0)) + " is neither -1 nor one of the " +

@@ -15,13 +15,16 @@ struct MoeCombine {
   static constexpr Schema kSchema{
       "moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> "
       "out: T[N, C]"};
+  static constexpr Gradient kGradient{
+      "moe_combine_backward(grad=out.grad, x, positions, weights, scale) -> x.grad, weights.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+  using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::MoeCombine<T>;
 
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
+  template <class K>
+  static Support supports(const K& k) {
     for (int64_t t = 0; t < k.positions.size(0); ++t)
       for (int64_t i = 0; i < k.positions.size(1); ++i)
         if (k.positions(t, i) < -1 || k.positions(t, i) >= k.x.size(0))

@@ -15,16 +15,13 @@ namespace tw::ops {
 struct MoeTopk {
   static constexpr Schema kSchema{
       "moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, "
-      "renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K]"};
+      "renormalize: bool = false) -> weights: f32[N, top_k], ids: i32[N, top_k]"};
+  static constexpr Gradient kGradient{
+      "moe_topk_backward(grad=weights.grad, gating, ids, scoring, renormalize) -> gating.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
   template <class T>
   using Kernel = kernels::MoeTopk<T>;
-
-  static std::vector<std::vector<int64_t>> infer(const Call&, const Bindings& known) {
-    const std::vector<int64_t> shape{known["N"], static_cast<int64_t>(known.scalar("top_k"))};
-    return {shape, shape};
-  }
 
   template <class T>
   static Support supports_shapes(const Kernel<T>& k) {

@@ -16,6 +16,7 @@ namespace tw::ops {
 /// kInvalidArgument unless dims holds each of 0 .. R - 1 once, R the rank of x.
 struct Permute : RelayoutOperator {
   static constexpr Schema kSchema{"permute(x: T[...], dims: i64[R]) -> out: T[...]"};
+  static constexpr Gradient kGradient{"permute(x=out.grad, dims=dims.inverse) -> x.grad"};
 
   template <class T>
   using Kernel = kernels::Permute<kernels::bits_of<T>>;

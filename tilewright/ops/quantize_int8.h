@@ -9,7 +9,7 @@ namespace tw::ops {
 struct QuantizeInt8 : QuantizeFamily<int8_t, kernels::QuantizeInt8> {
   static constexpr Schema kSchema{
       "quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = "
-      "false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, G]"};
+      "false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, C/group_size]"};
 };
 
 }  // namespace tw::ops

@@ -16,6 +16,8 @@ namespace tw::ops {
 struct SegmentMean {
   static constexpr Schema kSchema{
       "segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C]"};
+  static constexpr Gradient kGradient{
+      "segment_mean_backward(grad=out.grad, x=x.shape, starts, ends) -> x.grad"};
   using Types = Combos<Combo<float, int32_t>, Combo<f16, int32_t>, Combo<bf16, int32_t>,
                        Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
   using ReferenceTypes = Combos<Combo<double, int32_t>, Combo<double, int64_t>>;
@@ -23,8 +25,8 @@ struct SegmentMean {
   template <class T, class I>
   using Kernel = kernels::SegmentMean<T, I>;
 
-  template <class T, class I>
-  static Support supports(const Kernel<T, I>& k) {
+  template <class K>
+  static Support supports(const K& k) {
     for (int64_t n = 0; n < k.starts.size(0); ++n) {
       const auto first = int64_t(k.starts(n)), end = int64_t(k.ends(n));
       if (first < 0 || end < first || end > k.x.size(1))

@@ -46,6 +46,7 @@ struct Softmax {
                                         {"partial span only", "*=2 C=5"},
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"three blocks", "*=2 C=9001"},
+                                        {"rows in groups", "*=100 C=75"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"middle dimension", "*=2x37 C=5 dim=-2"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},

@@ -20,8 +20,8 @@ OPS = torch.ops.tilewright
 Tensor = torch.Tensor
 
 
-# Tables, of which nobody asks the gradient.
-CONSTANT = {"rope": ("cos", "sin")}
+# Tables, and what only selects: of these nobody asks the gradient.
+CONSTANT = {"rope": ("cos", "sin"), "moe_topk": ("bias",)}
 # What a negative argument has no value of, or no slope.
 OF_POSITIVE = {"sqrt", "rsqrt", "log1p", "pow"}
 MAX_ELEMENTS = 30_000
@@ -42,9 +42,9 @@ def has_rule(case: Case) -> bool:
         return False
     if not any(a.is_floating_point() for a in case.arguments() if isinstance(a, Tensor)):
         return False
-    if case.op.name == "attention" and len(set(case.dtypes)) > 1:
+    if case.op.name in ("attention", "attention_varlen") and len(set(case.dtypes)) > 1:
         return False
-    if "f16" in case.dtypes:  # the C++ tests have all dtypes
+    if {"f16", "f8_e4m3fn", "f8_e5m2"} & {*case.dtypes}:  # the C++ tests have all dtypes
         return False
     named = dict(zip((arg.name for arg in case.op.inputs), case.arguments(), strict=True))
     given = {name: "absent" if named[name] is None else str(named[name]) for name in named}
@@ -55,6 +55,12 @@ CASES = [c for c in every_case() if c.op.gradient and elements(c) < MAX_ELEMENTS
 # Small enough to be differentiated element by element.
 SMALL = [c for c in CASES if c.combo == 0 and elements(c) < 200 and not is_empty(c)]
 FEW = {c.op.name: max((s for s in SMALL if s.op is c.op), key=elements) for c in SMALL}
+
+
+def in_float64(case: Case) -> bool:
+    """Whether the operator answers in float64."""
+    combos = (*case.op.dtypes, *case.op.reference_dtypes)
+    return any("f64" in combo.values() for combo in combos)
 
 
 def ready(case: Case, dtype: torch.dtype | None = None) -> list[Any]:
@@ -69,6 +75,8 @@ def ready(case: Case, dtype: torch.dtype | None = None) -> list[Any]:
                 value = value.abs() + 0.25
             if dtype is not None and arg.type[0].isupper():
                 value = value.to(dtype)
+            elif dtype is not None:
+                constant = True
             value = value.requires_grad_(not constant)
         out.append(value)
     return out
@@ -80,12 +88,12 @@ def gradients(function: Callable[..., Any], arguments: list[Any], seed: int = 3)
     torch.manual_seed(seed)
     given = [torch.randn(r.shape, dtype=torch.float64).to(torch.bfloat16).to(r.dtype) for r in made]
     wanted = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
-    return list(torch.autograd.grad(made, wanted, given))
+    return list(torch.autograd.grad(made, wanted, given, materialize_grads=True))
 
 
 def test_every_gradient_is_compared() -> None:
     with_gradient = {op.name for op in _schema.operators().values() if op.gradient}
-    assert with_gradient == set(COMPOSITES)
+    assert with_gradient <= set(COMPOSITES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -103,13 +111,14 @@ def test_matches_pytorchs_gradient_in_float64(case: Case) -> None:
         assert_close(g, w.to(g.dtype), 4 * case.tolerance(g.dtype))
 
 
-@pytest.mark.parametrize("case", FEW.values(), ids=str)
+@pytest.mark.parametrize("case", [c for c in FEW.values() if in_float64(c)], ids=str)
 def test_gradcheck(case: Case) -> None:
     function = getattr(OPS, case.op.name)
     if case.op.name in ("relu", "amax"):  # not differentiable where values are equal
         torch.manual_seed(0)
     assert torch.autograd.gradcheck(
-        lambda *a: tuple(r for r in results(function(*a)) if r.requires_grad),
+        # What a row lacks is -inf, of which there are no differences.
+        lambda *a: tuple(r.clamp(min=-1e30) for r in results(function(*a)) if r.requires_grad),
         ready(case, torch.float64),
         nondet_tol=0.0,
     )

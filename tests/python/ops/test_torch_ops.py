@@ -8,6 +8,7 @@ import pytest
 import tilewright.torch
 import torch
 from cases import Case, assert_close, every_case, results
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import tilewright
 
@@ -113,6 +114,40 @@ def test_sizes_that_an_operator_settles_agree_with_symbolic_ones() -> None:
     for rows in (3, 5):
         x = torch.randn(rows, 16)
         assert_close(compiled(x), scaled(x), 0)
+
+
+# Calls at a size n of operators with sizes that arguments decide, alone or by division.
+SIZED = {
+    "topk": lambda n: (torch.randn(n, 5 * n), 3),
+    "moe_topk": lambda n: (torch.randn(n, 5 * n), 3),
+    "quantize_int8": lambda n: (torch.randn(n, 8 * n), 8),
+    "delta_rule_transform": lambda n: (torch.randn(2, n, 3, 4), torch.rand(2, n, 3), None, 5),
+    "linear_attention": lambda n: (
+        *(torch.randn(2, n, 3, 4) for _ in range(2)),
+        torch.randn(2, n, 3, 5),
+        -torch.rand(2, n, 3, 4),
+        None,
+        None,
+        0.0,
+        4,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_one_graph_serves_all_sizes(name: str) -> None:
+    torch._dynamo.reset()
+    packet = getattr(OPS, name)
+    function = packet.full if hasattr(packet, "full") else packet.default
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
+    graphs = []
+    for n in (6, 11, 14):
+        arguments = SIZED[name](n)
+        for g, w in zip(results(compiled(*arguments)), results(function(*arguments)), strict=True):
+            assert_close(g, w, 0)
+        graphs.append(counter.frame_count)
+    assert graphs[0] == graphs[-1], graphs
 
 
 def test_inductor_runs_one_graph_at_several_sizes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,14 @@ def pairs(case: Case) -> list[tuple[int, _schema.Argument]]:
 
 
 ALIASED = [case for case in every_case() if case.combo == 0 and pairs(case)]
-OUT_OF_PLACE = {"transpose", "permute", "attention_backward", "embedding_backward"}
+OUT_OF_PLACE = {
+    "transpose",
+    "permute",
+    "attention_backward",
+    "attention_varlen_backward",
+    "embedding_backward",
+    "moe_combine_backward",
+}
 
 
 @pytest.mark.parametrize("case", ALIASED, ids=str)
@@ -97,6 +105,41 @@ def test_in_place_is_right_or_refused(case: Case) -> None:
         packet.out(*arguments, **given)
         for arg, w in zip(outputs, want, strict=True):
             assert_close(given[arg.name], w, 0)
+
+
+@pytest.mark.parametrize("case", [c for c in every_case() if c.is_last and not c.combo], ids=str)
+def test_an_output_of_another_size_is_refused(case: Case) -> None:
+    packet, arguments = getattr(OPS, case.op.name), case.arguments()
+    made = results((packet.full if case.wants_full else packet.default)(*arguments))
+    wanted = case.op.outputs if case.wants_full else case.op.required_outputs
+    for wrong in range(len(made)):
+        for more in (1, -1):
+            shapes = [list(w.shape) for w in made]
+            shapes[wrong][-1:] = [shapes[wrong][-1] + more] if shapes[wrong] else [2]
+            given = {
+                arg.name: torch.empty(shape, dtype=w.dtype)
+                for arg, shape, w in zip(wanted, shapes, made, strict=True)
+            }
+            with pytest.raises(ValueError, match=case.op.name):
+                packet.out(*arguments, **given)
+
+
+def test_sizes_that_are_arguments() -> None:
+    ids = torch.zeros(4, 2, dtype=torch.int32)
+    refused = {
+        "k = -1 must be at least 0": lambda: OPS.topk(X, -1),
+        "top_k = -2 must be at least 0": lambda: OPS.moe_topk(X, -2),
+        "group_size = 0 must be at least 1": lambda: OPS.quantize_fp8(X, 0),
+        "group_size = 5 must divide C = 12": lambda: OPS.quantize_int8(X, 5),
+        "block_size = 0": lambda: OPS.moe_align(ids, 3, 0),
+        "experts = -1": lambda: OPS.moe_align(ids, -1),
+        "but C/group_size = 3": lambda: OPS.quantize_int8.out(
+            X, 4, out=torch.empty(2, 12, dtype=torch.int8), scale=torch.empty(2, 2)
+        ),
+    }
+    for message, call in refused.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call()
 
 
 def test_outputs_that_overlap_something_else_are_refused() -> None:

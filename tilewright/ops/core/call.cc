@@ -171,6 +171,11 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings
              "but dimension " + std::to_string(at) + " must be " + std::to_string(dim.factor));
       continue;
     }
+    if (schema_->is_computed(dim)) {
+      if (const int64_t wanted = computed_size(dim, bindings); size != wanted)
+        fail(arg, slot, "but " + std::string(dim.text) + " = " + std::to_string(wanted));
+      continue;
+    }
     if (size % dim.factor != 0)
       fail(arg, slot,
            "but its size " + std::to_string(size) + " must be a multiple of " +
@@ -181,6 +186,20 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings
   }
 }
 
+int64_t Call::computed_size(const Dim& dim, const Bindings& bindings) const {
+  const auto number = [&](std::string_view name, int64_t least) {
+    const auto value = static_cast<int64_t>(bindings.scalar(name));
+    if (value < least)
+      fail(std::string(name) + " = " + std::to_string(value) + " must be at least " +
+           std::to_string(least));
+    return value;
+  };
+  const int64_t size = schema_->is_int(dim.name) ? number(dim.name, 0) : bindings[dim.name];
+  if (dim.divisor.empty()) return size;
+  const int64_t divisor = number(dim.divisor, 1);
+  return size / divisor + (size % divisor != 0) + dim.addend;
+}
+
 Bindings Call::bind_inputs() {
   Bindings bindings;
   broadcast_.clear();
@@ -189,8 +208,7 @@ Bindings Call::bind_inputs() {
     const Arg& arg = (*schema_)[i];
     Slot& slot = (*this)[i];
     if (arg.output) continue;
-    if (!slot.present && arg.default_text.empty() && !arg.optional)
-      fail(std::string(arg.name) + " is missing");
+    if (!slot.present && !arg.may_be_left_out()) fail(std::string(arg.name) + " is missing");
     if (arg.kind != ArgKind::kTensor) {
       if (!slot.present) slot.number = arg.default_number;
       bindings.scalars.emplace(arg.name, slot.number);
@@ -235,6 +253,8 @@ std::vector<int64_t> Call::output_shape(int i, const Bindings& bindings) const {
       shape.insert(shape.end(), bindings.lead.begin(), bindings.lead.end());
     else if (dim.kind == Dim::Kind::kFixed)
       shape.push_back(dim.factor);
+    else if (schema_->is_computed(dim))
+      shape.push_back(computed_size(dim, bindings));
     else
       shape.push_back(checked_mul(bindings[dim.name], dim.factor));
   }

@@ -93,6 +93,7 @@ class Call {
   void bind_broadcast(const Arg& arg, const TensorRef& tensor);
   void bind_lead(const Arg& arg, const TensorRef& tensor, Bindings& bindings) const;
   void bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings& bindings);
+  int64_t computed_size(const Dim& dim, const Bindings& bindings) const;
   void check_device(const Arg& arg, const Slot& slot, Device device) const;
   [[noreturn]] void fail(const Arg& arg, const Slot& slot, const std::string& rule) const;
   [[noreturn]] void fail(const std::string& message) const;

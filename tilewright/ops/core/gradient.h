@@ -6,10 +6,12 @@
 //   step       OP(PARAMETER=VALUE, ...) -> RESULT, ...      or  VALUE -> RESULT
 //              a parameter alone stands for PARAMETER=PARAMETER; parameters left out take their
 //              defaults; results are the outputs of OP in order
-//   value      an argument of the operator, NAME.grad, or the result of a step before; a number
+//   value      an argument of the operator, NAME.grad, or the result of a step before; or a number,
+//              which broadcasts where a tensor is wanted
 //     .T       with its last two dimensions swapped, without a copy
 //     .matrix  its leading dimensions as one, in a batch of one: [1, rows, columns]
 //     .shape   of which only the shape matters: the tensor itself need not be kept
+//     .inverse of an order of dimensions: the one that undoes it
 //     !        in front of a flag: its negation
 //   result     NAME.grad of an input, or a new name
 //   condition  NAME=CHOICE, or NAME=absent: the rule holds for these calls alone
@@ -27,14 +29,14 @@
 namespace tw::ops {
 
 struct Gradient {
-  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 4, kMaxConditions = 4;
+  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 6, kMaxConditions = 4;
 
   struct Value {
     std::string_view parameter;  // of the operator called
     std::string_view name;       // empty for a number
     std::string_view number;
     bool is_grad = false, is_transposed = false, is_matrix = false, is_shape = false;
-    bool is_negated = false;
+    bool is_inverse = false, is_negated = false;
   };
   struct Result {
     std::string_view name;
@@ -141,8 +143,10 @@ struct Gradient {
           to.is_matrix = true;
         else if (form == "shape")
           to.is_shape = true;
+        else if (form == "inverse")
+          to.is_inverse = true;
         else
-          throw "gradient: after the dot: grad, T, matrix or shape";
+          throw "gradient: after the dot: grad, T, matrix, shape or inverse";
       }
     }
 
@@ -208,7 +212,7 @@ consteval void check_call(const Gradient::Step& step, const Schema& called) {
       ++outputs;
       continue;
     }
-    bool is_given = arg.optional || !arg.default_text.empty();
+    bool is_given = arg.may_be_left_out();
     for (int i = 0; i < step.input_count; ++i) is_given |= step.inputs[i].parameter == arg.name;
     if (!is_given) throw "gradient: an argument of the operator called is missing";
   }

@@ -20,17 +20,15 @@ struct QuantizeFamily {
   template <class T>
   using Kernel = K<T>;
 
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& known) {
-    const auto size = static_cast<int64_t>(known.scalar("group_size"));
-    const TensorRef& x = call[0].tensor;
-    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
-    std::vector<int64_t> groups = shape;
-    if (size < 1 || shape.back() % size != 0)
-      throw Error(ErrorKind::kInvalidArgument,
-                  std::string(call.schema().name()) + ": group_size = " + std::to_string(size) +
-                      " must divide C = " + std::to_string(shape.back()));
-    groups.back() /= size;
-    return {shape, groups};
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    if (k.x.cols % k.group_size == 0) return Support::yes();
+    return Support::no("group_size = " + std::to_string(k.group_size) +
+                       " must divide C = " + std::to_string(k.x.cols));
+  }
+  template <class T>
+  static Support supports(const Kernel<T>& k) {
+    return supports_shapes(k);
   }
 
   template <class T>

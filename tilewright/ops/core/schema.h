@@ -9,6 +9,8 @@
 //              4      exactly this
 //              *      any number of leading dimensions, equal wherever it stands
 //              ...    the shape all `...` arguments broadcast to (alone in its brackets)
+//              k      of an output: the value of the i64 argument k
+//              C/k+1  of an output: C divided by the i64 argument k, rounded up; and one more
 //   scalar     f32 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an index
 //
 // A malformed schema does not compile, nor one with a type variable that no required input gives.
@@ -26,8 +28,11 @@ enum class ArgKind : uint8_t { kTensor, kFloat, kInt, kBool, kChoice };
 struct Dim {
   enum class Kind : uint8_t { kNamed, kFixed, kLead, kBroadcast };
   Kind kind = Kind::kNamed;
-  std::string_view name;  // kNamed
-  int64_t factor = 1;     // kNamed: size = factor * value; kFixed: the size
+  std::string_view text;     // as it stands in the schema
+  std::string_view name;     // kNamed
+  int64_t factor = 1;        // kNamed: size = factor * value; kFixed: the size
+  std::string_view divisor;  // kNamed: the argument that divides it, if any
+  int64_t addend = 0;        // kNamed: what is added then
 };
 
 struct Arg {
@@ -90,6 +95,16 @@ class Schema {
       if (types_[i] == variable) return i;
     return -1;
   }
+  /// Whether it is the name of an i64 argument.
+  constexpr bool is_int(std::string_view name) const {
+    for (const Arg& arg : *this)
+      if (arg.name == name) return arg.kind == ArgKind::kInt;
+    return false;
+  }
+  /// Whether the size follows from an argument that is a number.
+  constexpr bool is_computed(const Dim& dim) const {
+    return dim.kind == Dim::Kind::kNamed && (!dim.divisor.empty() || is_int(dim.name));
+  }
   /// Whether every output dimension is bound by an input.
   constexpr bool outputs_bound() const {
     for (const Arg& out : *this) {
@@ -102,7 +117,7 @@ class Schema {
 
  private:
   constexpr bool bound_by_input(const Dim& dim) const {
-    if (dim.kind == Dim::Kind::kFixed) return true;
+    if (dim.kind == Dim::Kind::kFixed || is_int(dim.name)) return true;
     for (const Arg& in : *this) {
       if (in.output || in.optional) continue;
       for (int d = 0; d < in.rank; ++d)
@@ -174,6 +189,7 @@ class Schema {
       do {
         if (arg.rank == Arg::kMaxDims) throw "schema: too many dimensions";
         arg.dims[arg.rank++] = dim();
+        check_dim(arg.dims[arg.rank - 1], arg.output);
       } while (accept(','));
       expect(']');
     }
@@ -236,8 +252,16 @@ class Schema {
     return negative ? -value : value;
   }
 
+  consteval void check_dim(const Dim& dim, bool output) const {
+    if (!dim.divisor.empty() && !is_int(dim.divisor)) throw "schema: no i64 argument divides";
+    if (dim.addend != 0 && dim.divisor.empty()) throw "schema: a sum of what is not divided";
+    if (!output && is_computed(dim)) throw "schema: an input's size is no argument's";
+  }
+
   consteval Dim dim() {
     Dim out;
+    peek();
+    const size_t start = at_;
     if (accept('*')) {
       out.kind = Dim::Kind::kLead;
     } else if (peek() == '.') {
@@ -245,18 +269,28 @@ class Schema {
       out.kind = Dim::Kind::kBroadcast;
     } else if (peek() >= '0' && peek() <= '9') {
       out.kind = Dim::Kind::kFixed;
-      out.factor = 0;
-      for (char c : word()) out.factor = out.factor * 10 + (c - '0');
+      out.factor = digits();
       if (accept('*')) {
         out.kind = Dim::Kind::kNamed;
         out.name = word();
       }
     } else {
       out.name = word();
+      if (accept('/')) out.divisor = word();
+      if (accept('+')) out.addend = digits();
     }
+    out.text = text_.substr(start, at_ - start);
     return out;
   }
 
+  consteval int64_t digits() {
+    int64_t out = 0;
+    for (char c : word()) {
+      if (c < '0' || c > '9') throw "schema: a number was expected";
+      out = out * 10 + (c - '0');
+    }
+    return out;
+  }
   consteval char peek() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';

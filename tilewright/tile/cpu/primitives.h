@@ -121,8 +121,8 @@ TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, kFull>&
   if (p.streaming() && at.offset * int64_t{sizeof(T)} % kLineBytes == 0)
     prefetch_late(row.data + at.offset);
 }
-template <class P, class C, bool kFull, class T>
-TW_INLINE void prefetch(P, const View<T, 1>&, const Span<P, C, kFull>&) {}
+template <class P, class T, class At>
+TW_INLINE void prefetch(P, const View<T, 1>&, const At&) {}
 
 // A wide span, vector by vector.
 template <class P, class C, int kChains, class Row>
@@ -136,17 +136,26 @@ TW_INLINE void store_cached(const Row& row, const Span<P, C, true, kChains>& at,
   TW_UNROLL
   for (int i = 0; i < kChains; ++i) store_cached(row, at.vector(i), v.part[i]);
 }
-template <class P, class C, int kChains, class Row, class V>
+template <class P, class C, int kChains, class T, class V>
   requires(kChains > 1)
-TW_INLINE void store(P p, const Row& row, const Span<P, C, true, kChains>& at, const V& v) {
+TW_INLINE void store(P, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at,
+                     const V& v) {
+  if (!row.around) return store_cached(row, at, v);
+  TW_UNROLL
+  for (int i = 0; i < kChains; ++i) stream(row.data + at.vector(i).offset, v.part[i]);
+}
+template <class P, class C, int kChains, class T, class V>
+  requires(kChains > 1)
+TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, true, kChains>& at, const V& v) {
   TW_UNROLL
   for (int i = 0; i < kChains; ++i) store(p, row, at.vector(i), v.part[i]);
 }
-template <class P, class C, int kChains, class Row>
+template <class P, class C, int kChains, class T>
   requires(kChains > 1)
-TW_INLINE void prefetch(P p, const Row& row, const Span<P, C, true, kChains>& at) {
-  TW_UNROLL
-  for (int i = 0; i < kChains; ++i) prefetch(p, row, at.vector(i));
+TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
+  if (!p.streaming()) return;
+  for (int i = 0; i < at.kLanes; i += kLineBytes / int{sizeof(T)})
+    prefetch_late(row.data + at.offset + i);
 }
 /// Begins to fetch what a loop over the row comes to some spans later: where arithmetic fills the
 /// processor's window, loads do not reach ahead far enough by themselves.
@@ -199,7 +208,7 @@ TW_INLINE Row new_row(P, const Row& row, int = 0) {
 /// Values that one loop over a row computes and a later one wants again.
 template <class C>
 struct Memo {
-  View<C, 1> values;
+  AdjacentRow<C> values;
 
   template <class At, class V>
   TW_INLINE void keep(const At& at, const V& v) const {
@@ -213,7 +222,7 @@ struct Memo {
 /// Memo number `which` of rows of n columns.
 template <class C, class P>
 TW_INLINE Memo<C> memo(P p, int64_t n, int which) {
-  return {view(p.template scratch<C>() + which * n, n)};
+  return {{p.template scratch<C>() + which * n, n}};
 }
 
 /// to[c] = f(from[c] ...) for every column.
@@ -287,9 +296,9 @@ template <class C = float, int kChains = 1, class R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
   return reduce_row<C, kChains>(p, r, row.size(0), f);
 }
-template <class C = float, class R, class P, class T, class F>
+template <class C = float, int kChains = 1, class R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
-  return reduce_row<C>(p, r, row.count, f);
+  return reduce_row<C, kChains>(p, r, row.count, f);
 }
 
 /// The reduction of a row's elements, which are read once.

@@ -71,8 +71,8 @@ struct Least {
 
 /// Reduces f(span) over a row, or over n columns; the same value in every thread. The order of
 /// operations depends on the length and on the plan's columns alone. An empty row gives the
-/// identity.
-template <class C = float, class R, class P, class Row, class F>
+/// identity. kChains: see for_row.
+template <class C = float, int kChains = 1, class R, class P, class Row, class F>
 __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
   using V = typename P::template Vec<C>;
   const C identity = R::template identity<C>();

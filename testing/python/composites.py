@@ -1,4 +1,8 @@
-"""The function that each operator computes, in PyTorch's terms, which differentiates it."""
+"""The function that each operator computes, in PyTorch's terms, which differentiates it.
+
+Tests compare gradients with these, for all arguments; benchmarks take them as peers, but for the
+few that a program in a hurry would write otherwise (benchmarks/peers.py).
+"""
 
 from __future__ import annotations
 
@@ -13,26 +17,33 @@ Tensor = torch.Tensor
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+    """As torch.nn.RMSNorm."""
+    return F.rms_norm(x, weight.shape, weight, eps)
 
 
 def gated(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """F of the first half of each row, times the second."""
     return lambda x: f(x.chunk(2, -1)[0]) * x.chunk(2, -1)[1]
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
+    """By tanh."""
     return F.gelu(x, approximate="tanh")
 
 
 def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    return rms_norm(x + residual, weight, eps), x + residual
+    """The sum normalized, and the sum."""
+    total = x + residual
+    return rms_norm(total, weight, eps), total
 
 
 def layer_norm(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Over the last dimension."""
     return F.layer_norm(x, x.shape[-1:], weight, bias, eps)
 
 
 def rope(x: Tensor, cos: Any, sin: Any, positions: Any, interleaved: bool, inverse: bool) -> Tensor:
+    """Pairs turned by the angles of their positions."""
     rows = torch.arange(x.shape[1]).expand(x.shape[:2]) if positions is None else positions
     c, s = cos[rows][:, :, None], sin[rows][:, :, None] * (-1 if inverse else 1)
     pairs = cos.shape[1]
@@ -43,10 +54,17 @@ def rope(x: Tensor, cos: Any, sin: Any, positions: Any, interleaved: bool, inver
     return torch.cat((turned, rest), -1)
 
 
-ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "silu": F.silu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": F.silu,
+}
 
 
 def linear(x: Tensor, weight: Tensor, bias: Any, residual: Any, activation: str) -> Tensor:
+    """activation(x weightᵀ + bias) + residual."""
     out = ACTIVATIONS[activation](F.linear(x, weight, bias))
     return out if residual is None else out + residual
 
@@ -54,9 +72,12 @@ def linear(x: Tensor, weight: Tensor, bias: Any, residual: Any, activation: str)
 def cross_entropy(
     x: Tensor, target: Tensor, ignored: int, reduction: str, smoothing: float, z_loss: float
 ) -> Tensor:
+    """Of logits [N, V]; with z_loss, and its multiple of the squares of their logsumexp."""
     plain = F.cross_entropy(
-        x, target, ignore_index=ignored, reduction=reduction, label_smoothing=smoothing
+        x, target.long(), ignore_index=ignored, reduction=reduction, label_smoothing=smoothing
     )
+    if not z_loss:
+        return plain
     squares = torch.where(target != ignored, x.logsumexp(-1).square(), 0)
     counted = (target != ignored).sum()
     sums = {"mean": squares.sum() / counted, "sum": squares.sum(), "none": squares}
@@ -64,10 +85,12 @@ def cross_entropy(
 
 
 def linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor, *rest: Any) -> Tensor:
+    """Of the logits x weightᵀ."""
     return cross_entropy(x @ weight.T, target, *rest)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
+    """Of [B, S, H, D], without sinks and scales of keys."""
     scale, causal, left, right, softcap = rest[3:]
     group = q.shape[2] // max(k.shape[2], 1)
     keys, values = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
@@ -85,6 +108,83 @@ def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
     return torch.einsum("bhsl,blhd->bshd", weights, values)
 
 
+def attention_varlen(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
+    """Sequence by sequence."""
+    starts, kv_starts, options = rest[0].tolist(), rest[1].tolist(), rest[2:]
+    parts = [q.new_zeros(starts[0], q.shape[1], v.shape[2])]
+    for b in range(len(starts) - 1):
+        rows, keys = slice(starts[b], starts[b + 1]), slice(kv_starts[b], kv_starts[b + 1])
+        parts.append(attention(q[None, rows], k[None, keys], v[None, keys], None, *options)[0])
+    parts.append(q.new_zeros(len(q) - starts[-1], q.shape[1], v.shape[2]))
+    return torch.cat(parts) + 0 * (q.sum() + k.sum() + v.sum())  # of no sequence, too
+
+
+def linear_attention(
+    q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Any, state: Any, scale: float, _: int
+) -> tuple[Tensor, Tensor]:
+    """The recurrence, step by step: the outputs, and the state at the end."""
+    group, dims = v.shape[2] // max(q.shape[2], 1), q.shape[3]
+    q, k = q.repeat_interleave(group, 2), k.repeat_interleave(group, 2)
+    s = q.new_zeros(v.shape[0], v.shape[2], dims, v.shape[3]) if state is None else state
+    scale, out = scale or 1 / math.sqrt(max(dims, 1)), []
+    for t in range(q.shape[1]):
+        s = s * g[:, t, :, :, None].exp()
+        change = v[:, t]
+        if beta is not None:
+            change = beta[:, t, :, None] * (change - torch.einsum("bhdv,bhd->bhv", s, k[:, t]))
+        s = s + k[:, t, :, :, None] * change[:, :, None]
+        out.append(scale * torch.einsum("bhdv,bhd->bhv", s, q[:, t]))
+    return torch.stack(out, 1) if out else v * 1, s + 0 * (q.sum() + g.sum())
+
+
+def moe_topk(
+    gating: Tensor, top_k: int, bias: Any, scoring: str, renormalize: bool
+) -> tuple[Tensor, Tensor]:
+    """The experts of each token, and their weights."""
+    scores = gating.sigmoid() if scoring == "sigmoid" else gating.softmax(-1)
+    ids = (gating if bias is None else scores + bias).topk(top_k).indices
+    weights = scores.gather(1, ids)
+    return (weights / weights.sum(-1, keepdim=True) if renormalize else weights), ids.int()
+
+
+def moe_combine(x: Tensor, positions: Tensor, weights: Any, scale: float) -> Tensor:
+    """Weighted sums of rows."""
+    rows = F.pad(x, (0, 0, 1, 0))[positions.long() + 1]  # zeros come first, for -1
+    return scale * (rows if weights is None else rows * weights[..., None]).sum(1)
+
+
+def segment_mean(x: Tensor, starts: Tensor, ends: Tensor) -> Tensor:
+    """Mean by mean."""
+    means = [
+        x[:, a:b].mean(1) if b > a else x[:, a:b].sum(1)
+        for a, b in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    return torch.stack(means, 1) if means else x[:, :0]
+
+
+def topk(x: Tensor, k: int, starts: Any, ends: Any) -> tuple[Tensor, Tensor]:
+    """The largest of each row, or of a window of it; of equals the first."""
+    if starts is not None or ends is not None:
+        column = torch.arange(x.shape[-1])
+        first = 0 if starts is None else starts[..., None]
+        seen = column >= first
+        x = torch.where(seen if ends is None else seen & (column < ends[..., None]), x, -torch.inf)
+    if k > x.shape[-1]:
+        x = F.pad(x, (0, k - x.shape[-1]), value=-torch.inf)
+    indices = x.argsort(dim=-1, descending=True, stable=True)[..., :k]
+    return x.gather(-1, indices), indices.int()
+
+
+def fft(x: Tensor, inverse: bool) -> Tensor:
+    """Of complex numbers as pairs; the inverse is not divided."""
+    function = torch.fft.ifft if inverse else torch.fft.fft
+    if not x.numel():
+        return x * 1
+    return torch.view_as_real(
+        function(torch.view_as_complex(x.contiguous()), norm="forward" if inverse else "backward")
+    )
+
+
 def group_masks(rows: int, offsets: Tensor, starts: Tensor | None) -> Tensor:
     """[groups, rows, 1]: 1 where a group has the row."""
     row = torch.arange(rows)
@@ -93,10 +193,12 @@ def group_masks(rows: int, offsets: Tensor, starts: Tensor | None) -> Tensor:
 
 
 def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    """Each group of rows times its own matrix."""
     return ((a * group_masks(len(a), offsets, starts)) @ b).sum(0)
 
 
 def k_grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    """A product for each group of columns and rows."""
     return a @ (b * group_masks(len(b), offsets, starts))
 
 
@@ -115,15 +217,18 @@ def philox_words(seed: int, count: int) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, seed: int) -> Tensor:
+    """Zeros where the words say."""
     kept = philox_words(seed, x.numel()).reshape(x.shape) >= p * 2**32
     return x * kept / (1 - p) if p < 1 else x * 0
 
 
 def unary(x: Tensor, function: str) -> Tensor:
+    """By name."""
     return getattr(torch, function)(x)
 
 
 def activation(x: Tensor, function: str, a: float, b: float, c: float) -> Tensor:
+    """By name."""
     return {
         "clamp": lambda: torch.clamp(x, a, b),
         "hardsigmoid": lambda: F.hardsigmoid(x),
@@ -138,6 +243,7 @@ def activation(x: Tensor, function: str, a: float, b: float, c: float) -> Tensor
 
 
 def binary(x: Tensor, other: Tensor, function: str) -> Tensor:
+    """By name."""
     return {
         "div": torch.div,
         "trunc_divide": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
@@ -149,6 +255,7 @@ def binary(x: Tensor, other: Tensor, function: str) -> Tensor:
 
 
 def reduced(x: Tensor, function: str, dim: int) -> Tensor:
+    """By name."""
     orders = {"norm1": 1, "norm2": 2, "norm_inf": math.inf}
     if x.shape[dim] == 0 and function == "norm_inf":
         return x.sum(dim)  # which PyTorch refuses
@@ -158,27 +265,41 @@ def reduced(x: Tensor, function: str, dim: int) -> Tensor:
 
 
 def var_mean(x: Tensor, dim: int, correction: float, root: bool) -> tuple[Tensor, Tensor]:
+    """torch.var_mean, or std_mean."""
     function = torch.std_mean if root else torch.var_mean
     return function(x, dim, correction=correction)
 
 
 def lerp(x: Tensor, end: Tensor, weight: Tensor | None, amount: float) -> Tensor:
-    return x + (amount if weight is None else weight) * (end - x)
+    """Between x and end."""
+    return torch.lerp(x, end, amount if weight is None else weight)
 
 
-# The function that each operator computes, in PyTorch's terms.
+def matmul(a: Tensor, b: Tensor, alpha: float) -> Tensor:
+    """Alpha * a b."""
+    return torch.bmm(a, b) if alpha == 1 else torch.bmm(a, b) * alpha
+
+
+# Each takes its operator's arguments by position.
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "activation": activation,
-    "add": lambda x, other, alpha: x + alpha * other,
+    "add": lambda x, other, alpha: torch.add(x, other, alpha=alpha),
     "amax": torch.amax,
+    "argmax": torch.argmax,
     "attention": attention,
+    "attention_varlen": attention_varlen,
     "binary": binary,
+    "bitwise": lambda x, other, function: getattr(torch, f"bitwise_{function}")(x, other),
+    "compare": lambda x, other, relation: getattr(torch, relation)(x, other),
+    "copy": torch.clone,
+    "count_nonzero": torch.count_nonzero,
     "cross_entropy": cross_entropy,
     "dropout": dropout,
     "embedding": lambda weight, indices: F.embedding(indices, weight),
     "erf": torch.erf,
     "exp": torch.exp,
     "extremum": lambda x, other, function: getattr(torch, function)(x, other),
+    "fft": fft,
     "fused_add_rms_norm": add_rms_norm,
     "fused_linear_cross_entropy": linear_cross_entropy,
     "gelu": lambda x, approximate: F.gelu(x, approximate=approximate),
@@ -189,17 +310,22 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "layer_norm": layer_norm,
     "lerp": lerp,
     "linear": linear,
+    "linear_attention": linear_attention,
     "log": torch.log,
     "log_softmax": F.log_softmax,
-    "matmul": lambda a, b, alpha: alpha * (a @ b),
+    "matmul": matmul,
     "mean": torch.mean,
+    "moe_combine": moe_combine,
+    "moe_topk": moe_topk,
     "mul": torch.mul,
+    "permute": lambda x, dims: x.permute(dims).contiguous(),
     "reduce": reduced,
     "relu": F.relu,
     "rms_norm": rms_norm,
     "rope": rope,
     "scale": torch.mul,
     "scan": lambda x, function, dim: getattr(torch, f"cum{function}")(x, dim),
+    "segment_mean": segment_mean,
     "sigmoid": torch.sigmoid,
     "silu": F.silu,
     "silu_and_mul": gated(F.silu),
@@ -207,6 +333,8 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "sum": torch.sum,
     "swiglu": lambda gate, up: F.silu(gate) * up,
     "tanh": torch.tanh,
+    "topk": topk,
+    "transpose": lambda x, dim0, dim1: x.transpose(dim0, dim1).contiguous(),
     "unary": unary,
     "var_mean": var_mean,
     "where": torch.where,
