@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tilewright import ops
+from tilewright import _torch, ops
 
 
 def attend_to_lists(
@@ -35,6 +35,7 @@ def attend_to_lists(
     group = q_heads // heads
     # Each head of keys has lists of its own: its keys are pages, its queries are sequences.
     pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
+    _torch.load()
     out, lse = torch.ops.tilewright.attention_paged.full(
         q.reshape(tokens * heads, group, dims),
         k.reshape(-1, 1, 1, dims),

@@ -6,6 +6,7 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
+from tilewright.compat._quantization import block_of
 from tilewright.compat._tensors import tensor
 
 
@@ -31,12 +32,12 @@ def _dtype(name: str, out_dtype: str | torch.dtype) -> torch.dtype:
 
 
 def _scaled(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """X times a scale of all, of each row, or of blocks that divide both dimensions."""
+    """X times a scale of all, of each row, or of blocks of both dimensions, the last cut short."""
     scale = scale.float()
     for d in (-2, -1) if scale.dim() >= 2 else ():
         size, count = x.shape[d], scale.shape[d]
         if count not in (1, size):
-            scale = scale.repeat_interleave(-(-size // count), d).narrow(d, 0, size)
+            scale = scale.repeat_interleave(block_of(size, count), d).narrow(d, 0, size)
     if scale.dim() == 1 and scale.numel() != 1:
         scale = scale.view(*scale.shape, *(1,) * (x.dim() - 1))
     if scale.dim() < x.dim():

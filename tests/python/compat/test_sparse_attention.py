@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -268,3 +271,15 @@ def test_topk_orders_as_pytorch_does(dtype: torch.dtype) -> None:
     assert indices[2].tolist() == list(range(40))
     for row in indices.tolist():
         assert len(set(row)) == 40
+
+
+def test_it_may_be_the_first_call_of_a_process() -> None:
+    program = """
+import torch
+from tilewright.compat import tileops
+kv, listed = torch.ones(1, 3, 1, 16), torch.zeros(1, 2, 1, 3, dtype=torch.int32)
+tileops.deep_seek_sparse_attention_decode_with_kv_cache(
+    torch.ones(1, 2, 4, 16), kv, listed, dim_tail=8, topk=3, stride_kv=1, q_start_index_s=0)
+"""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=120)

@@ -187,6 +187,17 @@ def test_eight_bit_products() -> None:
         tileops.gemm_fp8(a[0], b[0], sa, sb, out_dtype="int8")
 
 
+@pytest.mark.parametrize("rows", [1, 128])
+def test_eight_bit_products_by_blocks(rows) -> None:
+    """A scale for 128 columns, and for one row of b or 128: the last block is cut short."""
+    a, b = (torch.randn(n, 320).to(torch.float8_e4m3fn) for n in (5, 300))
+    sa, sb = torch.rand(5, 3) + 0.5, torch.rand(-(-300 // rows), 3) + 0.5
+    wide_a = sa.double().repeat_interleave(128, 1)[:, :320]
+    wide_b = sb.double().repeat_interleave(rows, 0)[:300].repeat_interleave(128, 1)[:, :320]
+    want = (a.double() * wide_a) @ (b.double() * wide_b).T
+    close(tileops.gemm_fp8(a, b, sa, sb), want.bfloat16())
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_of_attention(causal) -> None:
     q, k, v = (torch.randn(2, 9, h, 16, dtype=torch.float64, requires_grad=True) for h in (4, 2, 2))
