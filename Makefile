@@ -11,6 +11,7 @@ WHEEL_OPTIONS ?=
 JOBS ?= $(shell nproc)
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
+ISAS ?= all
 FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
 KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "silu_and_mul/64 MiB" "copy/64 MiB" \
@@ -20,22 +21,29 @@ PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
-CONFIGURE = cmake --preset $(1) >build/.configure.log || { cat build/.configure.log; exit 1; }
+CONFIGURE = cmake --preset $(1) $(2) >build/.configure.log || { cat build/.configure.log; exit 1; }
+# Kernels for this machine, a fraction of the time; a folder that `make build` has filled stays so.
+HERE = $(if $(wildcard build/release/CMakeCache.txt),,-DTILEWRIGHT_ISAS=native)
 
-.PHONY: help demo build cuda test bench compare lint tidy format docs asan tsan fuzz install wheel testwheel clean
+.PHONY: help demo build native cuda test bench compare lint tidy format docs asan tsan fuzz install wheel testwheel clean
 
 help:  ## what each target does
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
 
 demo:  ## a language model writes an answer (set-up, build, run)
 	@tools/setup.sh demo
-	@mkdir -p build && $(call CONFIGURE,release)
+	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release) --target tilewright_tool
 	build/release/tilewright generate $(MODEL) --chat -p "$(PROMPT)"
 
-build:  ## the command line tool at build/release/tilewright, and the library
+build:  ## the command line tool at build/release/tilewright, and the library, for any x86 machine
 	@tools/setup.sh build
-	@mkdir -p build && $(call CONFIGURE,release)
+	@mkdir -p build && $(call CONFIGURE,release,-DTILEWRIGHT_ISAS=$(ISAS))
+	@$(call BUILD,release)
+
+native:  ## the same for this machine only, in a fraction of the time
+	@tools/setup.sh build
+	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 
 cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs where there is a GPU
@@ -45,15 +53,15 @@ cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs wh
 
 test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
 	@tools/setup.sh test
-	@mkdir -p build && $(call CONFIGURE,release)
+	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 	ctest --preset release
 	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist loadgroup
 
-bench: build  ## measure; FILTER=rms_norm for some of it
+bench: native  ## measure; FILTER=rms_norm for some of it
 	build/release/tilewright bench $(FILTER)
 
-compare: build  ## measure the language model and the operators beside their peers; README's tables
+compare: native  ## measure the language model and the operators beside their peers; README's tables
 	@tools/setup.sh peers
 	build/release/tilewright env --calibrate >/dev/null
 	python3 benchmarks/language_model/compare.py $(MODEL) --peers $(PEERS) \
@@ -80,7 +88,7 @@ format:  ## rewrite the sources in the project's format
 	  xargs -0 --no-run-if-empty clang-format-19 -i
 	.venv/bin/ruff check --quiet --fix . ; .venv/bin/ruff format .
 
-docs: build  ## regenerate from the operator catalog: reference, C header, Python types
+docs: native  ## regenerate from the operator catalog: reference, C header, Python types
 	python3 tools/docs.py build/release/tilewright
 	python3 tools/c_header.py build/release/libtilewright.so
 	python3 tools/c_abi.py build/release/libtilewright.so

@@ -12,6 +12,8 @@ from tilewright import _torch, ops
 
 Dims = int | Sequence[int] | None
 
+_BYTES = (torch.float8_e4m3fn, torch.float8_e5m2)
+
 # Integers that the catalog computes with as int32; taken back, they wrap as their own would.
 _NARROW = (torch.bool, torch.uint8, torch.int8, torch.int16)
 
@@ -25,6 +27,16 @@ def tensor(x: Any) -> torch.Tensor:
 def widened(x: torch.Tensor) -> torch.Tensor:
     """The same numbers in a dtype that the catalog has."""
     return x.to(torch.int32) if x.dtype in _NARROW else x
+
+
+def packed(x: torch.Tensor) -> torch.Tensor:
+    """X contiguous, and with the stride of a dimension of size 1 that this implies."""
+    return x.contiguous().view(x.shape)
+
+
+def computable(x: torch.Tensor) -> torch.Tensor:
+    """The same numbers in a dtype that products take: floats of 8 bits are halves, exactly."""
+    return x.to(torch.float16) if x.dtype in _BYTES else x
 
 
 def call(operator: str, *arguments: Any) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import tensor
+from tilewright.compat._tileops_rope import rope_neox_position_ids
 
 
 def _scores(sm_scale: float | None, softcap: float | None) -> dict[str, Any]:
@@ -206,21 +207,43 @@ def grouped_query_attention_prefill_varlen(
     return tensor(out)
 
 
-def _new_rows(
+def _new_tokens(
     cu_seqlens_q: torch.Tensor,
     cache_seqlens: torch.Tensor,
     block_table: torch.Tensor,
     page_size: int,
-) -> torch.Tensor:
-    """Where in the pages the new tokens go, in their order."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each new token's position in its request, and its row in the pages."""
     lengths = cu_seqlens_q.diff().long()
     request = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
     step = torch.arange(len(request), device=lengths.device) - cu_seqlens_q.long()[request]
     position = cache_seqlens.long()[request] + step
-    return block_table[request, position // page_size].long() * page_size + position % page_size
+    capacity = block_table.shape[1] * page_size
+    if bool((position >= capacity).any()):
+        raise ValueError(f"a request grows beyond the capacity of its pages, {capacity} tokens")
+    rows = block_table[request, position // page_size].long() * page_size + position % page_size
+    return position, rows
 
 
-@uses("attention_paged")
+def _append(
+    pages: torch.Tensor,
+    new: torch.Tensor,
+    rows: torch.Tensor,
+    scale: torch.Tensor | None,
+    name: str,
+) -> torch.Tensor:
+    """Writes new rows into the pages, and the pages in new's dtype: 8-bit floats times `scale`."""
+    if pages.dtype == new.dtype:
+        pages[rows] = new
+        return pages
+    factor = torch.ones(1, device=new.device) if scale is None else scale.float()
+    if not bool((factor.isfinite() & (factor > 0)).all()):
+        raise ValueError(f"{name} must be finite positive, not {factor.tolist()}")
+    pages.view(torch.uint8)[rows] = (new.float() / factor).to(pages.dtype).view(torch.uint8)
+    return (pages.float() * factor).to(new.dtype)
+
+
+@uses("attention_paged", "rope")
 def grouped_query_attention_prefill_paged_with_kv_cache(
     q: torch.Tensor,
     k_new: torch.Tensor,
@@ -245,20 +268,22 @@ def grouped_query_attention_prefill_paged_with_kv_cache(
     max_position: int | None = None,
     rotary_dim: int | None = None,
 ) -> torch.Tensor:
-    """Writes the new keys and values into the pages, then attends to all of them."""
-    name = "grouped_query_attention_prefill_paged_with_kv_cache"
+    """Writes the new keys and values into the pages, then attends to all of them.
+
+    Queries and new keys are rotated first, if wanted. 8-bit pages hold values over their scale.
+    """
+    position, rows = _new_tokens(cu_seqlens_q, cache_seqlens, block_table, page_size)
     if fuse_rope:
-        raise NotImplementedError(f"{name}: the catalog has no attention that rotates its queries")
-    if k_pages.dtype != q.dtype:
-        raise NotImplementedError(f"{name}: the catalog has no attention over 8-bit float pages")
-    rows = _new_rows(cu_seqlens_q, cache_seqlens, block_table, page_size)
-    k_pages[rows] = k_new
-    v_pages[rows] = v_new
+        end = block_table.shape[1] * page_size if max_position is None else max_position
+        turn: dict[str, Any] = {"max_position": end, "base": rope_base, "rotary_dim": rotary_dim}
+        q, k_new = (rope_neox_position_ids(x, position, **turn) for x in (q, k_new))
+    keys = _append(k_pages, k_new, rows, k_scale, "k_scale")
+    values = _append(v_pages, v_new, rows, v_scale, "v_scale")
     return tensor(
         ops.attention_paged(
             q,
-            _pages(k_pages, page_size),
-            _pages(v_pages, page_size),
+            _pages(keys, page_size),
+            _pages(values, page_size),
             block_table,
             cache_seqlens + cu_seqlens_q.diff(),
             cu_seqlens_q,

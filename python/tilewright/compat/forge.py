@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from tilewright import ops
+from tilewright import ops as catalog
 from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._paths import also_at
+from tilewright.compat._tensors import tensor
 
 Forward = Callable[[torch.Tensor, int], torch.Tensor]
 Backward = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
@@ -17,6 +19,8 @@ _REDUCTIONS = ("sum", "amax", "amin", "prod")
 _ALIASES = {"max": "amax", "min": "amin"}
 
 MISSING: dict[str, str] = by_name({})
+
+also_at(__name__, f"{__name__}.ops")
 
 
 def __getattr__(name: str) -> Callable[..., object]:
@@ -30,7 +34,7 @@ def copy_transpose(x: torch.Tensor, tile_size: int = 16) -> torch.Tensor:
         raise ValueError(f"copy_transpose: x must be a matrix, not {tuple(x.shape)}")
     if tile_size not in (16, 32):
         raise ValueError(f"copy_transpose: tile_size must be 16 or 32, not {tile_size}")
-    out: torch.Tensor = ops.transpose(x)
+    out: torch.Tensor = catalog.transpose(x)
     return out
 
 
@@ -46,20 +50,24 @@ def reduce(x: torch.Tensor, dim: int = -1, op: str = "sum") -> torch.Tensor:
         raise ValueError(f"reduce: op must be sum, amax, max, amin, min or prod, not {op!r}")
     out: torch.Tensor
     if op in ("sum", "amax"):
-        out = getattr(ops, op)(x, dim)
+        out = getattr(catalog, op)(x, dim)
     else:
-        out = ops.reduce(x, "amin" if op == "amin" else "prod", dim)
+        out = catalog.reduce(x, "amin" if op == "amin" else "prod", dim)
     return out
 
 
 @uses("sum")
-def reduce_sum(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """The sums along one dimension."""
+def reduce_sum(x: torch.Tensor, dim: int = -1, variant: str | None = None) -> torch.Tensor:
+    """The sums along one dimension; any variant of forge-cute-py's kernel gives the same."""
     return reduce(x, dim, "sum")
 
 
+def _softmax_backward(dy: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tensor:
+    return tensor(catalog.softmax_backward(dy, y, dim))
+
+
 class _Registered(torch.autograd.Function):
-    """A softmax of the user's with a gradient of the user's."""
+    """A softmax of the user's, with the user's gradient or the softmax's own."""
 
     @staticmethod
     def forward(ctx: object, x: torch.Tensor, dim: int, name: str) -> torch.Tensor:
@@ -73,20 +81,18 @@ class _Registered(torch.autograd.Function):
     def backward(ctx: object, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         """Runs the backend's backward."""
         dim, name = ctx.call  # type: ignore[attr-defined]
-        backward = _backends[name][1]
-        if backward is None:
-            raise NotImplementedError(f"softmax_online: backend {name!r} has no backward")
+        backward = _backends[name][1] or _softmax_backward
         return backward(dy, ctx.saved_tensors[0], dim), None, None  # type: ignore[attr-defined]
 
 
 def _ref(x: torch.Tensor, dim: int) -> torch.Tensor:
-    out: torch.Tensor = ops.softmax(x, dim, backend="reference")
+    out: torch.Tensor = catalog.softmax(x, dim, backend="reference")
     return out
 
 
 # "kernel" is tilewright's operator, "ref" its definition in float64.
 _backends: dict[str, tuple[Forward, Backward | None]] = {
-    "kernel": (lambda x, dim: ops.softmax(x, dim), None),
+    "kernel": (lambda x, dim: catalog.softmax(x, dim), None),
     "ref": (_ref, None),
 }
 _BUILT_IN = tuple(_backends)
@@ -96,12 +102,12 @@ _current = "kernel"
 @uses("softmax")
 def softmax_online(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """The softmax of a matrix's rows, by the current backend."""
-    if x.dim() != 2 or dim not in (-1, 1):
+    if x.dim() != 2 or dim != -1:
         raise ValueError(
-            f"softmax_online: x must be a matrix and dim its last dimension, not "
-            f"{tuple(x.shape)} and {dim}"
+            f"softmax_online expects dim=-1 and x to be a matrix, not dim={dim} and "
+            f"{tuple(x.shape)}"
         )
-    if _current in _BUILT_IN:
+    if _current == "kernel":  # has a gradient of its own
         return _backends[_current][0](x, -1)
     out: torch.Tensor = _Registered.apply(x, -1, _current)  # type: ignore[no-untyped-call]
     return out
@@ -119,8 +125,10 @@ def register_softmax_online_backend(
     Raises:
         ValueError: there is one of this name.
     """
+    if not name:
+        raise ValueError("softmax_online: a backend needs a name")
     if name in _BUILT_IN or (name in _backends and not overwrite):
-        raise ValueError(f"softmax_online has a backend {name!r} already")
+        raise ValueError(f"softmax_online: backend {name!r} already exists")
     _backends[name] = (forward_impl, backward_impl)
 
 
@@ -132,7 +140,9 @@ def set_softmax_online_backend(name: str) -> None:
     """
     global _current
     if name not in _backends:
-        raise ValueError(f"softmax_online: no backend {name!r}; there are {', '.join(_backends)}")
+        raise ValueError(
+            f"Unknown softmax_online backend {name!r}; there are {', '.join(_backends)}"
+        )
     _current = name
 
 
@@ -141,6 +151,6 @@ def get_softmax_online_backend() -> str:
     return _current
 
 
-def list_softmax_online_backends() -> list[str]:
+def list_softmax_online_backends() -> tuple[str, ...]:
     """All backends."""
-    return list(_backends)
+    return tuple(_backends)

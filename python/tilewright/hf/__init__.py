@@ -16,9 +16,9 @@ from __future__ import annotations
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from tilewright.hf._attention import attention_forward
+from tilewright.hf._forms import FAMILIES
 from tilewright.hf._masks import attention_mask
 from tilewright.hf._patch import Patch, patch, patch_family
-from tilewright.hf._replacements import FAMILIES
 
 AttentionInterface.register("tilewright", attention_forward)
 AttentionMaskInterface.register("tilewright", attention_mask)

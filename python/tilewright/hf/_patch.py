@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from tilewright.hf._replacements import ACTIVATIONS, FAMILIES, Family, activation_of
+from tilewright.hf._forms import FAMILIES, Family, replacement_of, rotations_in
+from tilewright.hf._replacements import activation_of, has_operator
 
 _MISSING = object()
 
@@ -61,17 +62,16 @@ class Patch:
         self.replaced.setdefault(kind, []).append(name)
 
 
-def _with_rope(forward: Callable[..., Any], family: Family) -> Callable[..., Any] | None:
-    """The attention layer's forward, calling another rotation; None if it calls none by name."""
-    name = family.rope.__name__
-    plain = getattr(forward, "__func__", forward)
-    if not isinstance(plain, types.FunctionType) or name not in plain.__code__.co_names:
+def _with_rope(forward: Any) -> Callable[..., Any] | None:
+    """The attention layer's forward, calling another rotation; None if it calls none known."""
+    rotations = rotations_in(forward)
+    if not rotations:
         return None
-    scope = {**plain.__globals__, name: family.rope}
+    scope = {**forward.__globals__, **rotations}
     out = types.FunctionType(
-        plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__
+        forward.__code__, scope, forward.__name__, forward.__defaults__, forward.__closure__
     )
-    out.__kwdefaults__ = plain.__kwdefaults__
+    out.__kwdefaults__ = forward.__kwdefaults__
     return out
 
 
@@ -89,16 +89,14 @@ def _candidates(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module, 
 def _replacement(module: torch.nn.Module, kind: str) -> tuple[Callable[..., Any] | None, str]:
     """The forward for a module, or the reason why there is none."""
     cls = type(module)
-    family = next((f for f in FAMILIES.values() if f.module_name == cls.__module__), None)
-    if family is None or not cls.__name__.startswith(family.prefix):
-        return None, f"{cls.__module__}.{cls.__name__} is of no known family"
     if "forward" in vars(module):
         return None, "its forward is replaced already"
     if kind == "rope":
-        return _with_rope(cls.forward, family), f"it calls no {family.rope.__name__}"
-    if kind == "swiglu" and activation_of(module) not in ACTIVATIONS:
+        return _with_rope(cls.forward), f"{cls.__name__} calls no rotation of a known form"
+    found = replacement_of(kind, cls)
+    if found is not None and kind == "swiglu" and not has_operator(module):
         return None, f"there is no operator for {activation_of(module)!r}"
-    return (family.swiglu if kind == "swiglu" else family.rms_norm), ""
+    return found, f"{cls.__name__} computes something of no known form"
 
 
 def _patch_attention(patch: Patch, model: Any) -> None:
@@ -124,7 +122,7 @@ def patch(
     """Replaces parts of one model's computation; parameters and modules stay as they are.
 
     Args:
-        model: a model of transformers; parts of unknown families are left alone.
+        model: a model of transformers; what is recognised by its code is replaced.
         rope: whether to replace the rotation of queries and keys.
         rms_norm: whether to replace normalization.
         swiglu: whether to replace the gate of feed-forward layers.
@@ -161,6 +159,25 @@ def _prefer_tilewright(original: Callable[..., str]) -> Callable[..., str]:
     return get_correct_attn_implementation
 
 
+def _family(name: str) -> Family:
+    """A family of transformers with parts that are known.
+
+    Raises:
+        ValueError: there is no such family.
+    """
+    try:
+        family = Family(name)
+        norms = [replacement_of("rms_norm", cls) for cls in family.classes("RMSNorm")]
+        gates = [replacement_of("swiglu", cls) for cls in family.classes("MLP")]
+    except ImportError:
+        norms = gates = []
+    if not any(norms) and not any(gates):
+        raise ValueError(
+            f"no family {name!r}; there are {', '.join(FAMILIES)}, and others like them"
+        )
+    return family
+
+
 def patch_family(
     name: str,
     *,
@@ -176,24 +193,26 @@ def patch_family(
     Raises:
         ValueError: there is no such family.
     """
-    if name not in FAMILIES:
-        raise ValueError(f"no family {name!r}; there are {', '.join(FAMILIES)}")
-    family, out = FAMILIES[name], Patch()
+    family, out = _family(name), Patch()
+    wanted = {"rms_norm": rms_norm, "swiglu": swiglu}
+    for suffix, kind in _KINDS.items():
+        for cls in family.classes(suffix) if wanted.get(kind) else ():
+            found = replacement_of(kind, cls)
+            if found is not None:
+                out.put(kind, cls.__name__, cls, "forward", found)
+            else:
+                out.skipped[f"{cls.__name__} ({kind})"] = "it is of no known form"
     module = family.module()
-    for kind, suffix, is_wanted in (
-        ("rms_norm", "RMSNorm", rms_norm),
-        ("swiglu", "MLP", swiglu),
-    ):
-        if is_wanted:
-            cls = getattr(module, family.prefix + suffix)
-            out.put(kind, cls.__name__, cls, "forward", getattr(family, kind))
-    if rope:
-        function = family.rope.__name__
-        out.put("rope", function, module, function, family.rope)
-    if attn:
-        base = getattr(module, family.prefix + "PreTrainedModel")
-        chosen = _prefer_tilewright(base.get_correct_attn_implementation)
-        out.put("attn", base.__name__, base, "get_correct_attn_implementation", chosen)
+    for function, value in list(vars(module).items()) if rope else ():
+        rotation = replacement_of("rope", value)
+        if rotation is not None and not isinstance(value, type):
+            out.put("rope", function, module, function, rotation)
+    for base in family.classes("PreTrainedModel") if attn else ():
+        if base._supports_attention_backend:
+            chosen = _prefer_tilewright(base.get_correct_attn_implementation)
+            out.put("attn", base.__name__, base, "get_correct_attn_implementation", chosen)
+        else:
+            out.skipped["attn"] = f"{base.__name__} has no attention interface"
     for kind, is_wanted in {
         "rope": rope, "rms_norm": rms_norm, "swiglu": swiglu, "attn": attn
     }.items():  # fmt: skip

@@ -1,14 +1,11 @@
-"""What stands in for the code of transformers' models, and in which of them."""
+"""What stands in for the code of transformers' models."""
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
-from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
+from transformers.activations import ACT2CLS
 
 from tilewright import _layouts, ops
 
@@ -18,8 +15,43 @@ ACTIVATIONS = {
     "swish": "silu",
     "relu": "relu",
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
 }
+
+
+def _class_of(name: str) -> type:
+    made: Any = ACT2CLS[name]
+    found: type = made[0] if isinstance(made, tuple) else made
+    return found
+
+
+_NAMES = {_class_of(name): name for name in reversed(ACT2CLS)}  # the first name of a class
+_ACTIVATIONS = {_class_of(name): own for name, own in ACTIVATIONS.items() if name in ACT2CLS}
+
+
+def activation_of(layer: Any) -> str:
+    """Transformers' name of a gated layer's activation."""
+    kind = type(getattr(layer, "act_fn", getattr(layer, "activation_fn", None)))
+    return str(_NAMES.get(kind, kind.__name__))
+
+
+def has_operator(layer: Any) -> bool:
+    """Whether a gated layer's activation is one of the operators."""
+    return activation_of(layer) in ACTIVATIONS
+
+
+def _operator_of(layer: Any, activation: Any) -> str:
+    own = _ACTIVATIONS.get(type(activation))
+    if own is None:
+        raise NotImplementedError(
+            f"{type(layer).__name__}: there is no operator for {activation_of(layer)!r}; "
+            "patch with swiglu=False"
+        )
+    return own
 
 
 def rms_norm(self: Any, x: torch.Tensor) -> torch.Tensor:
@@ -30,31 +62,23 @@ def rms_norm(self: Any, x: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def rms_norm_in_float(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """As `rms_norm`, rounded once to the input's type."""
+    out: torch.Tensor = ops.rms_norm(x.float(), self.weight.float(), self.variance_epsilon)
+    return out.to(x.dtype)
+
+
 def rms_norm_plus_one(self: Any, x: torch.Tensor) -> torch.Tensor:
     """Gemma's: (1 + weight) * x / rms(x) in float32, rounded once."""
     out: torch.Tensor = ops.rms_norm(x.float(), 1.0 + self.weight.float(), self.eps)
     return out.type_as(x)
 
 
-def activation_of(layer: Any) -> str:
-    """The activation of a gated layer, as its configuration names it."""
-    config = layer.config
-    return getattr(config, "hidden_activation", None) or str(getattr(config, "hidden_act", ""))
-
-
-def _activation(layer: Any) -> str:
-    name = activation_of(layer)
-    if name not in ACTIVATIONS:
-        raise NotImplementedError(
-            f"{type(layer).__name__}: there is no operator for {name!r}; patch with swiglu=False"
-        )
-    return ACTIVATIONS[name]
-
-
 def gated_layer(self: Any, x: torch.Tensor) -> torch.Tensor:
     """A gated layer's forward, with a matrix each for gate and up."""
+    activation = _operator_of(self, self.act_fn)
     out: torch.Tensor = self.down_proj(
-        _layouts.gated(self.gate_proj(x), self.up_proj(x), _activation(self))
+        _layouts.gated(self.gate_proj(x), self.up_proj(x), activation)
     )
     return out
 
@@ -62,7 +86,7 @@ def gated_layer(self: Any, x: torch.Tensor) -> torch.Tensor:
 def joint_gated_layer(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     """A gated layer's forward, with one matrix for both."""
     both = self.gate_up_proj(hidden_states)
-    activation = _activation(self)
+    activation = _operator_of(self, self.activation_fn)
     if activation == "silu":
         inner = ops.silu_and_mul(both)
     else:
@@ -84,6 +108,44 @@ def apply_rotary_pos_emb(
     return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
 
 
+def apply_half_tables(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    unsqueeze_dim: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `apply_rotary_pos_emb`, with tables of each pair once."""
+    options: dict[str, Any] = {"pairs": cos.shape[-1], "heads_first": unsqueeze_dim == 1}
+    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+
+
+def apply_to_neighbours(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    unsqueeze_dim: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rotates neighbours, by tables that repeat each half."""
+    options: dict[str, Any] = {
+        "pairs": cos.shape[-1] // 2, "heads_first": unsqueeze_dim == 1, "interleaved": True
+    }  # fmt: skip
+    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+
+
+def apply_repeated_tables(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    unsqueeze_dim: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rotates neighbours, by tables that repeat each number."""
+    halves = [torch.cat([table[..., ::2]] * 2, -1) for table in (cos, sin)]
+    return apply_to_neighbours(q, k, halves[0], halves[1], unsqueeze_dim)
+
+
 def apply_rotary_emb(
     xq: torch.Tensor, xk: torch.Tensor, freqs_cis: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,37 +153,3 @@ def apply_rotary_emb(
     options: dict[str, Any] = {"pairs": freqs_cis.shape[-1], "interleaved": True}
     cos, sin = freqs_cis.real, freqs_cis.imag
     return _layouts.rotate(xq, cos, sin, **options), _layouts.rotate(xk, cos, sin, **options)
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """The code of one family of models."""
-
-    name: str
-    prefix: str  # of its classes
-    rms_norm: Callable[..., torch.Tensor] = rms_norm
-    swiglu: Callable[..., torch.Tensor] = gated_layer
-    rope: Callable[..., Any] = apply_rotary_pos_emb
-
-    @property
-    def module_name(self) -> str:
-        """Where its code is."""
-        return f"transformers.models.{self.name}.modeling_{self.name}"
-
-    def module(self) -> ModuleType:
-        """Its code."""
-        return importlib.import_module(self.module_name)
-
-
-FAMILIES = {
-    family.name: family
-    for family in (
-        Family("llama", "Llama"),
-        Family("qwen2", "Qwen2"),
-        Family("qwen3", "Qwen3"),
-        Family("mistral", "Mistral"),
-        Family("gemma3", "Gemma3", rms_norm=rms_norm_plus_one),
-        Family("phi3", "Phi3", swiglu=joint_gated_layer),
-        Family("deepseek_v2", "DeepseekV2", rope=apply_rotary_emb),
-    )
-}

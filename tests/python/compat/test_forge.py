@@ -17,7 +17,8 @@ def test_operators(dtype) -> None:
     close(forge.reduce(x, 0, "min"), x.amin(0))
     close(forge.reduce(x, op="prod"), x.double().prod(-1).to(dtype))
     close(forge.reduce_sum(x), x.double().sum(-1).to(dtype))
-    close(forge.softmax_online(x, 1), x.double().softmax(-1).to(dtype))
+    close(forge.reduce_sum(x, 1, variant="shfl"), x.double().sum(-1).to(dtype))
+    close(forge.softmax_online(x, -1), x.double().softmax(-1).to(dtype))
 
 
 def test_refusals() -> None:
@@ -26,12 +27,13 @@ def test_refusals() -> None:
         forge.copy_transpose(x, 7)
     with pytest.raises(ValueError, match="op must be sum"):
         forge.reduce(x, op="median")
-    with pytest.raises(ValueError, match="dim its last"):
-        forge.softmax_online(x, 0)
+    for dim in (0, 1):
+        with pytest.raises(ValueError, match="expects dim=-1"):
+            forge.softmax_online(x, dim)
 
 
 def test_softmax_backends() -> None:
-    assert forge.list_softmax_online_backends()[:2] == ["kernel", "ref"]
+    assert forge.list_softmax_online_backends()[:2] == ("kernel", "ref")
     x = torch.randn(3, 5, requires_grad=True)
     forge.register_softmax_online_backend(
         "mine", lambda x, dim: 2 * x.softmax(dim), lambda dy, y, dim: 7 * dy
@@ -47,8 +49,28 @@ def test_softmax_backends() -> None:
         close(y, 2 * x.softmax(-1))
         y.sum().backward()
         assert torch.equal(x.grad, torch.full_like(x, 7))
-        with pytest.raises(ValueError, match="no backend 'other'"):
+        with pytest.raises(ValueError, match="Unknown softmax_online backend 'other'"):
             forge.set_softmax_online_backend("other")
     finally:
         forge.set_softmax_online_backend("kernel")
         del forge._backends["mine"]
+
+
+@pytest.mark.parametrize("name", ["kernel", "ref", "forward only"])
+def test_softmax_gradients(name) -> None:
+    x = torch.randn(3, 5, requires_grad=True)
+    dy = torch.randn(3, 5)
+    forge.register_softmax_online_backend("forward only", torch.softmax, overwrite=True)
+    try:
+        forge.set_softmax_online_backend(name)
+        (got,) = torch.autograd.grad(forge.softmax_online(x), x, dy)
+        close(got, torch.autograd.grad(x.softmax(-1), x, dy)[0])
+    finally:
+        forge.set_softmax_online_backend("kernel")
+        del forge._backends["forward only"]
+
+
+def test_upstream_paths() -> None:
+    from tilewright.compat.forge.ops import reduce_sum
+
+    assert reduce_sum is forge.reduce_sum

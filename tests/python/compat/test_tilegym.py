@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from oracles import attention, close, rotate
 from tilewright.compat import tilegym
-from tilewright.compat.tilegym import liger, unsloth
+from tilewright.compat.tilegym import flashinfer, liger, unsloth
 
 A, B = torch.randn(2, 3, 40), torch.randn(2, 3, 40)
 Q, K, V = torch.randn(2, 4, 11, 16), torch.randn(2, 2, 11, 16), torch.randn(2, 2, 11, 16)
@@ -122,16 +122,14 @@ def test_output_arguments_and_names() -> None:
     assert torch.equal(dropped, tilegym.dropout(A.clone(), 5, 0.4, inplace=True))
     kept = dropped != 0
     close(dropped[kept], A[kept] / 0.6)
-    with pytest.raises(NotImplementedError, match="has none with weight"):
-        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), weight=B[0, 0])
-    with pytest.raises(NotImplementedError, match="bias"):
-        tilegym.fused_linear_cross_entropy(A, B[0], torch.tensor([0]), bias=B)
+    with pytest.raises(NotImplementedError, match="has none with weight and smoothing"):
+        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), -100, 0.1, weight=B[0, 0])
     norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
     assert list(norm.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="llama, gemma3"):
         tilegym.get_rms_norm_module("bert")
-    with pytest.raises(ValueError, match="there is no backend 'cutile'"):
-        tilegym.softmax(A, backend="cutile")
+    with pytest.raises(ValueError, match="there is no backend 'julia'"):
+        tilegym.softmax(A, backend="julia")
 
 
 def test_gated_modules() -> None:
@@ -227,33 +225,102 @@ def test_windows() -> None:
         tilegym.gemma_attention(Q, K[:, :, :5], V[:, :, :5], window_size=3, is_causal=False)
 
 
-@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("start", [0, 5, 13])
 @pytest.mark.parametrize("window", [None, 4])
 def test_sinks(start, window) -> None:
     q = torch.randn(2, 6, 2, 2, 16)
     k, v = torch.randn(2, 16, 2, 16), torch.randn(2, 16, 2, 16)
     sinks = torch.randn(4).bfloat16()
+    flat = q.flatten(2, 3).transpose(1, 2)
 
     def sees(i, j):
         near = j > i + start - window if window else j > -1
         return (j <= i + start) & near
 
-    want = attention(
-        q.flatten(2, 3).transpose(1, 2),
-        k.transpose(1, 2),
-        v.transpose(1, 2),
-        sees=sees,
-        scale=0.125,
-        sinks=sinks,
-    )
-    want = want.transpose(1, 2).flatten(2)
-    for function in (
-        tilegym.attention_sink,
-        tilegym.attention_sink_decode,
-        tilegym.get_attention_sink_interface(),
+    options = {"sees": sees, "scale": 0.125, "sinks": sinks}
+    want = attention(flat, k.transpose(1, 2), v.transpose(1, 2), **options).transpose(1, 2)
+    mask = (sinks, 0.125, window, torch.tensor([start]))
+    for function in (tilegym.attention_sink, tilegym.attention_sink_decode):
+        close(function(q, k, v, *mask), want.flatten(2))
+    heads = (flat, k.transpose(1, 2), v.transpose(1, 2))
+    close(tilegym.attention_sink_interface(*heads, *mask), want.flatten(2))
+    module = torch.nn.Module()
+    module.sinks = sinks
+    options = {"sliding_window": window, "start_q": start}
+    got, _ = tilegym.get_attention_sink_interface()(module, *heads, None, 0.125, **options)
+    close(got, want)
+
+
+def test_windows_that_end_before_the_last_key() -> None:
+    q, k = torch.randn(1, 6, 2, 2, 16), torch.randn(1, 8, 2, 16)
+    with pytest.raises(NotImplementedError, match="window that ends before the last key"):
+        tilegym.attention_sink(q, k, k, torch.zeros(4), 0.125, 4, 9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_floats_of_8_bits(dtype) -> None:
+    def near(got, want) -> None:
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.float(), want, rtol=0.13, atol=0.02)
+
+    a, b, c = (torch.randn(2, 24, 24).to(dtype) for _ in range(3))
+    near(tilegym.matmul(a[0], b[0], trans_b=True), a[0].float() @ b[0].float().T)
+    near(tilegym.bmm(a, b, transpose_a=True), a.float().mT @ b.float())
+    near(tilegym.group_gemm([a[0]], [b[1]])[0], a[0].float() @ b[1].float())
+    q, k, v = (x[None].float() for x in (a, b, c))
+    near(tilegym.fmha(a[None], b[None], c[None]), attention(q, k, v, sees=causal).float())
+    rows = torch.tensor([24, 7])
+    seen = torch.arange(24)[:, None] < rows[:, None, None]
+    near(flashinfer.masked_bmm(a, b, rows), (a.float() @ b.float()) * seen)
+
+
+def test_strides_of_dimensions_of_size_1() -> None:
+    one = Q[:, :, :1]
+    cos, sin = tables(2, 1, 8)
+    for x in (
+        tilegym.fmha(one, K, V),
+        tilegym.fmha_decode(one, K, V, 0.25),
+        tilegym.gemma_attention_decode(one, K, V),
+        tilegym.apply_rope_base(one, one, cos, sin)[0],
     ):
-        got = function(q, k, v, sinks, 0.125, window, torch.tensor([start]))
-        close(got, want)
+        assert x.stride() == (64, 16, 16, 1)
+
+
+def test_names_of_the_implementations() -> None:
+    close(tilegym.gelu(input=A, approximate="tanh"), F.gelu(A, approximate="tanh"))
+    want = F.rms_norm(A, (40,), B[0, 0] + 1, 1e-5)
+    close(tilegym.rms_norm(A, (40,), B[0, 0], 1e-5, offset=1.0), want)
+    one = Q[:, :, :1]
+    want = attention(one, K, V, scale=0.5)
+    close(tilegym.gemma_attention_decode(one, K, V, sm_scale=0.5), want)
+    with pytest.raises(TypeError, match="x is missing"):
+        tilegym.gelu()
+
+
+def test_loss_of_logits_with_a_bias() -> None:
+    x, weight, bias = A.clone().requires_grad_(), torch.randn(9, 40), torch.randn(9)
+    target = torch.randint(0, 9, A.shape[:-1])
+    want = F.cross_entropy(F.linear(x, weight, bias).flatten(0, 1), target.flatten())
+    got = tilegym.fused_linear_cross_entropy(x, weight, target, bias)
+    close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got, x), torch.autograd.grad(want, x))
+
+
+def test_upstream_paths() -> None:
+    from tilewright.compat.tilegym.backend import assert_backend_available, is_backend_available
+    from tilewright.compat.tilegym.ops.moe_interface import fused_moe
+    from tilewright.compat.tilegym.suites.liger.ops import jsd
+
+    assert (fused_moe, jsd) == (tilegym.fused_moe, tilegym.suites.liger.jsd)
+    assert tilegym.ops.activation.geglu is tilegym.geglu
+    assert tilegym.suites.flashinfer.ops.masked_bmm is flashinfer.masked_bmm
+    tilegym.set_backend("cutile")
+    assert tilegym.get_current_backend() == "cpu"
+    assert is_backend_available("cutile")
+    assert not is_backend_available("julia")
+    close(tilegym.softmax(A, backend="cutile"), A.softmax(-1))
+    with pytest.raises(ValueError, match="'julia' is not available"):
+        assert_backend_available("julia")
 
 
 def test_latent_attention() -> None:

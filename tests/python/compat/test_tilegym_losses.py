@@ -28,6 +28,7 @@ def with_gradients(ours, theirs, *inputs) -> None:
 
 X = torch.randn(2, 6, 5, 4)
 LABELS = torch.tensor([3, -100, 7])
+CLASSES = torch.rand(40) + 0.5
 LOG_P, LOG_Q = A[0].log_softmax(-1), B[0].log_softmax(-1)
 
 
@@ -87,6 +88,19 @@ GRADIENTS = {
         lambda x: liger.cross_entropy(x, LABELS, softcap=2.0),
         lambda x: F.cross_entropy(2 * torch.tanh(x / 2), LABELS),
         (A[0],),
+    ),
+    **{
+        f"cross_entropy of weighted classes, {how}": (
+            lambda x, how=how: liger.cross_entropy(x, LABELS, reduction=how, weight=CLASSES).sum(),
+            lambda x, how=how: F.cross_entropy(x, LABELS, CLASSES.double(), reduction=how).sum(),
+            (A[0],),
+        )
+        for how in ("mean", "sum", "none")
+    },
+    "fused_linear_cross_entropy of weighted classes": (
+        lambda x, w: liger.fused_linear_cross_entropy(x, w, LABELS, ce_weight=CLASSES[:9]),
+        lambda x, w: F.cross_entropy(F.linear(x, w), LABELS, CLASSES[:9].double()),
+        (A[0], torch.randn(9, 40)),
     ),
     "fused_linear_cross_entropy": (
         lambda x, w, b: liger.fused_linear_cross_entropy(x, w, LABELS, b),

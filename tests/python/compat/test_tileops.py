@@ -226,19 +226,57 @@ def test_pages() -> None:
     close(got, want())
 
 
+def prefill(old, scales, starts=(5, 5), **options):
+    """Four tokens each of two requests, after the five in their pages."""
+    news = [x[:, 5:].flatten(0, 1) for x in (K, V)]
+    lengths = (torch.tensor([0, 4, 8]).int(), torch.tensor(starts).int(), TABLE)
+    sizes = {"max_pages_per_req": 3, "page_size": 4, "max_seqlen_q": 4}
+    return tileops.grouped_query_attention_prefill_paged_with_kv_cache(
+        Q[:, :4].flatten(0, 1), *news, *old, *scales, *lengths, **sizes, **options
+    )
+
+
+def after_five(i, j):
+    return j <= i + 5
+
+
 def test_prefill_writes_the_pages() -> None:
     old = [paged(x[:, :5], TABLE, 4) for x in (K, V)]
-    news = [x[:, 5:].flatten(0, 1) for x in (K, V)]
-    q = Q[:, :4]
-    arguments = [
-        torch.tensor([0, 4, 8], dtype=torch.int32), torch.tensor([5, 5], dtype=torch.int32), TABLE,
-    ]  # fmt: skip
-    options = {"max_pages_per_req": 3, "page_size": 4, "max_seqlen_q": 4}
-    function = tileops.grouped_query_attention_prefill_paged_with_kv_cache
-    got = function(q.flatten(0, 1), *news, *old, None, None, *arguments, **options)
-    close(got, want(q, sees=lambda i, j: j <= i + 5).flatten(0, 1))
-    with pytest.raises(NotImplementedError, match="rotates"):
-        function(q, *news, *old, None, None, *arguments, **options, fuse_rope=True)
+    close(prefill(old, (None, None)), want(Q[:, :4], sees=after_five).flatten(0, 1))
+    with pytest.raises(ValueError, match="beyond the capacity of its pages, 12 tokens"):
+        prefill(old, (None, None), starts=(5, 9))
+
+
+@pytest.mark.parametrize("rotary_dim", [None, 8])
+def test_prefill_rotates(rotary_dim) -> None:
+    turn = {"max_position": 12, "base": 100.0, "rotary_dim": rotary_dim}
+
+    def turned(x, start):
+        positions = torch.arange(start, start + x.shape[1]).repeat(2)
+        return tileops.rope_neox_position_ids(x.flatten(0, 1), positions, **turn).view(x.shape)
+
+    keys = turned(K, 0)
+    old = [paged(x[:, :5], TABLE, 4) for x in (keys, V)]
+    turn["rope_base"] = turn.pop("base")
+    got = prefill(old, (None, None), fuse_rope=True, **turn)
+    turn["base"] = turn.pop("rope_base")
+    close(got, want(turned(Q[:, :4], 5), keys, sees=after_five).flatten(0, 1))
+
+
+def test_prefill_over_pages_of_8_bits() -> None:
+    scales = [torch.tensor([s]) for s in (0.02, 0.03)]
+
+    def rounded(x, scale):
+        return (x / scale).to(torch.float8_e4m3fn)
+
+    old = [rounded(paged(x[:, :5], TABLE, 4), s) for x, s in zip((K, V), scales, strict=True)]
+    got = prefill(old, scales, cache_dtype=torch.float8_e4m3fn)
+    keys, values = (rounded(x, s).float() * s for x, s in zip((K, V), scales, strict=True))
+    close(got, want(Q[:, :4], keys, values, sees=after_five).flatten(0, 1))
+    for name, bad in (("k_scale", 0), ("v_scale", 1)):
+        wrong = [s if i != bad else -s for i, s in enumerate(scales)]
+        with pytest.raises(ValueError, match=f"{name} must be finite positive"):
+            prefill(old, wrong)
 
 
 def test_latent_attention() -> None:

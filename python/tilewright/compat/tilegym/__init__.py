@@ -1,7 +1,9 @@
 """TileGym's operators, with its arguments, layouts and results.
 
 Arguments that tune TileGym's kernels (`use_tma`, `static_persistent`, `mode`, `kernel_configs`)
-are accepted and change nothing; `backend` names one of tilewright's.
+are accepted and change nothing; `backend` names one of tilewright's, or one of TileGym's sets of
+kernels (`cutile`), in whose place tilewright's own stand. `tilegym.ops`, `tilegym.suites` and
+`tilegym.backend` are where TileGym has them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.compat._coverage import by_name, refuse
+from tilewright.compat._paths import also_at
+from tilewright.compat.tilegym import backend, flashinfer, liger, unsloth
 from tilewright.compat.tilegym._attention import (
     attention_sink,
     attention_sink_decode,
@@ -72,8 +76,26 @@ from tilewright.compat.tilegym._linear_attention import (
 )
 from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
 from tilewright.compat.tilegym._sparse_attention import sparse_mla
+from tilewright.compat.tilegym.backend import (
+    get_available_backends,
+    get_current_backend,
+    is_backend_available,
+    set_backend,
+)
 
 MISSING: dict[str, str] = by_name({})
+
+also_at(
+    __name__,
+    f"{__name__}.ops",
+    f"{__name__}.ops.activation",
+    f"{__name__}.ops.attn_interface",
+    f"{__name__}.ops.moe_interface",
+    f"{__name__}.suites",
+)
+for _suite in ("flashinfer", "liger", "unsloth"):
+    _paths = (f"{__name__}.suites.{_suite}", f"{__name__}.suites.{_suite}.ops")
+    also_at(f"{__name__}.{_suite}", f"{__name__}.{_suite}.ops", *_paths)
 
 __all__ = [
     "MISSING",
@@ -83,9 +105,11 @@ __all__ = [
     "attention_sink",
     "attention_sink_decode",
     "attention_sink_interface",
+    "backend",
     "bmm",
     "chunk_gated_delta_rule",
     "dropout",
+    "flashinfer",
     "fmha",
     "fmha_decode",
     "fmha_forward_with_lse",
@@ -98,6 +122,8 @@ __all__ = [
     "gemma_attention_decode",
     "get_apply_rope_func",
     "get_attention_sink_interface",
+    "get_available_backends",
+    "get_current_backend",
     "get_fmha_gemma3_interface",
     "get_fmha_interface",
     "get_fused_swiglu_module",
@@ -106,7 +132,9 @@ __all__ = [
     "get_swiglu_module",
     "group_gemm",
     "invoke_fused_moe_kernel",
+    "is_backend_available",
     "layer_norm_legacy",
+    "liger",
     "matmul",
     "mhc_apply_residual",
     "mhc_gemm_rms_scale",
@@ -122,6 +150,7 @@ __all__ = [
     "recurrent_gated_delta_rule",
     "relu",
     "rms_norm",
+    "set_backend",
     "silu_and_mul",
     "softmax",
     "sparse_mla",
@@ -129,6 +158,7 @@ __all__ = [
     "swa_attention",
     "tile_fmha_functional",
     "tile_fmha_with_backward",
+    "unsloth",
 ]
 
 

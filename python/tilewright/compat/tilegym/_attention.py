@@ -9,6 +9,8 @@ import torch
 
 from tilewright import _layouts, ops
 from tilewright.compat._coverage import uses
+from tilewright.compat._tensors import computable, packed
+from tilewright.compat.tilegym._backends import backend_of
 
 
 def _options(
@@ -31,9 +33,13 @@ def _options(
         return kv_len, {"window_left": left, "window_right": left if right is None else right}
     end = start + q_len  # the operator puts the last query at the last key
     if end > kv_len:
-        if left >= 0:
-            raise NotImplementedError(f"{name}: queries beyond the last key have no window")
-        return kv_len, {"window_right": end - kv_len}
+        beyond = end - kv_len
+        if 0 <= left < beyond:
+            raise NotImplementedError(f"{name}: a window that ends before the last key")
+        return kv_len, {
+            "window_left": left - beyond if left >= 0 else -1,
+            "window_right": beyond,
+        }
     return end, {"causal": True, "window_left": left}
 
 
@@ -51,15 +57,16 @@ def _attend(
     tuning: dict[str, Any],
 ) -> torch.Tensor:
     end, mask = _options(q.shape[2], k.shape[2], causal=causal, left=left, right=right, name=name)
-    return _layouts.attention(
-        q,
-        k[:, :, :end],
-        v[:, :, :end],
+    out = _layouts.attention(
+        computable(q),
+        computable(k[:, :, :end]),
+        computable(v[:, :, :end]),
         scale=scale or 0.0,
         softcap=softcap or 0.0,
-        backend=tuning.get("backend"),
+        backend=backend_of(tuning),
         **mask,
-    ).contiguous()
+    )
+    return packed(out).to(q.dtype)
 
 
 @uses("attention")
@@ -114,7 +121,7 @@ def fmha_forward_with_lse(
     end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
     options = {"scale": scaling or 0.0, **mask}
     out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
-    return out.contiguous(), lse
+    return packed(out), lse
 
 
 @uses("attention")
@@ -163,18 +170,21 @@ def gemma_attention_decode(
     scaling: float | None = None,
     window_size: int = 0,
     soft_cap: float | None = None,
+    *,
+    sm_scale: float | None = None,
     **tuning: Any,
 ) -> torch.Tensor:
-    """As gemma_attention, of one query that stands at the last key."""
-    return _layouts.attention(
+    """As gemma_attention, of one query that stands at the last key; scaling or sm_scale."""
+    out = _layouts.attention(
         q,
         k,
         v,
-        scale=scaling or 0.0,
+        scale=scaling or sm_scale or 0.0,
         window_left=window_size if window_size > 0 else -1,
         softcap=soft_cap or 0.0,
-        backend=tuning.get("backend"),
-    ).contiguous()
+        backend=backend_of(tuning),
+    )
+    return packed(out)
 
 
 @uses("attention")

@@ -9,7 +9,7 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import uses
 from tilewright.compat._quantization import scaled_product
-from tilewright.compat._tensors import tensor
+from tilewright.compat._tensors import computable, tensor
 
 
 @uses("matmul", "add")
@@ -27,7 +27,7 @@ def gemm_alpha_beta(
     """Overwrites c by alpha a b + beta c; b is [N, K] if trans_b."""
     left, right = a.mT if trans_a else a, b.mT if trans_b else b
     if beta == 0:
-        return c.copy_(ops.matmul(left[None], right[None], alpha)[0])
+        return c.copy_(ops.matmul(computable(left)[None], computable(right)[None], alpha)[0])
     made = ops.matmul(left[None].float(), right[None].float(), alpha)[0]
     return c.copy_(ops.add(made, c.float(), beta))
 
@@ -47,8 +47,9 @@ def masked_bmm(
     batch, rows, _ = left.shape
     starts = torch.arange(0, batch * rows, max(rows, 1), dtype=torch.int32, device=a.device)[:batch]
     ends = starts + masked_m.to(torch.int32)
-    made = ops.grouped_matmul(left.flatten(0, 1), right, ends, starts)
-    return tensor(made).view(batch, rows, -1)
+    flat = computable(left.flatten(0, 1))
+    made = ops.grouped_matmul(flat, computable(right), ends, starts)
+    return tensor(made).view(batch, rows, -1).to(a.dtype)
 
 
 @uses("grouped_matmul")

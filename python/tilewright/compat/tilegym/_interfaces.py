@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from tilewright.compat._coverage import uses
+from tilewright.compat._tensors import unflatten
 from tilewright.compat.tilegym._attention import (
     attention_sink,
     fmha,
@@ -22,24 +23,48 @@ Interface = Callable[..., tuple[torch.Tensor, None]]
 
 @uses("attention")
 def attention_sink_interface(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     sinks: torch.Tensor,
-    sm_scale: float = 0.125,
+    scaling: float | None = None,
     sliding_window: int | None = None,
-    start_q: int | torch.Tensor = 0,
+    start_q: int | torch.Tensor | None = None,
     backend: str | None = None,
     **tuning: Any,
 ) -> torch.Tensor:
-    """As attention_sink."""
-    return attention_sink(query, key, value, sinks, sm_scale, sliding_window, start_q)
+    """As attention_sink, also of q [B, H, S, D] over k and v [B, heads, L, D]."""
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
+    start = 0 if start_q is None else start_q
+    if q.dim() == 4:
+        q = unflatten(q, 1, k.shape[1], -1).movedim(3, 1)
+        k, v = k.transpose(1, 2), v.transpose(1, 2)
+    return attention_sink(q, k, v, sinks, scale, sliding_window, start)
 
 
 @uses("attention")
-def get_attention_sink_interface(**_tuning: Any) -> Callable[..., torch.Tensor]:
-    """attention_sink_interface."""
-    return attention_sink_interface
+def get_attention_sink_interface(backend: str | None = None) -> Interface:
+    """An attention function for transformers' GPT-OSS: the module has the sinks."""
+
+    def interface(
+        module: torch.nn.Module,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        scaling: float,
+        dropout: float = 0.0,
+        sliding_window: int | None = None,
+        start_q: int | torch.Tensor | None = None,
+        **_more: Any,
+    ) -> tuple[torch.Tensor, None]:
+        start = key.shape[2] - query.shape[2] if start_q is None else start_q
+        sinks = cast(torch.Tensor, module.sinks)
+        options = (sinks, scaling, sliding_window, start, backend)
+        out = attention_sink_interface(query, key, value, *options)
+        return unflatten(out, -1, query.shape[1], -1), None
+
+    return interface
 
 
 @uses("attention")

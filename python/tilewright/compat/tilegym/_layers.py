@@ -9,14 +9,10 @@ import torch
 
 from tilewright import _layouts, _torch, nn, ops
 from tilewright.compat._coverage import uses
+from tilewright.compat._tensors import computable, packed
+from tilewright.compat.tilegym._backends import backend_of
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
-
-
-def _backend(tuning: dict[str, Any]) -> str | None:
-    """Where TileGym's caller wants it; the other named arguments tune TileGym's kernels."""
-    backend: str | None = tuning.get("backend")
-    return backend
 
 
 @uses("rope")
@@ -33,8 +29,8 @@ def apply_rope_base(
 ) -> Rotated:
     """Q and k [B, H, S, D] rotated by tables [B or 1, S, D]; position_ids are not used."""
     pairs = int(q.shape[-1] * partial_rotary_factor) // 2
-    options: dict[str, Any] = {"pairs": pairs, "backend": _backend(tuning)}
-    q, k = (_layouts.rotate(x, cos, sin, **options).contiguous() for x in (q, k))
+    options: dict[str, Any] = {"pairs": pairs, "backend": backend_of(tuning)}
+    q, k = (packed(_layouts.rotate(x, cos, sin, **options)) for x in (q, k))
     return q, k
 
 
@@ -126,7 +122,7 @@ def dropout(
     """Zeros with probability p, which ones by the seed; x itself where there is nothing to do."""
     if not training or p == 0:
         return x
-    out: torch.Tensor = ops.dropout(x, p, seed, backend=_backend(tuning))
+    out: torch.Tensor = ops.dropout(x, p, seed, backend=backend_of(tuning))
     return x.copy_(out) if inplace else out
 
 
@@ -147,7 +143,7 @@ def layer_norm_legacy(
     if given is None:
         raise TypeError("layer_norm_legacy: x is missing")
     shifted = weight if weight is None or not weight_shift else weight + weight_shift
-    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps, backend=_backend(tuning))
+    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps, backend=backend_of(tuning))
     return out
 
 
@@ -168,7 +164,7 @@ def persistent_layer_norm(
     scale = ops.unary(var + eps, "rsqrt")
     found_mean = center if mean is None else mean.copy_(center.view(mean.shape))
     found_rstd = scale if rstd is None else rstd.copy_(scale.view(rstd.shape))
-    out = ops.layer_norm(input, weight, bias, eps, backend=_backend(tuning))
+    out = ops.layer_norm(input, weight, bias, eps, backend=backend_of(tuning))
     block = 1 << (input.shape[-1] - 1).bit_length()
     return out, found_mean, found_rstd, block, min(max(block // 256, 1), 8)
 
@@ -185,10 +181,12 @@ def fused_linear_cross_entropy(
     **tuning: Any,
 ) -> torch.Tensor:
     """The cross-entropy of hidden_states weightᵀ, whose logits never exist as a whole."""
-    if bias is not None:
-        raise NotImplementedError("fused_linear_cross_entropy: the catalog has none with a bias")
+    rows = hidden_states.flatten(0, -2)
+    if bias is not None:  # the weight of one feature more, which is 1
+        rows = torch.cat([rows, rows.new_ones(rows.shape[0], 1)], -1)
+        weight = torch.cat([weight, bias[:, None]], -1)
     out: torch.Tensor = ops.fused_linear_cross_entropy(
-        hidden_states.flatten(0, -2), weight, target.flatten(), ignore_index, reduction
+        rows, weight, target.flatten(), ignore_index, reduction
     )
     return out
 
@@ -201,11 +199,14 @@ def rms_norm(
     eps: float,
     bias: torch.Tensor | None = None,
     mode: str | None = None,
+    *,
+    offset: float = 0.0,
     **tuning: Any,
 ) -> torch.Tensor:
-    """RMS normalization over the last dimension."""
-    out: torch.Tensor = ops.rms_norm(input, weight, eps, backend=_backend(tuning))
-    return out if bias is None else ops.add(out, bias, backend=_backend(tuning))
+    """RMS normalization over the last dimension, times weight + offset."""
+    shifted = weight + offset if offset else weight
+    out: torch.Tensor = ops.rms_norm(input, shifted, eps, backend=backend_of(tuning))
+    return out if bias is None else ops.add(out, bias, backend=backend_of(tuning))
 
 
 class _RMSNorm(torch.nn.Module):
@@ -243,7 +244,7 @@ def silu_and_mul(
 ) -> torch.Tensor:
     """silu(first half) * second half of the last dimension, into `out` if given."""
     if out is None:
-        result: torch.Tensor = ops.silu_and_mul(input, backend=_backend(tuning))
+        result: torch.Tensor = ops.silu_and_mul(input, backend=backend_of(tuning))
         return result
     _torch.load()
     torch.ops.tilewright.silu_and_mul.out(input, out=out)
@@ -253,7 +254,7 @@ def silu_and_mul(
 @uses("softmax")
 def softmax(x: torch.Tensor, use_tma: bool = False, **tuning: Any) -> torch.Tensor:
     """The softmax along the last dimension."""
-    out: torch.Tensor = ops.softmax(x, -1, backend=_backend(tuning))
+    out: torch.Tensor = ops.softmax(x, -1, backend=backend_of(tuning))
     return out
 
 
@@ -281,10 +282,10 @@ def bmm(
     **tuning: Any,
 ) -> torch.Tensor:
     """The products of matrices [B, M, K] and [B, K, N]."""
-    a = a.mT if transpose_a else a
-    b = b.mT if transpose_b else b
-    out: torch.Tensor = ops.matmul(a, b, backend=_backend(tuning))
-    return out
+    left = computable(a.mT if transpose_a else a)
+    right = computable(b.mT if transpose_b else b)
+    out: torch.Tensor = ops.matmul(left, right, backend=backend_of(tuning))
+    return out.to(a.dtype)
 
 
 @uses("matmul")
@@ -304,16 +305,23 @@ def group_gemm(
 @uses("relu")
 def relu(x: torch.Tensor, **tuning: Any) -> torch.Tensor:
     """max(x, 0)."""
-    out: torch.Tensor = ops.relu(x, backend=_backend(tuning))
+    out: torch.Tensor = ops.relu(x, backend=backend_of(tuning))
     return out
 
 
 @uses("gelu")
 def gelu(
-    x: torch.Tensor, approximate: Literal["none", "tanh"] = "none", **tuning: Any
+    x: torch.Tensor | None = None,
+    approximate: Literal["none", "tanh"] = "none",
+    *,
+    input: torch.Tensor | None = None,
+    **tuning: Any,
 ) -> torch.Tensor:
-    """GELU, exact or by tanh."""
-    out: torch.Tensor = ops.gelu(x, approximate, backend=_backend(tuning))
+    """GELU, exact or by tanh, of x or input."""
+    given = input if x is None else x
+    if given is None:
+        raise TypeError("gelu: x is missing")
+    out: torch.Tensor = ops.gelu(given, approximate, backend=backend_of(tuning))
     return out
 
 

@@ -26,6 +26,24 @@ def _capped(logits: torch.Tensor, softcap: float | None) -> torch.Tensor:
     return tensor(ops.scale(ops.tanh(ops.scale(logits, 1 / softcap)), softcap))
 
 
+def _weighted(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int,
+    reduction: Reduction,
+    weight: torch.Tensor,
+) -> torch.Tensor:
+    """Cross-entropy whose rows count as much as their targets' classes weigh."""
+    each = tensor(ops.cross_entropy(logits, target, ignore_index, "none"))
+    counted = target != ignore_index
+    weights = torch.where(counted, weight.float()[target.where(counted, 0)], 0)
+    loss = tensor(ops.mul(each, weights.to(each.dtype)))
+    if reduction == "none":
+        return loss
+    total = tensor(ops.sum(loss, 0))
+    return total / weights.sum().to(total.dtype) if reduction == "mean" else total
+
+
 @uses("cross_entropy", "reduce", "argmax")
 def cross_entropy(
     input: torch.Tensor,
@@ -45,10 +63,14 @@ def cross_entropy(
     Returns:
         The loss; if anything else is asked for, also z loss, accuracy and predictions, or None.
     """
-    _refuse_options("cross_entropy", weight=weight is not None)
     logits = _capped(input, softcap)
     options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
-    loss = tensor(ops.cross_entropy(logits, target, ignore_index, *options))
+    if weight is None:
+        loss = tensor(ops.cross_entropy(logits, target, ignore_index, *options))
+    else:
+        smooth = bool(label_smoothing or lse_square_scale)
+        _refuse_options("cross_entropy", **{"weight and smoothing": smooth})
+        loss = _weighted(logits, target, ignore_index, reduction, weight)
     if not (return_z_loss or return_token_accuracy or return_predicted_tokens):
         return loss
     counted = target != ignore_index
@@ -94,17 +116,18 @@ def fused_linear_cross_entropy(
 ) -> Loss:
     """The cross-entropy of input weightᵀ.
 
-    Its logits never exist as a whole, unless they have a bias or a cap, or more is asked for.
+    Its logits never exist as a whole, unless it has a bias, a cap or weights, or more is asked for.
     """
     name = "fused_linear_cross_entropy"
-    _refuse_options(name, ce_weight=ce_weight is not None, use_token_scaling=use_token_scaling)
+    _refuse_options(name, use_token_scaling=use_token_scaling)
     wanted = (return_z_loss, return_token_accuracy, return_predicted_tokens)
-    if bias is None and softcap is None and reduction != "none" and not any(wanted):
+    plain = bias is None and softcap is None and ce_weight is None
+    if plain and reduction != "none" and not any(wanted):
         options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
         out = ops.fused_linear_cross_entropy(input, weight, target, ignore_index, *options)
         return tensor(out)
     logits = tensor(ops.linear(input, weight, bias))
-    scales = (None, lse_square_scale, softcap)
+    scales = (ce_weight, lse_square_scale, softcap)
     found = cross_entropy(
         logits, target, ignore_index, label_smoothing, reduction, *scales, *wanted
     )

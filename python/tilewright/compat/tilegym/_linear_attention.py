@@ -8,6 +8,7 @@ import torch
 
 from tilewright.compat._coverage import uses
 from tilewright.compat._linear_attention import attend, gates, normalized
+from tilewright.compat.tilegym._backends import backend_of
 
 
 @uses("linear_attention", "rms_norm")
@@ -26,7 +27,7 @@ def recurrent_gated_delta_rule(
     if use_qk_l2norm_in_kernel:
         query, key = normalized(query), normalized(key)
     gate = gates(g, query, value.shape[2])
-    backend = tuning.get("backend")
+    backend = backend_of(tuning)
     out, last = attend(query, key, value, gate, beta, initial_state, backend=backend)
     return out, last if output_final_state else None
 

@@ -9,6 +9,7 @@ import torch
 
 from tilewright.compat._coverage import uses
 from tilewright.compat._sparse_attention import attend_to_lists, sequence_starts, valid_first
+from tilewright.compat._tensors import packed
 
 
 def _check_configuration(given: Mapping[str, Any], topk: int, heads: int, kv_heads: int) -> None:
@@ -65,4 +66,4 @@ def sparse_mla(
     listed = torch.cat([k, shared], -1).transpose(1, 2).flatten(0, 1)
     values = v.transpose(1, 2).flatten(0, 1)
     out, _ = attend_to_lists(queries, listed, values, rows, lengths, scaling)
-    return out.view(batch, length, heads, dims).transpose(1, 2).contiguous()
+    return packed(out.view(batch, length, heads, dims).transpose(1, 2))

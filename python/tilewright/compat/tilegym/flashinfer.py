@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tilewright import ops
+from tilewright import ops as catalog
 from tilewright.compat._coverage import by_name, refuse, uses
 from tilewright.compat._tensors import tensor
 from tilewright.compat.tilegym._flashinfer_products import (
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def _scaled(out: torch.Tensor, factor: float, into: torch.Tensor | None) -> torch.Tensor:
     """Out times the scale of the values, where the caller wants it."""
-    scaled = out if float(factor) == 1 else tensor(ops.scale(out, float(factor)))
+    scaled = out if float(factor) == 1 else tensor(catalog.scale(out, float(factor)))
     return scaled if into is None else into.copy_(scaled.view(into.shape))
 
 
@@ -68,7 +68,7 @@ def decode_attention_kv_paged(
 ) -> torch.Tensor:
     """One query [B, H, D] over keys in pages [P, page, Hkv, D]; k_scale scales the scores."""
     lengths, tables = _tables(actual_seq_lens, block_tables)
-    out = ops.attention_paged(q, k_cache, v_cache, tables, lengths, scale=float(k_scale))
+    out = catalog.attention_paged(q, k_cache, v_cache, tables, lengths, scale=float(k_scale))
     return _scaled(tensor(out), v_scale, outputs)
 
 
@@ -93,7 +93,7 @@ def decode_mla_kv_paged(
     """
     lengths, tables = _tables(actual_seq_lens, block_tables)
     pages = (kv_cache[:, :, None], k_rope[:, :, None])
-    out = ops.mla_paged(q, q_rope, *pages, tables, lengths, scale=float(k_scale))
+    out = catalog.mla_paged(q, q_rope, *pages, tables, lengths, scale=float(k_scale))
     return _scaled(tensor(out), v_scale, outputs)
 
 

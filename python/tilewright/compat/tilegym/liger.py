@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from tilewright import _layouts, ops
+from tilewright import _layouts
+from tilewright import ops as catalog
 from tilewright.compat import tileops
 from tilewright.compat._coverage import refuse, uses
 from tilewright.compat._tensors import tensor
@@ -36,7 +37,7 @@ def fused_add_rms_norm(
     casting_mode: str = "llama",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """X + R normalized, and X + R."""
-    y, s = ops.fused_add_rms_norm(X, R, _weight(W, offset), eps)
+    y, s = catalog.fused_add_rms_norm(X, R, _weight(W, offset), eps)
     return y, s
 
 
@@ -52,7 +53,7 @@ def rms_norm(
 ) -> torch.Tensor:
     """RMS normalization over the last dimension, times W + offset."""
     weight = X.new_ones(X.shape[-1]) if W is None else _weight(W, offset)
-    return tensor(ops.rms_norm(X, weight, eps))
+    return tensor(catalog.rms_norm(X, weight, eps))
 
 
 @uses("rope")
@@ -89,13 +90,13 @@ def llama4_rope(
 @uses("softmax")
 def softmax(input: torch.Tensor) -> torch.Tensor:
     """The softmax along the last dimension."""
-    return tensor(ops.softmax(input))
+    return tensor(catalog.softmax(input))
 
 
 @uses("gelu", "mul")
 def geglu(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """gelu(a) * b, by tanh."""
-    return tensor(ops.mul(ops.gelu(a, "tanh"), b))
+    return tensor(catalog.mul(catalog.gelu(a, "tanh"), b))
 
 
 @uses("swiglu")
@@ -107,15 +108,15 @@ def swiglu(
 ) -> torch.Tensor:
     """silu(a * gate_multiplier) * b * down_multiplier."""
     gate = a if gate_multiplier == 1 else a * gate_multiplier
-    out = tensor(ops.swiglu(gate, b))
+    out = tensor(catalog.swiglu(gate, b))
     return out if down_multiplier == 1 else out * down_multiplier
 
 
 @uses("relu", "mul")
 def relu_squared(input: torch.Tensor) -> torch.Tensor:
     """max(x, 0) squared."""
-    positive = ops.relu(input)
-    return tensor(ops.mul(positive, positive))
+    positive = catalog.relu(input)
+    return tensor(catalog.mul(positive, positive))
 
 
 @uses("mul", "tanh", "add")
@@ -123,8 +124,8 @@ def dyt(
     x: torch.Tensor, alpha: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor | None = None
 ) -> torch.Tensor:
     """tanh(alpha * x) * gamma + beta."""
-    out = ops.mul(ops.tanh(ops.mul(x, alpha)), gamma)
-    return tensor(out if beta is None else ops.add(out, beta))
+    out = catalog.mul(catalog.tanh(catalog.mul(x, alpha)), gamma)
+    return tensor(out if beta is None else catalog.add(out, beta))
 
 
 @uses("layer_norm")
@@ -132,7 +133,7 @@ def layer_norm(
     X: torch.Tensor, W: torch.Tensor, B: torch.Tensor, eps: float = 1e-5
 ) -> torch.Tensor:
     """Layer normalization over the last dimension."""
-    return tensor(ops.layer_norm(X, W, B, eps))
+    return tensor(catalog.layer_norm(X, W, B, eps))
 
 
 @uses("layer_norm", "mul", "add")
@@ -157,12 +158,12 @@ def poly_norm(
     """W0 norm(x^3) + w1 norm(x^2) + w2 norm(x) + b, each norm by the root of the mean square."""
     x = input.float()
     ones = x.new_ones(x.shape[-1])
-    square = ops.mul(x, x)
+    square = catalog.mul(x, x)
     shape = (1,) * x.dim()
     out = bias.float().reshape(shape)
-    powers = (ops.mul(square, x), square, x)
+    powers = (catalog.mul(square, x), square, x)
     for power, w in zip(powers, weight.float().unbind(), strict=True):
-        out = ops.add(ops.mul(ops.rms_norm(power, ones, eps), w.reshape(shape)), out)
+        out = catalog.add(catalog.mul(catalog.rms_norm(power, ones, eps), w.reshape(shape)), out)
     return tensor(out).to(input.dtype)
 
 
@@ -209,15 +210,15 @@ def sparsemax(input: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """
     x = input.movedim(dim, -1).float()
     with torch.no_grad():
-        ordered = tensor(ops.topk(x.contiguous(), x.shape[-1])[0])
-        sums = tensor(ops.scan(ordered, "sum"))
+        ordered = tensor(catalog.topk(x.contiguous(), x.shape[-1])[0])
+        sums = tensor(catalog.scan(ordered, "sum"))
         rank = torch.arange(1, x.shape[-1] + 1, device=x.device)
         count = (rank * ordered > sums - 1).sum(-1, keepdim=True)
         least = ordered.gather(-1, (count - 1).clamp(min=0))
         is_above = x >= least  # all of equals, or none
-    above = tensor(ops.where(is_above, x, x.new_zeros(1)))
-    threshold = (tensor(ops.sum(above))[..., None] - 1) / is_above.sum(-1, keepdim=True)
-    out = tensor(ops.relu(x - threshold)).to(input.dtype)
+    above = tensor(catalog.where(is_above, x, x.new_zeros(1)))
+    threshold = (tensor(catalog.sum(above))[..., None] - 1) / is_above.sum(-1, keepdim=True)
+    out = tensor(catalog.relu(x - threshold)).to(input.dtype)
     return out.movedim(-1, dim).contiguous()
 
 
@@ -260,7 +261,7 @@ def multi_token_attention(
     length = scores.shape[-1]
     seen = torch.ones(length, length, dtype=torch.bool, device=scores.device).tril()
     masked = scores.masked_fill(~seen, -1e9 if sparse else -torch.inf)
-    weights = sparsemax(masked) if sparse else ops.softmax(masked)
+    weights = sparsemax(masked) if sparse else catalog.softmax(masked)
     options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     mixed = tileops.conv2d(weights, weight, bias, **options)
-    return tensor(ops.mul(mixed, seen.to(mixed.dtype)))
+    return tensor(catalog.mul(mixed, seen.to(mixed.dtype)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import torch
 
-from tilewright import ops
+from tilewright import ops as catalog
 from tilewright.compat._coverage import by_name, refuse, uses
 from tilewright.compat._quantization import block_of, scaled_product
 from tilewright.compat._tensors import tensor
@@ -22,21 +22,21 @@ def __getattr__(name: str) -> Callable[..., Any]:
 @uses("gelu", "mul")
 def geglu_exact_forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """gelu(gate) * up, by erf."""
-    out: torch.Tensor = ops.mul(ops.gelu(gate), up)
+    out: torch.Tensor = catalog.mul(catalog.gelu(gate), up)
     return out
 
 
 @uses("gelu", "mul")
 def geglu_approx_forward(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     """gelu(gate) * up, by tanh."""
-    out: torch.Tensor = ops.mul(ops.gelu(gate, "tanh"), up)
+    out: torch.Tensor = catalog.mul(catalog.gelu(gate, "tanh"), up)
     return out
 
 
 @uses("swiglu")
 def swiglu_fg(e: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
     """silu(e) * g."""
-    out: torch.Tensor = ops.swiglu(e, g)
+    out: torch.Tensor = catalog.swiglu(e, g)
     return out
 
 
@@ -45,14 +45,14 @@ def rms_layernorm(
     X: torch.Tensor, W: torch.Tensor, eps: float = 1e-6, gemma: bool = False
 ) -> torch.Tensor:
     """RMS normalization over the last dimension; times W + 1 for Gemma."""
-    out: torch.Tensor = ops.rms_norm(X, W + 1 if gemma else W, eps)
+    out: torch.Tensor = catalog.rms_norm(X, W + 1 if gemma else W, eps)
     return out
 
 
 @uses("rope")
 def rope_embedding(Q: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Q [B, S, H, D] rotated by tables [S, D / 2]."""
-    out: torch.Tensor = ops.rope(Q, cos.float(), sin.float())
+    out: torch.Tensor = catalog.rope(Q, cos.float(), sin.float())
     return out
 
 
@@ -69,14 +69,14 @@ def rope_embedding_qk(
     if rope_indices is not None:
         positions = rope_indices.to(torch.int32).reshape(Q.shape[0], Q.shape[2])
     tables = (cos.float(), sin.float(), positions)
-    q, k = (ops.rope(x.transpose(1, 2), *tables).transpose(1, 2) for x in (Q, K))
+    q, k = (catalog.rope(x.transpose(1, 2), *tables).transpose(1, 2) for x in (Q, K))
     return q.contiguous(), k.contiguous()
 
 
 @uses("layer_norm")
-def layernorm(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+def layernorm(X: torch.Tensor, W: torch.Tensor, b: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """Layer normalization over the last dimension."""
-    out: torch.Tensor = ops.layer_norm(X, W, b, eps)
+    out: torch.Tensor = catalog.layer_norm(X, W, b, eps)
     return out
 
 
@@ -94,16 +94,16 @@ def _overwrite(
 @uses("swiglu", "swiglu_backward")
 def swiglu_bwd(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) -> Overwritten:
     """Writes silu(e) * g to DW, the gradient of g to e, and that of e to g."""
-    gate_grad, up_grad = ops.swiglu_backward(DW, e, g)
-    return _overwrite((DW, e, g), ops.swiglu(e, g), up_grad, gate_grad)
+    gate_grad, up_grad = catalog.swiglu_backward(DW, e, g)
+    return _overwrite((DW, e, g), catalog.swiglu(e, g), up_grad, gate_grad)
 
 
 def _geglu_backward(
     DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor, approximate: Literal["none", "tanh"]
 ) -> Overwritten:
-    gate = ops.gelu(e, approximate)
-    gate_grad = ops.gelu_backward(ops.mul(DW, g), e, approximate)
-    return _overwrite((DW, e, g), ops.mul(gate, g), ops.mul(DW, gate), gate_grad)
+    gate = catalog.gelu(e, approximate)
+    gate_grad = catalog.gelu_backward(catalog.mul(DW, g), e, approximate)
+    return _overwrite((DW, e, g), catalog.mul(gate, g), catalog.mul(DW, gate), gate_grad)
 
 
 @uses("gelu", "gelu_backward", "mul")
@@ -121,7 +121,7 @@ def geglu_approx_backward(DW: torch.Tensor, e: torch.Tensor, g: torch.Tensor) ->
 @uses("quantize_fp8")
 def act_quant(x: torch.Tensor, block_size: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
     """X as 8-bit floats, and the scale of each block of columns."""
-    codes, scale = ops.quantize_fp8(x, block_size, 0.0)
+    codes, scale = catalog.quantize_fp8(x, block_size, 0.0)
     return codes, scale
 
 
@@ -131,7 +131,7 @@ def weight_dequant(
 ) -> torch.Tensor:
     """Blocks of x [M, N] times their scale."""
     block_m, block_n = (block_of(x.shape[d], s.shape[d], block_size) for d in (0, 1))
-    return tensor(ops.dequantize(x, s.float(), block_m, block_n)).to(dtype)
+    return tensor(catalog.dequantize(x, s.float(), block_m, block_n)).to(dtype)
 
 
 @uses("scaled_grouped_matmul")
@@ -173,12 +173,12 @@ def grouped_gemm(
     if (permute_x or permute_y) and gather_indices is None:
         raise ValueError("grouped_gemm: a permutation needs gather_indices")
     if permute_x and gather_indices is not None:
-        rows = ops.embedding(rows, gather_indices // topk)
-    made = ops.grouped_matmul(rows, matrices.mT, m_sizes.cumsum(0).to(torch.int32))
+        rows = catalog.embedding(rows, gather_indices // topk)
+    made = catalog.grouped_matmul(rows, matrices.mT, m_sizes.cumsum(0).to(torch.int32))
     if permute_y and gather_indices is not None:
-        made = ops.embedding(made, gather_indices.argsort())
+        made = catalog.embedding(made, gather_indices.argsort())
     if fuse_mul_post and topk_weights is not None:
-        made = ops.mul(made, topk_weights.to(made.dtype).reshape(-1, 1))
+        made = catalog.mul(made, topk_weights.to(made.dtype).reshape(-1, 1))
     return tensor(made)
 
 
@@ -193,8 +193,10 @@ def cross_entropy_loss(
     """The loss of logits [B, S, V], in float32, over n_items or the labels that are not -100."""
     rows, target = logits.reshape(-1, logits.shape[-1]).float(), labels.reshape(-1)
     if logit_scaling:
-        rows = ops.scale(rows, logit_scaling)
+        rows = catalog.scale(rows, logit_scaling)
     if logit_softcapping:
-        rows = ops.scale(ops.tanh(ops.scale(rows, 1 / logit_softcapping)), logit_softcapping)
-    total: torch.Tensor = ops.cross_entropy(rows, target, -100, "sum")
+        rows = catalog.scale(
+            catalog.tanh(catalog.scale(rows, 1 / logit_softcapping)), logit_softcapping
+        )
+    total: torch.Tensor = catalog.cross_entropy(rows, target, -100, "sum")
     return total / ((target != -100).sum() if n_items is None else n_items)
