@@ -97,9 +97,10 @@ docs: native  ## regenerate from the operator catalog: reference, C header, Pyth
 asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh dev
 	@mkdir -p build && $(call CONFIGURE,asan)
-	@$(call BUILD,asan) --target tilewright_tests
+	@$(call BUILD,asan) --target tilewright_tests tilewright_torch tilewright_cases
 	seq $(JOBS) | GTEST_TOTAL_SHARDS=$(JOBS) xargs -P $(JOBS) -I{} sh -c \
 	  'GTEST_SHARD_INDEX=$$(({} - 1)) exec build/asan/tilewright_tests --gtest_brief=1'
+	tools/python_asan.sh build/asan $(JOBS)
 
 tsan:  ## the thread pool's tests under ThreadSanitizer
 	@tools/setup.sh dev

@@ -113,8 +113,9 @@ class _Rule:
         }
         lines = [line % ", ".join(values) for line, values in parts.items() if values]
         scope: dict[str, Any] = {"description": _description}
-        lines.insert(0, "ctx.set_materialize_grads(False)")
-        exec("def keep(ctx, given, outputs):\n " + "\n ".join(lines), scope)
+        if len(self.op.outputs) > 1:  # else there is a gradient, or no backward
+            lines.append("ctx.set_materialize_grads(False)")
+        exec("def keep(ctx, given, outputs):\n " + "\n ".join(lines or ["pass"]), scope)
         made: Callable[..., None] = scope["keep"]
         return made
 

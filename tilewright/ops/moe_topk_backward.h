@@ -14,7 +14,7 @@ namespace tw::ops {
 
 /// The gradient of moe_topk's weights by the gating; ids are the experts that it chose, those of a
 /// token different. A bias only selects, and has none. Throws kInvalidArgument for an id that is no
-/// expert.
+/// expert, or that a token has twice.
 struct MoeTopkBackward {
   static constexpr Schema kSchema{
       "moe_topk_backward(grad: f32[N, K], gating: T[N, E], ids: i32[N, K], "
@@ -25,12 +25,24 @@ struct MoeTopkBackward {
   using Kernel = kernels::MoeTopkBackward<T>;
 
   template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    if (k.ids.size(1) <= k.gating.size(1)) return Support::yes();
+    return Support::no("ids has K = " + std::to_string(k.ids.size(1)) +
+                       ", more than the E = " + std::to_string(k.gating.size(1)) + " experts");
+  }
+  template <class T>
   static Support supports(const Kernel<T>& k) {
+    if (Support s = supports_shapes(k); !s) return s;
     for (int64_t t = 0; t < k.ids.size(0); ++t)
-      for (int64_t i = 0; i < k.ids.size(1); ++i)
+      for (int64_t i = 0; i < k.ids.size(1); ++i) {
         if (k.ids(t, i) < 0 || k.ids(t, i) >= k.gating.size(1))
           return Support::no("id " + std::to_string(k.ids(t, i)) + " is not one of the " +
                              std::to_string(k.gating.size(1)) + " experts");
+        for (int64_t j = 0; j < i; ++j)
+          if (k.ids(t, i) == k.ids(t, j))
+            return Support::no("token " + std::to_string(t) + " has expert " +
+                               std::to_string(k.ids(t, i)) + " twice");
+      }
     return Support::yes();
   }
 

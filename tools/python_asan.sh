@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Calls from Python under AddressSanitizer and UndefinedBehaviorSanitizer: bad and unusual input,
+# outputs in place and given, gaps between elements, threads, fork.
+#
+#   tools/python_asan.sh BUILD JOBS
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runtime=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
+
+# Python keeps what it has until its end, and PyTorch frees by other rules than it allocates.
+export ASAN_OPTIONS=detect_leaks=0:new_delete_type_mismatch=0:alloc_dealloc_mismatch=0
+export UBSAN_OPTIONS=print_stacktrace=1
+export TILEWRIGHT_BIN=$1/tilewright
+
+# Of the many edge cases each operator's richest; what measures memory or needs much of it elsewhere.
+LD_PRELOAD=$runtime .venv/bin/python -m pytest -n "$2" \
+  -k 'not keeps_memory and not more_elements and not (layouts and not f32) and not beyond' \
+  tests/python/ops/test_unusual_input.py \
+  tests/python/ops/test_torch_behaviour.py \
+  tests/python/ops/test_torch_ops.py::test_layouts_and_overloads_agree
