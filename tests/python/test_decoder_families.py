@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import numpy as np
 import pytest
 import torch
-from command_line import run_tool, tool_logits
+from command_line import TOOL, run_tool, tool_logits
 from tiny_models import CASES, VOCABULARY, Case, build
 
 LENGTHS = [1, 2, 17, 300]  # the last is beyond every sliding window, or nearly
@@ -54,3 +56,14 @@ def test_what_the_model_cannot_do_is_refused(tmp_path, extra, code, complaint):
     assert result.returncode == code, result
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_output_that_cannot_be_written_and_input_that_cannot_be_read(tmp_path):
+    """A full disk and a directory: one line and the exit code of input and output."""
+    path = build(Case("io", "llama"), tmp_path).path
+    with open("/dev/full", "w") as full:
+        command = [TOOL, "generate", path, "--tokens", "3", "-n", "2"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (result.returncode, b"cannot write the output" in result.stderr) == (6, True)
+    result = run_tool("generate", path, "-f", tmp_path, "-n", 1)
+    assert (result.returncode, result.stderr.count("\n")) == (6, 1)

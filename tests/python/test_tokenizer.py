@@ -171,12 +171,13 @@ def test_smollm2_matches_transformers() -> None:
 # ---- SentencePiece -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["llama", "no_bytes", "no_prefix"])
+@pytest.fixture(scope="module", params=["llama", "no_bytes", "no_prefix", "phi3"])
 def pieces(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PieceModel:
     return train_pieces(
         tmp_path_factory.mktemp("spm") / "spm.gguf",
         byte_fallback=request.param != "no_bytes",
         space_prefix=request.param != "no_prefix",
+        arch="phi3" if request.param == "phi3" else "llama",
     )
 
 

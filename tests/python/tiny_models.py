@@ -28,9 +28,16 @@ ARCHITECTURES = {
     "mistral": gguf.MODEL_ARCH.LLAMA,
     "qwen2": gguf.MODEL_ARCH.QWEN2,
     "qwen3": gguf.MODEL_ARCH.QWEN3,
+    "gemma": gguf.MODEL_ARCH.GEMMA,
     "gemma2": gguf.MODEL_ARCH.GEMMA2,
     "gemma3_text": gguf.MODEL_ARCH.GEMMA3,
+    "phi3": gguf.MODEL_ARCH.PHI3,
+    "granite": gguf.MODEL_ARCH.GRANITE,
+    "olmo2": gguf.MODEL_ARCH.OLMO2,
+    "smollm3": gguf.MODEL_ARCH.SMOLLM3,
+    "glm4": gguf.MODEL_ARCH.GLM4,
 }
+PERMUTED = ("llama", "granite", "smollm3")  # whose rotary pairs the converter makes neighbours
 
 
 @dataclass
@@ -143,6 +150,15 @@ CASES = [
          extra={"gemma3.attention.sliding_window_pattern": [t == "sliding" for t in PATTERN]}),
     Case("gemma3-q4_0", "gemma3_text", GEMMA | {"sliding_window": 33, "num_hidden_layers": 7},
          "q4_0"),
+    Case("gemma", "gemma", GEMMA, "q8_0"),
+    Case("phi3", "phi3", {"sliding_window": 23}, "q4_0"),
+    Case("phi3-partial", "phi3", {"partial_rotary_factor": 0.5, "num_key_value_heads": 4}),
+    Case("granite", "granite", {"embedding_multiplier": 3.0, "attention_multiplier": 0.4,
+                                "residual_multiplier": 0.3, "logits_scaling": 5.0}, "q8_0"),
+    Case("olmo2", "olmo2", YARN, "q5_0"),
+    Case("smollm3", "smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}, "q4_1"),
+    Case("glm4", "glm4", {"head_dim": 16, "attention_bias": True}, "q8_0"),
+    Case("glm4-whole", "glm4", {"head_dim": 24, **rope("default", partial_rotary_factor=1.0)}),
 ]  # fmt: skip
 
 
@@ -165,7 +181,7 @@ def build(case: Case, directory: Path) -> Tiny:
                 parameter.copy_(torch.from_numpy(values))
             else:
                 stored = parameter.numpy() + np.float32("norm" in name and "gemma" in case.family)
-            if gguf.MODEL_ARCH_NAMES[arch] == "llama":
+            if gguf.MODEL_ARCH_NAMES[arch] in PERMUTED:
                 stored = interleaved(name, stored, config)
             tensors[names.get_name(name, (".weight", ".bias")) or name] = stored
     kind = config.rope_parameters.get("rope_type")
@@ -240,10 +256,10 @@ def metadata_of(config: Any, arch: str) -> dict[str, Any]:
         "attention.key_length": head_dim,
         "attention.value_length": head_dim,
     }
-    if arch == "llama":
-        out["rope.dimension_count"] = head_dim
     p = config.rope_parameters
     p = p.get("full_attention", p)
+    if arch in ("llama", "phi3", "glm4"):
+        out["rope.dimension_count"] = int(head_dim * p.get("partial_rotary_factor", 1))
     out["rope.freq_base"] = float(p["rope_theta"])
     kind = p.get("rope_type", "default")
     if kind in ("linear", "yarn"):
@@ -261,6 +277,11 @@ def metadata_of(config: Any, arch: str) -> dict[str, Any]:
     if arch == "gemma2":
         out["attn_logit_softcapping"] = config.attn_logit_softcapping
         out["final_logit_softcapping"] = config.final_logit_softcapping
+    if arch == "granite":
+        out["embedding_scale"] = config.embedding_multiplier
+        out["attention.scale"] = config.attention_multiplier
+        out["residual_scale"] = config.residual_multiplier
+        out["logit_scale"] = config.logits_scaling
     return {f"{arch}.{key}": value for key, value in out.items()}
 
 

@@ -176,7 +176,10 @@ def merges_of(scores: dict[str, float]) -> list[tuple[str, str]]:
     return [(left, right) for _, left, right in sorted(found, key=lambda m: m[0])]
 
 
-def train_pieces(path: Path, byte_fallback: bool, space_prefix: bool) -> PieceModel:
+def train_pieces(
+    path: Path, byte_fallback: bool, space_prefix: bool, arch: str = "llama"
+) -> PieceModel:
+    """`arch` "phi3": the end of text takes the white space that follows it."""
     user_defined = ["qzxw", "<sep>", "qzx"]
     model = io.BytesIO()
     sentences = [t for t in hard_texts(4000, seed=6) if len(t) < 1000 and "\0" not in t]
@@ -213,7 +216,7 @@ def train_pieces(path: Path, byte_fallback: bool, space_prefix: bool) -> PieceMo
     }
     if not space_prefix:
         metadata["tokenizer.ggml.add_space_prefix"] = False
-    write_gguf(path, metadata, {})
+    write_gguf(path, metadata, {}, arch)
 
     normal = {pieces[i]: scores[i] for i in range(len(pieces)) if types[i] == NORMAL}
     oracle = Tokenizer(
@@ -228,5 +231,7 @@ def train_pieces(path: Path, byte_fallback: bool, space_prefix: bool) -> PieceMo
     oracle.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )
-    add_tokens(oracle, ["<unk>", "<s>", "</s>"], user_defined)
+    end = AddedToken("</s>", normalized=False, rstrip=arch == "phi3")
+    oracle.add_special_tokens([end])
+    add_tokens(oracle, ["<unk>", "<s>"], user_defined)
     return PieceModel(processor, path, oracle, user_defined)

@@ -2,6 +2,8 @@
 // line on stderr and a documented exit code.
 #include <cstdio>
 #include <exception>
+#include <ios>
+#include <iostream>
 #include <new>
 #include <string>
 
@@ -81,15 +83,25 @@ int run(int argc, char** argv) {
     return report(app, error.what(), exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
     return report(app, "out of memory", kExitOutOfMemory);
+  } catch (const std::ios_base::failure& error) {  // reading a directory, for one
+    return report(app, error.what(), kExitIo);
   } catch (const std::exception& error) {
     return report(app, (std::string("internal error, please report: ") + error.what()).c_str(),
                   kExitInternal);
   }
 }
 
+/// A full disk shows when the last of the output is written.
+int finish(int code) {
+  const bool written = std::cout.flush().good() && std::fflush(stdout) == 0 && !std::ferror(stdout);
+  if (written || code != 0) return code;
+  std::fprintf(stderr, "tilewright: cannot write the output\n");
+  return kExitIo;
+}
+
 }  // namespace
 }  // namespace tw::cli
 
 int main(int argc, char** argv) {
-  return tw::cli::run(argc, argv);
+  return tw::cli::finish(tw::cli::run(argc, argv));
 }

@@ -8,8 +8,39 @@ namespace {
 constexpr int64_t kMaxSize = int64_t{1} << 24;  // any width or count of a real model is far below
 constexpr int64_t kMaxContext = int64_t{1} << 31;
 
-bool is_gemma(const DecoderConfig& c) {
-  return c.architecture == "gemma2" || c.architecture == "gemma3";
+/// What an architecture's name says beyond the file's metadata and tensors.
+struct Architecture {
+  std::string_view name;
+  bool interleaved = false;  // rotary pairs are neighbours in the file
+  bool gemma = false;
+  bool windowed = false;  // always
+  bool pre_norms = true, post_norms = false;
+  int64_t rope_skip = 0;
+};
+
+constexpr Architecture kArchitectures[] = {
+    {.name = "llama", .interleaved = true},  // and SmolLM2, Mistral
+    {.name = "qwen2"},
+    {.name = "qwen3"},
+    {.name = "gemma", .gemma = true},
+    {.name = "gemma2", .gemma = true, .windowed = true, .post_norms = true},
+    {.name = "gemma3", .gemma = true, .windowed = true, .post_norms = true},
+    {.name = "phi3"},
+    {.name = "granite", .interleaved = true},
+    {.name = "olmo2", .pre_norms = false, .post_norms = true},
+    {.name = "smollm3", .interleaved = true, .rope_skip = 4},
+    {.name = "glm4", .interleaved = true, .post_norms = true},
+};
+
+const Architecture& architecture_of(const GgufFile& file) {
+  const std::string_view name = file.require_string("general.architecture");
+  std::string known;
+  for (const Architecture& a : kArchitectures) {
+    if (a.name == name) return a;
+    known += (known.empty() ? "" : ", ") + std::string(a.name);
+  }
+  throw Error(ErrorKind::kUnsupported,
+              file.name() + ": architecture '" + std::string(name) + "'; known are " + known);
 }
 
 /// Metadata under the architecture's prefix, with range checks.
@@ -130,10 +161,10 @@ int64_t implied_window_pattern(const DecoderConfig& c) {
   return 0;  // every layer has a window: Mistral 7B 0.1
 }
 
-void read_window(const GgufFile& file, const Reader& read, DecoderConfig& c) {
+void read_window(const GgufFile& file, const Reader& read, bool always, DecoderConfig& c) {
   c.windowed_layers.assign(size_t(c.layers), false);
   const char* const kWindow = "attention.sliding_window";
-  if (file.find_int(read.key(kWindow)).value_or(0) == 0 && !is_gemma(c)) return;
+  if (file.find_int(read.key(kWindow)).value_or(0) == 0 && !always) return;
   c.window = read.size(kWindow, kMaxContext);
   const char* const kPattern = "attention.sliding_window_pattern";
   const GgufEntry* entry = file.find(read.key(kPattern));
@@ -150,37 +181,46 @@ void read_window(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   for (int64_t l = 0; l < c.layers; ++l) c.windowed_layers[size_t(l)] = flags[l] != 0;
 }
 
+void read_gemma(const Reader& read, DecoderConfig& c) {
+  c.activation = GatedActivation::kGeluTanh;
+  c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
+  if (c.architecture == "gemma2") {
+    c.attention_softcap = read.positive_or("attn_logit_softcapping", 50);
+    c.logit_softcap = read.positive_or("final_logit_softcapping", 30);
+  }
+  if (c.architecture == "gemma3") c.rope_local_base = read.positive_or("rope.freq_base_swa", 10000);
+}
+
+void read_granite(const Reader& read, DecoderConfig& c) {
+  c.embedding_scale = read.positive_or("embedding_scale", 1);
+  c.residual_scale = read.positive_or("residual_scale", 1);
+  c.logit_scale = 1 / read.positive_or("logit_scale", 1);
+}
+
 }  // namespace
 
 DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
+  const Architecture& architecture = architecture_of(file);
   DecoderConfig c;
-  c.architecture = std::string(file.require_string("general.architecture"));
-  const bool gemma = is_gemma(c);
-  if (!gemma && c.architecture != "llama" && c.architecture != "qwen2" && c.architecture != "qwen3")
-    throw Error(ErrorKind::kUnsupported,
-                file.name() + ": architecture '" + c.architecture +
-                    "'; known are llama (Llama, SmolLM2, Mistral), qwen2, qwen3, gemma2, gemma3");
+  c.architecture = std::string(architecture.name);
   const Reader read(file, c.architecture);
   if (file.find_int(read.key("expert_count")).value_or(0) != 0)
     throw Error(ErrorKind::kUnsupported, file.name() + ": mixtures of experts are not supported");
   read_sizes(file, read, c);
   c.norm_eps = read.positive("attention.layer_norm_rms_epsilon");
   c.attention_scale = read.positive_or("attention.scale", implied_attention_scale(c));
-  c.rope_interleaved = c.architecture == "llama";
+  c.rope_interleaved = architecture.interleaved;
+  c.rope_skip = architecture.rope_skip;
   read_rope(file, read, c);
-  read_window(file, read, c);
+  read_window(file, read, architecture.windowed, c);
   c.qk_norm = file.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
-  c.post_norms = gemma;
-  if (gemma) {
-    c.activation = GatedActivation::kGeluTanh;
-    c.embedding_scale = std::sqrt(static_cast<float>(c.hidden));
-    if (c.architecture == "gemma2") {
-      c.attention_softcap = read.positive_or("attn_logit_softcapping", 50);
-      c.logit_softcap = read.positive_or("final_logit_softcapping", 30);
-    } else {
-      c.rope_local_base = read.positive_or("rope.freq_base_swa", 10000);
-    }
-  }
+  c.qk_norm_wide = c.architecture == "olmo2";
+  c.pre_norms = architecture.pre_norms;
+  c.post_norms = architecture.post_norms;
+  if (architecture.gemma) read_gemma(read, c);
+  if (c.architecture == "granite") read_granite(read, c);
+  // OLMo 3 scales the rotation of layers without a window only.
+  if (c.architecture == "olmo2") c.rope_local_base = c.rope_base;
   return c;
 }
 

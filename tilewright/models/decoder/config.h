@@ -1,5 +1,5 @@
-// The decoder-only transformer family as one description. Llama, SmolLM2, Mistral, Qwen2, Qwen3 and
-// Gemma 2/3 are settings of it, read from GGUF metadata.
+// The decoder-only transformer family as one description. Llama, SmolLM, Mistral, Qwen2, Qwen3,
+// Gemma, Phi-3, Granite, OLMo 2 and GLM-4 are settings of it, read from GGUF metadata.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,8 @@ struct DecoderConfig {
   float attention_scale = 0;    // of q k^T
   float attention_softcap = 0;  // 0: none
   float logit_softcap = 0;      // 0: none
+  float residual_scale = 1;     // Granite: of what a branch adds
+  float logit_scale = 1;        // Granite: the file has its inverse
 
   // Rotary embedding. In GGUF, Llama's q and k are permuted for the interleaved form.
   bool rope_interleaved = false;
@@ -47,10 +49,15 @@ struct DecoderConfig {
   int64_t window = 0;                 // keys a windowed layer sees, itself included
   std::vector<bool> windowed_layers;  // [layers]
 
-  bool qk_norm = false;     // RMS norm of each query and key head (Qwen3, Gemma 3)
-  bool post_norms = false;  // norms after attention and feed-forward (Gemma 2, 3)
+  int64_t rope_skip = 0;  // every so many layers one without rotation (SmolLM3: 4); 0: none
+
+  bool qk_norm = false;       // RMS norm of each query and key head (Qwen3, Gemma 3)
+  bool qk_norm_wide = false;  // of all heads together instead (OLMo 2)
+  bool pre_norms = true;      // norms before attention and feed-forward
+  bool post_norms = false;    // norms after them (Gemma 2 and 3, OLMo 2, GLM-4)
 
   bool is_windowed(int64_t layer) const { return windowed_layers[size_t(layer)]; }
+  bool is_rotated(int64_t layer) const { return rope_skip == 0 || (layer + 1) % rope_skip != 0; }
 
   /// Reads the description and checks that its numbers make sense together and agree with the
   /// tensors' shapes. Throws kUnsupported for an architecture outside the family, kBadFile for

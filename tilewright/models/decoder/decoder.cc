@@ -109,7 +109,7 @@ struct Decoder::Pass {
            {&attended, c.heads * c.head_dim},
            {&hidden, c.intermediate},
            {&wide, all_gated ? 0 : 2 * c.intermediate},
-           {&branch, c.post_norms ? c.hidden : 0}});
+           {&branch, c.post_norms || c.residual_scale != 1 ? c.hidden : 0}});
   }
 
   void place(std::initializer_list<std::pair<Buffer*, int64_t>> buffers) {
@@ -149,21 +149,30 @@ struct Decoder::Pass {
       }
   }
 
+  /// What a branch reads: x, through its norm where the model has one.
+  void enter_branch(const Vector& pre_norm) {
+    if (pre_norm.empty())
+      std::copy_n(x.data, tokens * c.hidden, normed.data);
+    else
+      norm(x.in(), pre_norm, normed.all());
+  }
+
   void norm(const Rows<const float>& in, const Vector& weight, const Rows<float>& out) {
     runtime::launch<ops::RmsNorm>(context,
                                   kernels::RmsNorm<float>{in, view_of(weight), c.norm_eps, out});
   }
 
-  /// x += branch(normed x), through the branch's own norm where the model has one.
+  /// x += scale * branch(normed x), through the branch's own norm where the model has one.
   void add_branch(const Projection& last, const Buffer& in, const Vector& post_norm) {
     const View<const float, 1> bias = view_of(last.bias);
-    if (post_norm.empty()) {
+    if (post_norm.empty() && c.residual_scale == 1) {
       last.weight(context, in.in(), x.all(), exact, {.bias = bias, .residual = x.in()});
       return;
     }
     last.weight(context, in.in(), branch.all(), exact, {.bias = bias});
-    norm(branch.in(), post_norm, branch.all());
-    runtime::launch<ops::Add>(context, kernels::Add<float>{x.in(), branch.in(), 1, x.all()});
+    if (!post_norm.empty()) norm(branch.in(), post_norm, branch.all());
+    runtime::launch<ops::Add>(context,
+                              kernels::Add<float>{x.in(), branch.in(), c.residual_scale, x.all()});
   }
 
   void project(const Projections& projections, const Buffer& out) {
@@ -175,13 +184,17 @@ struct Decoder::Pass {
     }
   }
 
-  void rotate(const LayerWeights& layer, bool windowed) {
-    const View<float, 4> q = qkv.heads(0, c.heads, c.head_dim);
-    const View<float, 4> k = qkv.heads(c.heads * c.head_dim, c.kv_heads, c.head_dim);
-    if (c.qk_norm) {
-      norm(head_rows_in(q), layer.q_norm, head_rows(q));
-      norm(head_rows_in(k), layer.k_norm, head_rows(k));
-    }
+  void norm_heads(const LayerWeights& layer) {
+    if (!c.qk_norm) return;
+    const int64_t q_cols = c.heads * c.head_dim, k_cols = c.kv_heads * c.head_dim;
+    const int64_t q_heads = c.qk_norm_wide ? 1 : c.heads, k_heads = c.qk_norm_wide ? 1 : c.kv_heads;
+    const View<float, 4> q = qkv.heads(0, q_heads, q_cols / q_heads);
+    const View<float, 4> k = qkv.heads(q_cols, k_heads, k_cols / k_heads);
+    norm(head_rows_in(q), layer.q_norm, head_rows(q));
+    norm(head_rows_in(k), layer.k_norm, head_rows(k));
+  }
+
+  void rotate(bool windowed) {
     const ops::RopeTables& tables = windowed && rope_local.cos ? rope_local : rope;
     const auto cos = view<const float>(tables.cos.span<float>().data(), tokens, c.rope_dim / 2);
     const auto sin = view<const float>(tables.sin.span<float>().data(), tokens, c.rope_dim / 2);
@@ -249,16 +262,17 @@ struct Decoder::Pass {
     for (int64_t l = 0; l < c.layers; ++l) {
       const LayerWeights& layer = w.layers[size_t(l)];
       const bool windowed = c.is_windowed(l);
-      norm(x.in(), layer.attention_norm, normed.all());
+      enter_branch(layer.attention_norm);
       project(layer.qkv, qkv);
-      rotate(layer, windowed);
+      norm_heads(layer);
+      if (c.is_rotated(l)) rotate(windowed);
       attend(l, windowed);
       if (l + 1 == c.layers) {  // what follows mixes no tokens
         if (wanted == LogitRows::kNone) return;
         if (wanted == LogitRows::kLast) keep_last_tokens();
       }
       add_branch(layer.attention_out, attended, layer.attention_post_norm);
-      norm(x.in(), layer.mlp_norm, normed.all());
+      enter_branch(layer.mlp_norm);
       feed_forward(layer);
       add_branch(layer.down, hidden, layer.mlp_post_norm);
     }
@@ -268,6 +282,8 @@ struct Decoder::Pass {
     norm(x.in(), w.final_norm, normed.all());
     logits.resize(size_t(tokens * c.vocabulary));
     w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary), exact);
+    if (c.logit_scale != 1)
+      for (float& v : logits) v *= c.logit_scale;
     if (c.logit_softcap > 0)
       for (float& v : logits) v = c.logit_softcap * std::tanh(v / c.logit_softcap);
   }

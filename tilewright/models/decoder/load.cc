@@ -18,15 +18,33 @@ class Loader {
     const DecoderConfig& c = config_;
     const std::string prefix = "blk." + std::to_string(index) + ".";
     LayerWeights out;
-    out.attention_norm = vector(prefix + "attn_norm.weight", c.hidden);
-    out.mlp_norm = vector(prefix + "ffn_norm.weight", c.hidden);
+    if (c.pre_norms) {
+      out.attention_norm = vector(prefix + "attn_norm.weight", c.hidden);
+      out.mlp_norm = vector(prefix + "ffn_norm.weight", c.hidden);
+    }
     if (c.post_norms) {
       out.attention_post_norm = vector(prefix + "post_attention_norm.weight", c.hidden);
       out.mlp_post_norm = vector(prefix + "post_ffw_norm.weight", c.hidden);
     }
     if (c.qk_norm) {
-      out.q_norm = vector(prefix + "attn_q_norm.weight", c.head_dim);
-      out.k_norm = vector(prefix + "attn_k_norm.weight", c.head_dim);
+      const int64_t q_heads = c.qk_norm_wide ? c.heads : 1,
+                    k_heads = c.qk_norm_wide ? c.kv_heads : 1;
+      out.q_norm = vector(prefix + "attn_q_norm.weight", q_heads * c.head_dim);
+      out.k_norm = vector(prefix + "attn_k_norm.weight", k_heads * c.head_dim);
+    }
+    load_qkv(prefix, out);
+    out.attention_out = projection(prefix + "attn_output", c.hidden, c.heads * c.head_dim);
+    load_gate_up(prefix, out);
+    out.down = projection(prefix + "ffn_down", c.hidden, c.intermediate);
+    return out;
+  }
+
+  void load_qkv(const std::string& prefix, LayerWeights& out) {
+    const DecoderConfig& c = config_;
+    if (!c.rope_interleaved && file_.find_tensor(prefix + "attn_qkv.weight")) {
+      const int64_t rows = (c.heads + 2 * c.kv_heads) * c.head_dim;
+      out.qkv = projections({{prefix + "attn_qkv", rows}}, c.hidden);
+      return;
     }
     // Rotary pairs are undone where the whole head turns; then halves are contiguous.
     const int64_t head = c.rope_interleaved && c.rope_dim == c.head_dim ? c.head_dim : 0;
@@ -34,10 +52,6 @@ class Loader {
                            {prefix + "attn_k", c.kv_heads * c.head_dim, head},
                            {prefix + "attn_v", c.kv_heads * c.head_dim}},
                           c.hidden);
-    out.attention_out = projection(prefix + "attn_output", c.hidden, c.heads * c.head_dim);
-    load_gate_up(prefix, out);
-    out.down = projection(prefix + "ffn_down", c.hidden, c.intermediate);
-    return out;
   }
 
   Vector vector(const std::string& name, int64_t size) {
@@ -131,6 +145,10 @@ class Loader {
 
   void load_gate_up(const std::string& prefix, LayerWeights& out) {
     const DecoderConfig& c = config_;
+    if (!file_.find_tensor(prefix + "ffn_gate.weight")) {  // both are in one, the gate first
+      out.gate_up = projections({{prefix + "ffn_up", 2 * c.intermediate}}, c.hidden);
+      return;
+    }
     const GgufTensor& gate = checked(prefix + "ffn_gate.weight", c.intermediate, c.hidden);
     const GgufTensor& up = checked(prefix + "ffn_up.weight", c.intermediate, c.hidden);
     const bool has_bias =

@@ -45,6 +45,9 @@ TokenizerData tokenizer_data_from_gguf(const GgufFile& file) {
   data.eom_token_id = file.find_int("tokenizer.ggml.eom_token_id");
   data.add_bos_token = file.find_bool("tokenizer.ggml.add_bos_token");
   data.add_eos_token = file.find_bool("tokenizer.ggml.add_eos_token");
+  // Phi-3's own tokenizer says so; the file has no key for it.
+  data.strips_after_control =
+      data.model == "llama" && file.find_string("general.architecture").value_or("") == "phi3";
   data.add_space_prefix = file.find_bool("tokenizer.ggml.add_space_prefix");
   return data;
 }

@@ -12,6 +12,7 @@
 #include "tilewright/models/tokenizer/stream_decoder.h"
 #include "tilewright/models/tokenizer/text_encoder.h"
 #include "tilewright/models/tokenizer/token_table.h"
+#include "tilewright/models/tokenizer/utf8.h"
 
 namespace tw::models {
 namespace {
@@ -21,6 +22,9 @@ constexpr std::string_view kTurnEnds[] = {"<|eot_id|>", "<|im_end|>", "<|end|>",
                                           "<|END_OF_TURN_TOKEN|>"};
 constexpr std::string_view kTextEnds[] = {"<|endoftext|>", "<|end_of_text|>", "<|eom_id|>", "<EOT>",
                                           "<|return|>"};
+
+// Control tokens of Phi-3 that leave the white space after them.
+constexpr std::string_view kKeepSpace[] = {"<s>", "<|endoftext|>"};
 
 std::string key(const char* name) {
   return std::string("tokenizer.ggml.") + name;
@@ -76,6 +80,7 @@ struct Tokenizer::State {
   }
   int32_t special_id(const char* name, std::optional<int64_t> id) const;
   bool default_add_bos() const;
+  bool strips_after(int32_t id) const;
   void fill_matchers();
   void find_ends();
 
@@ -126,6 +131,12 @@ int32_t Tokenizer::State::special_id(const char* name, std::optional<int64_t> id
 bool Tokenizer::State::default_add_bos() const {
   const PreTokenizerSpec* spec = byte_level ? find_pre_tokenizer(data.pre) : nullptr;
   return !byte_level || (spec != nullptr && spec->add_bos);
+}
+
+bool Tokenizer::State::strips_after(int32_t id) const {
+  if (!data.strips_after_control || type(size_t(id)) != TokenType::kControl) return false;
+  return std::find(std::begin(kKeepSpace), std::end(kKeepSpace), data.tokens[size_t(id)]) ==
+         std::end(kKeepSpace);
 }
 
 void Tokenizer::State::fill_matchers() {
@@ -187,8 +198,10 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
     const SpecialMatcher::Match match = special.find(text, at);
     const size_t end = std::min(match.start, text.size());
     if (end > at) state.encoder->encode(text.substr(at, end - at), out);
-    if (match.id >= 0) out.push_back(match.id);
     at = end + match.bytes;
+    if (match.id < 0) continue;
+    out.push_back(match.id);
+    if (state.strips_after(match.id)) at += leading_white_space(text.substr(at));
   }
   if (options.add_special && state.add_eos) out.push_back(state.eos);
   return out;

@@ -35,6 +35,8 @@ struct TokenizerData {
   std::optional<bool> add_bos_token;     // absent: for "llama", and where the pre-tokenizer says so
   std::optional<bool> add_eos_token;     // absent: no
   std::optional<bool> add_space_prefix;  // absent: yes; only for "llama"
+  /// Control tokens take the white space after them, except those of kKeepSpace in tokenizer.cc.
+  bool strips_after_control = false;
 };
 
 /// A field of TokenizerData that breaks a rule. The message is "KEY: PROBLEM".

@@ -52,6 +52,20 @@ size_t well_formed_prefix(std::string_view text) {
   return at;
 }
 
+size_t leading_white_space(std::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Step step = next_utf8(text.substr(at));
+    const char32_t c = step.code;
+    const bool is_space = (c >= 0x09 && c <= 0x0d) || c == ' ' || c == 0x85 || c == 0xa0 ||
+                          c == 0x1680 || (c >= 0x2000 && c <= 0x200a) || c == 0x2028 ||
+                          c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+    if (!is_space) break;
+    at += step.bytes;
+  }
+  return at;
+}
+
 void append_utf8(std::string& out, char32_t code) {
   const auto tail = [&](int shift) { out += char(0x80 | ((code >> shift) & 0x3F)); };
   if (code < 0x80) {

@@ -28,6 +28,9 @@ Utf8Step next_utf8(std::string_view text);
 /// The length of the longest prefix of `text` that is well-formed.
 size_t well_formed_prefix(std::string_view text);
 
+/// How many bytes of white space (Unicode's property White_Space) `text` begins with.
+size_t leading_white_space(std::string_view text);
+
 /// Appends `code`, a Unicode scalar value, as UTF-8.
 void append_utf8(std::string& out, char32_t code);
 
