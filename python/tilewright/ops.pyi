@@ -138,6 +138,25 @@ def attention_varlen(
 ) -> _Array:
     """attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"""
 
+def attention_varlen_backward(
+    grad: _Array,
+    q: Any,
+    k: Any,
+    v: Any,
+    output: Any,
+    lse: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_kv: Any,
+    scale: float = 0.0,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> tuple[_Array, _Array, _Array]:
+    """attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv], output: T[N, Hq, Dv], lse: f32[Hq, N], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv]"""
+
 def binary(
     x: _Array,
     other: Any,
@@ -224,7 +243,7 @@ def delta_rule_transform(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64) -> out: U[B, L, Hv, C]"""
+    """delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64) -> out: U[B, L, Hv, chunk_size]"""
 
 def dequantize(
     x: _Array,
@@ -305,10 +324,11 @@ def extremum(
 
 def fft(
     x: _Array,
+    inverse: bool = False,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """fft(x: T[B, N, 2]) -> out: T[B, N, 2]"""
+    """fft(x: T[B, N, 2], inverse: bool = false) -> out: T[B, N, 2]"""
 
 def fused_add_rms_norm(
     x: _Array,
@@ -453,7 +473,7 @@ def linear_attention(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, N, D, Dv]?"""
+    """linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, L/chunk_size+1, D, Dv]?"""
 
 def linear_attention_backward(
     grad: _Array,
@@ -586,7 +606,7 @@ def moe_align(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array, _Array, _Array]:
-    """moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[E], offsets: i32[E], order: i32[S], positions: i32[*]"""
+    """moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], offsets: i32[experts], order: i32[S], positions: i32[*]"""
 
 def moe_combine(
     x: _Array,
@@ -598,6 +618,17 @@ def moe_combine(
 ) -> _Array:
     """moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> out: T[N, C]"""
 
+def moe_combine_backward(
+    grad: _Array,
+    x: Any,
+    positions: Any,
+    weights: Any | None = None,
+    scale: float = 1.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """moe_combine_backward(grad: T[N, C], x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> x_grad: T[S, C], weights_grad: f32[N, K]?"""
+
 def moe_topk(
     gating: _Array,
     top_k: int,
@@ -607,7 +638,18 @@ def moe_topk(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K]"""
+    """moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> weights: f32[N, top_k], ids: i32[N, top_k]"""
+
+def moe_topk_backward(
+    grad: _Array,
+    gating: Any,
+    ids: Any,
+    scoring: Literal["softmax", "sigmoid"] = "softmax",
+    renormalize: bool = False,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """moe_topk_backward(grad: f32[N, K], gating: T[N, E], ids: i32[N, K], scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> gating_grad: T[N, E]"""
 
 def mul(
     x: _Array,
@@ -633,7 +675,7 @@ def quantize_fp8(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) -> out: f8_e4m3fn[*, C], scale: f32[*, G]"""
+    """quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) -> out: f8_e4m3fn[*, C], scale: f32[*, C/group_size]"""
 
 def quantize_int8(
     x: _Array,
@@ -644,7 +686,7 @@ def quantize_int8(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, G]"""
+    """quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, C/group_size]"""
 
 def reduce(
     x: _Array,
@@ -778,6 +820,16 @@ def segment_mean(
 ) -> _Array:
     """segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C]"""
 
+def segment_mean_backward(
+    grad: _Array,
+    x: Any,
+    starts: Any,
+    ends: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """segment_mean_backward(grad: T[B, N, C], x: T[B, L, C], starts: I[N], ends: I[N]) -> x_grad: T[B, L, C]"""
+
 def sigmoid(
     x: _Array,
     *,
@@ -906,7 +958,16 @@ def topk(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, K], indices: i32[*, K]"""
+    """topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*, k]"""
+
+def topk_backward(
+    grad: _Array,
+    indices: Any,
+    x: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    """topk_backward(grad: T[*, K], indices: i32[*, K], x: T[*, C]) -> x_grad: T[*, C]"""
 
 def transpose(
     x: _Array,

@@ -179,6 +179,38 @@ static inline tw_status tw_attention_varlen(
   return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
+/* attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv],
+ * output: T[N, Hq, Dv], lse: f32[Hq, N], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], scale: f32 =
+ * 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) ->
+ * q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv] */
+static inline tw_status tw_attention_varlen_backward(
+    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
+    const tw_tensor* v, const tw_tensor* output, const tw_tensor* lse,
+    const tw_tensor* cu_seqlens_q, const tw_tensor* cu_seqlens_kv, double scale, int64_t causal,
+    int64_t window_left, int64_t window_right, double softcap, tw_tensor* q_grad, tw_tensor* k_grad,
+    tw_tensor* v_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),
+                                tw_tensor_value(q),
+                                tw_tensor_value(k),
+                                tw_tensor_value(v),
+                                tw_tensor_value(output),
+                                tw_tensor_value(lse),
+                                tw_tensor_value(cu_seqlens_q),
+                                tw_tensor_value(cu_seqlens_kv),
+                                tw_float_value(scale),
+                                tw_int_value(causal),
+                                tw_int_value(window_left),
+                                tw_int_value(window_right),
+                                tw_float_value(softcap),
+                                tw_tensor_value(q_grad),
+                                tw_tensor_value(k_grad),
+                                tw_tensor_value(v_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("attention_varlen_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 16, NULL, NULL);
+}
+
 /* binary(x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu) ->
  * out: T[...] */
 static inline tw_status tw_binary(tw_context* context, const tw_tensor* x, const tw_tensor* other,
@@ -288,7 +320,7 @@ static inline tw_status tw_cross_entropy_backward(tw_context* context, const tw_
 }
 
 /* delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64)
- * -> out: U[B, L, Hv, C] */
+ * -> out: U[B, L, Hv, chunk_size] */
 static inline tw_status tw_delta_rule_transform(tw_context* context, const tw_tensor* k,
                                                 const tw_tensor* beta, const tw_tensor* g,
                                                 int64_t chunk_size, tw_tensor* out) {
@@ -399,13 +431,14 @@ static inline tw_status tw_extremum(tw_context* context, const tw_tensor* x, con
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
-/* fft(x: T[B, N, 2]) -> out: T[B, N, 2] */
-static inline tw_status tw_fft(tw_context* context, const tw_tensor* x, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
+/* fft(x: T[B, N, 2], inverse: bool = false) -> out: T[B, N, 2] */
+static inline tw_status tw_fft(tw_context* context, const tw_tensor* x, int64_t inverse,
+                               tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(inverse), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("fft", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 2, NULL, NULL);
+  return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
 /* fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C],
@@ -583,7 +616,7 @@ static inline tw_status tw_linear(tw_context* context, const tw_tensor* x, const
 
 /* linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta:
  * U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B,
- * L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, N, D, Dv]? */
+ * L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, L/chunk_size+1, D, Dv]? */
 static inline tw_status tw_linear_attention(tw_context* context, const tw_tensor* q,
                                             const tw_tensor* k, const tw_tensor* v,
                                             const tw_tensor* g, const tw_tensor* beta,
@@ -771,8 +804,8 @@ static inline tw_status tw_mla_paged(tw_context* context, const tw_tensor* q_nop
   return tw_call(context, op, arguments, 11, NULL, NULL);
 }
 
-/* moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[E], offsets: i32[E],
- * order: i32[S], positions: i32[*] */
+/* moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], offsets:
+ * i32[experts], order: i32[S], positions: i32[*] */
 static inline tw_status tw_moe_align(tw_context* context, const tw_tensor* ids, int64_t experts,
                                      int64_t block_size, tw_tensor* counts, tw_tensor* offsets,
                                      tw_tensor* order, tw_tensor* positions) {
@@ -800,8 +833,24 @@ static inline tw_status tw_moe_combine(tw_context* context, const tw_tensor* x,
   return tw_call(context, op, arguments, 5, NULL, NULL);
 }
 
+/* moe_combine_backward(grad: T[N, C], x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale:
+ * f32 = 1) -> x_grad: T[S, C], weights_grad: f32[N, K]? */
+static inline tw_status tw_moe_combine_backward(tw_context* context, const tw_tensor* grad,
+                                                const tw_tensor* x, const tw_tensor* positions,
+                                                const tw_tensor* weights, double scale,
+                                                tw_tensor* x_grad, tw_tensor* weights_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),        tw_tensor_value(x),
+                                tw_tensor_value(positions),   tw_tensor_value(weights),
+                                tw_float_value(scale),        tw_tensor_value(x_grad),
+                                tw_tensor_value(weights_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("moe_combine_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax,
- * renormalize: bool = false) -> weights: f32[N, K], ids: i32[N, K] */
+ * renormalize: bool = false) -> weights: f32[N, top_k], ids: i32[N, top_k] */
 static inline tw_status tw_moe_topk(tw_context* context, const tw_tensor* gating, int64_t top_k,
                                     const tw_tensor* bias, const char* scoring, int64_t renormalize,
                                     tw_tensor* weights, tw_tensor* ids) {
@@ -813,6 +862,21 @@ static inline tw_status tw_moe_topk(tw_context* context, const tw_tensor* gating
   const tw_status status = tw_operator_find("moe_topk", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
+/* moe_topk_backward(grad: f32[N, K], gating: T[N, E], ids: i32[N, K], scoring: softmax|sigmoid =
+ * softmax, renormalize: bool = false) -> gating_grad: T[N, E] */
+static inline tw_status tw_moe_topk_backward(tw_context* context, const tw_tensor* grad,
+                                             const tw_tensor* gating, const tw_tensor* ids,
+                                             const char* scoring, int64_t renormalize,
+                                             tw_tensor* gating_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad),     tw_tensor_value(gating),
+                                tw_tensor_value(ids),      tw_text_value(scoring),
+                                tw_int_value(renormalize), tw_tensor_value(gating_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("moe_topk_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 6, NULL, NULL);
 }
 
 /* mul(x: T[...], other: T[...]) -> out: T[...] */
@@ -836,7 +900,7 @@ static inline tw_status tw_permute(tw_context* context, const tw_tensor* x, cons
 }
 
 /* quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) ->
- * out: f8_e4m3fn[*, C], scale: f32[*, G] */
+ * out: f8_e4m3fn[*, C], scale: f32[*, C/group_size] */
 static inline tw_status tw_quantize_fp8(tw_context* context, const tw_tensor* x, int64_t group_size,
                                         double eps, int64_t power_of_two, tw_tensor* out,
                                         tw_tensor* scale) {
@@ -850,7 +914,7 @@ static inline tw_status tw_quantize_fp8(tw_context* context, const tw_tensor* x,
 }
 
 /* quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false,
- * truncate: bool = false) -> out: i8[*, C], scale: f32[*, G] */
+ * truncate: bool = false) -> out: i8[*, C], scale: f32[*, C/group_size] */
 static inline tw_status tw_quantize_int8(tw_context* context, const tw_tensor* x,
                                          int64_t group_size, double eps, int64_t power_of_two,
                                          int64_t truncate, tw_tensor* out, tw_tensor* scale) {
@@ -1039,6 +1103,19 @@ static inline tw_status tw_segment_mean(tw_context* context, const tw_tensor* x,
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
+/* segment_mean_backward(grad: T[B, N, C], x: T[B, L, C], starts: I[N], ends: I[N]) -> x_grad: T[B,
+ * L, C] */
+static inline tw_status tw_segment_mean_backward(tw_context* context, const tw_tensor* grad,
+                                                 const tw_tensor* x, const tw_tensor* starts,
+                                                 const tw_tensor* ends, tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(starts),
+                                tw_tensor_value(ends), tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("segment_mean_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* sigmoid(x: T[...]) -> out: T[...] */
 static inline tw_status tw_sigmoid(tw_context* context, const tw_tensor* x, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(out)};
@@ -1193,7 +1270,7 @@ static inline tw_status tw_tanh_backward(tw_context* context, const tw_tensor* g
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
-/* topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, K], indices: i32[*, K]
+/* topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*, k]
  */
 static inline tw_status tw_topk(tw_context* context, const tw_tensor* x, int64_t k,
                                 const tw_tensor* starts, const tw_tensor* ends, tw_tensor* values,
@@ -1205,6 +1282,18 @@ static inline tw_status tw_topk(tw_context* context, const tw_tensor* x, int64_t
   const tw_status status = tw_operator_find("topk", &op);
   if (status != TW_OK) return status;
   return tw_call(context, op, arguments, 6, NULL, NULL);
+}
+
+/* topk_backward(grad: T[*, K], indices: i32[*, K], x: T[*, C]) -> x_grad: T[*, C] */
+static inline tw_status tw_topk_backward(tw_context* context, const tw_tensor* grad,
+                                         const tw_tensor* indices, const tw_tensor* x,
+                                         tw_tensor* x_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(indices), tw_tensor_value(x),
+                                tw_tensor_value(x_grad)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("topk_backward", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
 /* transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...] */
