@@ -96,6 +96,23 @@ def joint_gated_layer(self: Any, hidden_states: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def _rotate_both(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    unsqueeze_dim: int = 1,
+    *,
+    pairs: int,
+    interleaved: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries and keys whose heads are dimension `unsqueeze_dim`, by the same tables."""
+    options: dict[str, Any] = {
+        "pairs": pairs, "heads_first": unsqueeze_dim == 1, "interleaved": interleaved
+    }  # fmt: skip
+    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+
+
 def apply_rotary_pos_emb(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -104,8 +121,7 @@ def apply_rotary_pos_emb(
     unsqueeze_dim: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotates halves of heads, or of as many dimensions as the tables have."""
-    options: dict[str, Any] = {"pairs": cos.shape[-1] // 2, "heads_first": unsqueeze_dim == 1}
-    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+    return _rotate_both(q, k, cos, sin, unsqueeze_dim, pairs=cos.shape[-1] // 2)
 
 
 def apply_half_tables(
@@ -116,8 +132,7 @@ def apply_half_tables(
     unsqueeze_dim: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `apply_rotary_pos_emb`, with tables of each pair once."""
-    options: dict[str, Any] = {"pairs": cos.shape[-1], "heads_first": unsqueeze_dim == 1}
-    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+    return _rotate_both(q, k, cos, sin, unsqueeze_dim, pairs=cos.shape[-1])
 
 
 def apply_to_neighbours(
@@ -128,10 +143,8 @@ def apply_to_neighbours(
     unsqueeze_dim: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotates neighbours, by tables that repeat each half."""
-    options: dict[str, Any] = {
-        "pairs": cos.shape[-1] // 2, "heads_first": unsqueeze_dim == 1, "interleaved": True
-    }  # fmt: skip
-    return _layouts.rotate(q, cos, sin, **options), _layouts.rotate(k, cos, sin, **options)
+    pairs = cos.shape[-1] // 2
+    return _rotate_both(q, k, cos, sin, unsqueeze_dim, pairs=pairs, interleaved=True)
 
 
 def apply_repeated_tables(
@@ -150,6 +163,5 @@ def apply_rotary_emb(
     xq: torch.Tensor, xk: torch.Tensor, freqs_cis: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotates neighbours, by complex factors."""
-    options: dict[str, Any] = {"pairs": freqs_cis.shape[-1], "interleaved": True}
     cos, sin = freqs_cis.real, freqs_cis.imag
-    return _layouts.rotate(xq, cos, sin, **options), _layouts.rotate(xk, cos, sin, **options)
+    return _rotate_both(xq, xk, cos, sin, pairs=freqs_cis.shape[-1], interleaved=True)
