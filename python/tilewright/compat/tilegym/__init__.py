@@ -20,6 +20,7 @@ from tilewright.compat.tilegym._attention import (
     fmha,
     fmha_decode,
     fmha_forward_with_lse,
+    fmha_varlen,
     gemma_attention,
     gemma_attention_decode,
     mla,
@@ -36,6 +37,7 @@ from tilewright.compat.tilegym._experts import (
     mhc_apply_residual,
     mhc_gemm_rms_scale,
     mhc_sinkhorn,
+    moe_actgrad_bwd,
     moe_align_block_size,
 )
 from tilewright.compat.tilegym._interfaces import (
@@ -63,15 +65,19 @@ from tilewright.compat.tilegym._layers import (
     get_swiglu_module,
     group_gemm,
     layer_norm_legacy,
+    linear_gluact_linear,
     matmul,
     persistent_layer_norm,
     relu,
     rms_norm,
     silu_and_mul,
     softmax,
+    transpose,
 )
 from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
+    mamba2_chunk_backward,
+    mamba2_chunk_forward,
     recurrent_gated_delta_rule,
 )
 from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
@@ -114,6 +120,7 @@ __all__ = [
     "fmha_decode",
     "fmha_forward_with_lse",
     "fmha_interface",
+    "fmha_varlen",
     "fused_linear_cross_entropy",
     "fused_moe",
     "geglu",
@@ -135,6 +142,9 @@ __all__ = [
     "is_backend_available",
     "layer_norm_legacy",
     "liger",
+    "linear_gluact_linear",
+    "mamba2_chunk_backward",
+    "mamba2_chunk_forward",
     "matmul",
     "mhc_apply_residual",
     "mhc_gemm_rms_scale",
@@ -144,6 +154,7 @@ __all__ = [
     "mla_decoding_interface",
     "mla_decoding_split_kv",
     "mla_interface",
+    "moe_actgrad_bwd",
     "moe_align_block_size",
     "nvfp4_quantize",
     "persistent_layer_norm",
@@ -158,6 +169,7 @@ __all__ = [
     "swa_attention",
     "tile_fmha_functional",
     "tile_fmha_with_backward",
+    "transpose",
     "unsloth",
 ]
 

@@ -12,6 +12,8 @@ from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
 
+Lengths = tuple[torch.Tensor, torch.Tensor]
+
 
 def _options(
     q_len: int,
@@ -122,6 +124,41 @@ def fmha_forward_with_lse(
     options = {"scale": scaling or 0.0, **mask}
     out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
     return packed(out), lse
+
+
+def _starts(count: int, length: int, lengths: torch.Tensor | None, like: torch.Tensor) -> Lengths:
+    """Which of the positions [B, L] there are, and where each sequence begins among them."""
+    if lengths is None:
+        lengths = torch.full((count,), length, device=like.device)
+    there = torch.arange(length, device=like.device) < lengths[:, None]
+    return there, torch.nn.functional.pad(there.sum(1).cumsum(0), (1, 0)).int()
+
+
+@uses("attention_varlen")
+def fmha_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    q_lens: torch.Tensor | None = None,
+    kv_lens: torch.Tensor | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention of the first q_lens [B] queries to the first kv_lens keys; the rest is zero.
+
+    The last query stands at the last key.
+    """
+    there, starts = _starts(len(q), q.shape[2], q_lens, q)
+    keys_there, key_starts = _starts(len(k), k.shape[2], kv_lens, k)
+    rows = q.transpose(1, 2)[there]
+    keys, values = (x.transpose(1, 2)[keys_there] for x in (k, v))
+    options: dict[str, Any] = {"scale": scaling or 0.0, "backend": backend_of(tuning)}
+    given = (rows, keys, values, starts, key_starts)
+    made = ops.attention_varlen(*given, causal=is_causal, **options)
+    out = q.new_zeros(*there.shape, q.shape[1], v.shape[3])
+    out[there] = made
+    return packed(out.transpose(1, 2))
 
 
 @uses("attention")
