@@ -340,6 +340,12 @@ def test_latent_attention() -> None:
     close(lse2, lse[:, :, 0] / torch.tensor(2.0).log())
     close(tilegym.mla_decoding_split_kv(one, pe, kv, shared, kv_len_per_split=4), want[:, :, 0])
     close(tilegym.mla_decoding_interface(one, pe, kv, shared, None, None), want[:, :, 0])
+    narrow = [t.to(torch.float8_e5m2) for t in (one, pe, kv, shared)]
+    out, lse2 = tilegym.mla_decoding(*narrow)
+    exact, lse = tilegym.mla_decoding(*(t.half() for t in narrow))
+    assert out.dtype == torch.float8_e5m2
+    assert torch.equal(out.half(), exact.to(torch.float8_e5m2).half())
+    close(lse2, lse)
 
 
 def test_layer_norm_and_its_statistics() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tilewright import _layouts, ops
+from tilewright import _layouts, _torch, ops
 from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
@@ -275,9 +275,11 @@ def mla_decoding(
     **tuning: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One query [B, H, D] over latent keys that are the values, too; and its lse in base 2."""
-    keys = kv[:, :, None], kpe[:, :, None]
-    out, lse = torch.ops.tilewright.mla.full(q[:, None], qpe[:, None], *keys, scale=sm_scale or 0.0)
-    return out[:, 0], lse[:, :, 0] * math.log2(math.e)
+    _torch.load()
+    queries = (computable(x)[:, None] for x in (q, qpe))
+    keys = (computable(x)[:, :, None] for x in (kv, kpe))
+    out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=sm_scale or 0.0)
+    return out[:, 0].to(q.dtype), lse[:, :, 0] * math.log2(math.e)
 
 
 @uses("mla")
