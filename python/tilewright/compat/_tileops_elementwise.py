@@ -34,6 +34,11 @@ def _operator(name: str, meaning: str) -> _Unary:
     return function
 
 
+def _copied(x: torch.Tensor) -> torch.Tensor:
+    """X in memory of its own, contiguous."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 def _unary(name: str, meaning: str, of_integers: _Unary | None = None) -> _Unary:
     """One of the functions of `unary`; integers have one of their own, if any."""
 
@@ -85,9 +90,9 @@ sin = _unary("sin", "The sine.")
 cos = _unary("cos", "The cosine.")
 log1p = _unary("log1p", "ln(1 + x).")
 expm1 = _unary("expm1", "exp(x) - 1.")
-floor = _unary("floor", "The largest whole number not above x.", torch.clone)
-ceil = _unary("ceil", "The smallest whole number not below x.", torch.clone)
-trunc = _unary("trunc", "The whole number next to x on the way to zero.", torch.clone)
+floor = _unary("floor", "The largest whole number not above x.", _copied)
+ceil = _unary("ceil", "The smallest whole number not below x.", _copied)
+trunc = _unary("trunc", "The whole number next to x on the way to zero.", _copied)
 neg = _unary("neg", "-x.", lambda x: _negated(widened(x)).to(x.dtype))
 reciprocal = _unary("reciprocal", "1 / x.", lambda x: tensor(ops.unary(x.float(), "reciprocal")))
 abs = _unary("abs", "The magnitude.", lambda x: call("extremum", x, _negated(x), "maximum"))
@@ -110,7 +115,7 @@ def round(input: torch.Tensor, *, decimals: int = 0) -> torch.Tensor:
     if not input.is_floating_point():
         if decimals:
             raise ValueError(f"round: {input.dtype} has no decimals, but decimals = {decimals}")
-        return input.clone()
+        return _copied(input)
     if decimals == 0:
         return tensor(ops.unary(input, "round"))
     return tensor(ops.activation(input, "round", decimals))
@@ -197,7 +202,7 @@ def isnan(input: torch.Tensor) -> torch.Tensor:
 
 def _magnitude_compared(input: torch.Tensor, relation: str, of_integers: bool) -> torch.Tensor:
     if not input.is_floating_point():
-        return torch.full_like(input, of_integers, dtype=torch.bool)
+        return input.new_full(input.shape, of_integers, dtype=torch.bool)
     return tensor(_compare(abs(input), constant(input, math.inf), relation))
 
 

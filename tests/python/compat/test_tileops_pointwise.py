@@ -327,3 +327,11 @@ def test_truth_of_some_and_of_all(dtype, dim) -> None:
     same(tileops.any(x, dim=()), torch.any(x, dim=()))
     empty = x[:, :, :0]
     same(tileops.all(empty, dim=-1), torch.all(empty, dim=-1))
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "isfinite", "isinf", "abs"])
+def test_integers_with_strides_come_back_contiguous(name) -> None:
+    x = torch.arange(-6, 6, dtype=torch.int32).view(3, 4).T
+    out = getattr(tileops, name)(x)
+    assert out.is_contiguous()
+    assert torch.equal(out, getattr(torch, name)(x))
