@@ -76,9 +76,9 @@ def modulated_rms_norm(
     count = scale.numel() // width
     weight = None if W is None else W.float()
     normal = rms_norm(X.float(), weight, eps, offset).reshape(count, -1, width)
-    out = catalog.mul(normal, 1 + scale.float().view(count, 1, width))
+    out = catalog.mul(normal, 1 + scale.float().reshape(count, 1, width))
     if shift is not None:
-        out = catalog.add(out, shift.float().view(count, 1, width))
+        out = catalog.add(out, shift.float().reshape(count, 1, width))
     return tensor(out).view(X.shape).to(X.dtype)
 
 
