@@ -13,6 +13,7 @@ from tilewright.compat._tensors import (
     call,
     check_representable,
     constant,
+    dtype_of,
     tensor,
     widened,
 )
@@ -297,24 +298,24 @@ def _device() -> torch.device:
 
 
 @uses("unary", "mul")
-def alibi(*, seq_len: int, num_heads: int, dtype: torch.dtype) -> torch.Tensor:
+def alibi(*, seq_len: int, num_heads: int, dtype: torch.dtype | str) -> torch.Tensor:
     """-slope * |i - j| [H, S, S], the slope of head h 2^(-8 (h + 1) / H)."""
     at = torch.arange(seq_len, dtype=torch.float32, device=_device())
     heads = torch.arange(1, num_heads + 1, dtype=torch.float32, device=at.device)
     slopes = -torch.exp2(heads * (-8.0 / num_heads))
     distance = abs(sub(at[:, None], at[None]))
-    return tensor(ops.mul(slopes[:, None, None], distance[None])).to(dtype)
+    return tensor(ops.mul(slopes[:, None, None], distance[None])).to(dtype_of(dtype))
 
 
 @uses("unary", "binary")
-def sinusoidal(*, seq_len: int, d_model: int, dtype: torch.dtype) -> torch.Tensor:
+def sinusoidal(*, seq_len: int, d_model: int, dtype: torch.dtype | str) -> torch.Tensor:
     """Sines and cosines in turn of the positions [S, D], divided by 10000^(2 i / D)."""
     if d_model % 2:
         raise ValueError(f"sinusoidal: d_model must be even, not {d_model}")
     at = torch.arange(seq_len, dtype=torch.float32, device=_device())
     pairs = torch.arange(0, d_model, 2, dtype=torch.float32, device=at.device)
     angles = div(at[:, None], torch.pow(10000.0, pairs / d_model)[None])
-    return torch.stack([sin(angles), cos(angles)], -1).flatten(-2).to(dtype)
+    return torch.stack([sin(angles), cos(angles)], -1).flatten(-2).to(dtype_of(dtype))
 
 
 __all__ = list(provided(vars()))

@@ -73,6 +73,25 @@ def test_fmha_varlen(is_causal, lengths) -> None:
     close(out, want.float())
 
 
+def causal(i, j):
+    return j <= i
+
+
+def test_attention_backward() -> None:
+    q, k, v = torch.randn(2, 4, 8, 16), torch.randn(2, 2, 11, 16), torch.randn(2, 2, 11, 16)
+    for keys, sees in ((11, causal), (5, causal), (11, None)):
+        given = [x.clone().requires_grad_() for x in (q, k[:, :, :keys], v[:, :, :keys])]
+        want = attention(*given, scale=0.3, sees=sees)
+        weights = torch.randn(want.shape)
+        gradients = torch.autograd.grad(want, given, weights.double())
+        qkv = [x.detach() for x in given]
+        out, lse = tilegym.fmha_forward_with_lse(*qkv, 0.3, sees is causal)
+        got = tilegym.fmha_backward(*qkv, out, weights, lse, 0.3, sees is causal)
+        applied = tilegym.FlashAttentionFunction.apply(*given, 0.3, sees is causal)
+        for made in (got, torch.autograd.grad(applied, given, weights)):
+            torch.testing.assert_close(made, gradients, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("rows", ["all", "each", "batch"])
 @pytest.mark.parametrize("weighed", [True, False])
 @pytest.mark.parametrize("shifted", [True, False])

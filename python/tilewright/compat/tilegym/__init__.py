@@ -18,6 +18,7 @@ from tilewright.compat.tilegym._attention import (
     attention_sink,
     attention_sink_decode,
     fmha,
+    fmha_backward,
     fmha_decode,
     fmha_forward_with_lse,
     fmha_varlen,
@@ -41,6 +42,7 @@ from tilewright.compat.tilegym._experts import (
     moe_align_block_size,
 )
 from tilewright.compat.tilegym._interfaces import (
+    FlashAttentionFunction,
     attention_sink_interface,
     fmha_interface,
     get_attention_sink_interface,
@@ -96,6 +98,10 @@ also_at(
     f"{__name__}.ops",
     f"{__name__}.ops.activation",
     f"{__name__}.ops.attn_interface",
+    f"{__name__}.ops.cutile",
+    f"{__name__}.ops.cutile.attention",
+    f"{__name__}.ops.cutile.experimental",
+    f"{__name__}.ops.cutile.experimental.fused_linear_cross_entropy",
     f"{__name__}.ops.moe_interface",
     f"{__name__}.suites",
 )
@@ -105,6 +111,7 @@ for _suite in ("flashinfer", "liger", "unsloth"):
 
 __all__ = [
     "MISSING",
+    "FlashAttentionFunction",
     "PartiallyFusedGEGLUMLP",
     "PartiallyFusedSwiGLUMLP",
     "apply_rope_base",
@@ -117,6 +124,7 @@ __all__ = [
     "dropout",
     "flashinfer",
     "fmha",
+    "fmha_backward",
     "fmha_decode",
     "fmha_forward_with_lse",
     "fmha_interface",

@@ -12,6 +12,8 @@ from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
 
+_LOG2_E = math.log2(math.e)
+
 Lengths = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -115,15 +117,35 @@ def fmha_forward_with_lse(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    scaling: float | None = None,
+    sm_scale: float | None = None,
     is_causal: bool = True,
-    **tuning: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """As fmha, and the logarithms of the sums [B, H, S]."""
+    """As fmha, and the logarithms of the sums [B, H, S] to base 2."""
     end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
-    options = {"scale": scaling or 0.0, **mask}
+    options = {"scale": sm_scale or 0.0, **mask}
     out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
-    return packed(out), lse
+    return packed(out), lse * _LOG2_E
+
+
+@uses("attention_backward")
+def fmha_backward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    do: torch.Tensor,
+    lse: torch.Tensor,
+    sm_scale: float,
+    is_causal: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v, from what fmha_forward_with_lse returned."""
+    end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_backward")
+    do, q, keys, values, o = (x.transpose(1, 2) for x in (do, q, k[:, :, :end], v[:, :, :end], o))
+    options: dict[str, Any] = {"scale": sm_scale or 0.0, **mask}
+    made = ops.attention_backward(do, q, keys, values, o, lse / _LOG2_E, **options)
+    dq, dk, dv = (packed(gradient.transpose(1, 2)) for gradient in made)
+    unseen = (0, 0, 0, k.shape[2] - end)
+    return dq, torch.nn.functional.pad(dk, unseen), torch.nn.functional.pad(dv, unseen)
 
 
 def _starts(count: int, length: int, lengths: torch.Tensor | None, like: torch.Tensor) -> Lengths:
@@ -279,7 +301,7 @@ def mla_decoding(
     queries = (computable(x)[:, None] for x in (q, qpe))
     keys = (computable(x)[:, :, None] for x in (kv, kpe))
     out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=sm_scale or 0.0)
-    return out[:, 0].to(q.dtype), lse[:, :, 0] * math.log2(math.e)
+    return out[:, 0].to(q.dtype), lse[:, :, 0] * _LOG2_E
 
 
 @uses("mla")
