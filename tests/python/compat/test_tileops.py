@@ -147,6 +147,12 @@ def test_rotary_embeddings(name, dtype) -> None:
         function(flat, layout="2d", **options)
 
 
+def test_rescale_factors_may_be_a_list() -> None:
+    x, factors = torch.randn(5, 8), [1.0, 2.0, 3.0, 4.0]
+    want = tileops.rope_long_rope(x, rescale_factors=torch.tensor(factors))
+    assert torch.equal(tileops.rope_long_rope(x, rescale_factors=factors), want)
+
+
 def test_rotary_embedding_at_positions() -> None:
     x, positions = torch.randn(7, 3, 40), torch.randint(0, 50, (7,))
     turned = angles(50, PLAIN)[positions][:, None]
