@@ -31,6 +31,7 @@ set_source_files_properties(${TILEWRIGHT_CUDA_TEXT_SOURCE} PROPERTIES OBJECT_DEP
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
+      -compress-mode=size
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
   if(TILEWRIGHT_CUDA_RESOURCES)
     list(APPEND nvcc_flags -Xptxas=-v)

@@ -65,11 +65,11 @@ __device__ __forceinline__ V combine_warps(P p, V value, F&& combine) {
   __syncthreads();
   V all = shared[0];
   for (int w = 1; w < warps; ++w) all = combine(all, shared[w]);
+  __syncthreads();  // the next reduction writes the same memory
 #if __CUDA_ARCH__ >= 900
   if constexpr (P::kSpans > 0)
     if (p.ranks_ > 1) return combine_ranks(p, all, combine);
 #endif
-  __syncthreads();  // the next reduction writes the same memory
   return all;
 }
 
