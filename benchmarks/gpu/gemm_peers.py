@@ -163,9 +163,11 @@ def _fp8_operands(size: tuple[int, int, int], block: int | None) -> tuple[Any, .
     return _e4m3(m, k), _e4m3(n, k), a_scale, b_scale, *peer, block_n, block_k
 
 
-def _ours_fp8(a: torch.Tensor, b: torch.Tensor, a_scale: torch.Tensor, b_scale: torch.Tensor,
-              _a: torch.Tensor, _b: torch.Tensor, block_n: int, block_k: int) -> torch.Tensor:  # fmt: skip
-    return OPS.scaled_grouped_matmul(a, b[None], a_scale, b_scale, None, block_n, block_k)
+def _ours_fp8(*operands: Any) -> torch.Tensor:
+    a, b, a_scale, b_scale, _, _, block_n, block_k = operands
+    out: torch.Tensor = OPS.scaled_grouped_matmul(a, b[None], a_scale, b_scale, None, block_n,
+                                                  block_k)  # fmt: skip
+    return out
 
 
 def _cublas_fp8(*operands: Any, fast: bool = False) -> torch.Tensor:
@@ -192,19 +194,20 @@ def _fp8(options: argparse.Namespace) -> list[dict[str, Any]]:
             seconds = _replayed(calls, operands)
         else:
             seconds = _in_turns(calls, operands[0], max(20, min(50, int(5e13 / flops))))
-        results.append(_report(label, "f8_e4m3fn", flops, seconds, n * k))
+        results.append(_report(label, flops, seconds, n * k))
     return results
 
 
-def _report(label: str, dtype: str, flops: float, seconds: dict[str, float], weights: int
-            ) -> dict[str, Any]:  # fmt: skip
+def _report(
+    label: str, flops: float, seconds: dict[str, float], weight_bytes: int
+) -> dict[str, Any]:
     ratio = seconds[next(name for name in seconds if name != "ours")] / seconds["ours"]
     times = "  ".join(f"{name} {s * 1e6:8.2f} us {flops / s * 1e-12:6.0f} TFLOPS"
                       for name, s in seconds.items())  # fmt: skip
-    print(f"{label:44} {times}  weights {weights / seconds['ours'] * 1e-12:4.2f} TB/s  {ratio:5.3f}",
-          flush=True)  # fmt: skip
-    return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds, "ratio": ratio,
-            "weight_bytes": weights}  # fmt: skip
+    rate = weight_bytes / seconds["ours"] * 1e-12
+    print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
+    return {"case": label, "dtype": "f8_e4m3fn", "flops": flops, "seconds": seconds,
+            "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
 
 
 def _fp8_grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -227,7 +230,7 @@ def _fp8_grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
         operands = (a, b, a_scale, b_scale, ends, a16, b16)
         flops = 2.0 * sum(rows) * n * k
         seconds = _in_turns(calls, operands, 20)
-        results.append(_report(label, "f8_e4m3fn", flops, seconds, b.numel()))
+        results.append(_report(label, flops, seconds, b.numel()))
     return results
 
 
