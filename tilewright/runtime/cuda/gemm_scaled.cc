@@ -23,6 +23,7 @@ using Call = kernels::ScaledGroupedMatmul<f8_e4m3fn>;
 constexpr const char* kName = "scaled_grouped_matmul";
 constexpr int64_t kBlock = 128;  // values of k in a stage
 constexpr int64_t kFetched = 4;  // scales that are read at once
+constexpr int kAhead = 1024;     // bytes of a row of b that are asked for before a kernel's turn
 
 struct ScaledModule {
   std::array<Kernel, kScaledGemmBuildCount> builds{};
@@ -93,6 +94,12 @@ kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuil
   to.fetches_four = call.block_k == kBlock && has_aligned_fours<2>(call.a_scale) &&
                     has_aligned_fours<3>(call.b_scale);
   to.is_long = one_scale || call.block_k % (kFetched * kBlock) == 0;
+  if (build.columns == 64 && !call.offsets) {
+    to.ahead = kAhead;
+    to.b_data = reinterpret_cast<const char*>(weight.data);
+    to.b_row_stride = weight.row_stride;
+    to.b_row_bytes = weight.columns;
+  }
   return to;
 }
 
