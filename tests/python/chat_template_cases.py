@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 WEATHER = {
@@ -141,6 +141,11 @@ VALUES = [
     "none_value",
 ]  # fmt: skip
 
+NUMBERS = [
+    "0", "7", "-42", "255", "1234567", "2.5", "-0.0", "3.14159", "1e16", "1e-5", "123456.789",
+    "1e22", "0.1", "9223372036854775807", "-1234.5", "99999.95",
+]  # fmt: skip
+
 FILTERS = [
     "trim", "trim('d ')", "upper", "lower", "title", "capitalize", "length", "count", "string",
     "list", "first", "last", "reverse | list", "reverse", "join", "join(', ')",
@@ -252,6 +257,47 @@ def random_expressions(count: int, seed: int) -> Iterator[str]:
 
     for _ in range(count):
         yield generate(rng.randrange(1, 5))
+
+
+def random_formats(count: int, seed: int) -> Iterator[str]:
+    """Python's format specifications and % conversions, most of them valid."""
+    rng = random.Random(seed)
+
+    def some(share: float, choices: Iterable[str]) -> str:
+        return rng.choice(list(choices)) if rng.random() < share else ""
+
+    def number(share: float, most: int) -> str:
+        return some(share, map(str, range(most)))
+
+    def spec() -> str:
+        align = some(0.4, ["<", ">", "^", "=", "*^", "0>", "\u00e9<"])
+        precision = some(0.4, [f".{n}" for n in range(9)])
+        return (
+            align + some(0.25, "+- ") + some(0.15, "#") + some(0.2, "0") + number(0.5, 14)
+            + some(0.15, ",_") + precision + some(0.6, "sdxXobceEfFgG%n")
+        )  # fmt: skip
+
+    def conversion() -> str:
+        flags = some(0.4, ["-", "+", " ", "#", "0", "+0", "-0", " 0"])
+        precision = some(0.4, [f".{n}" for n in range(9)])
+        return "%" + flags + number(0.5, 12) + precision + rng.choice("sssdiuxXoeEfFgGcr%q")
+
+    values = [*NUMBERS, "'a'", "s", "''", "none", "[1, 'a']", "{'a': 1}", "missing", "true"]
+    fields = [
+        "{", "}", "{0}{}", "{}{0}", "{a}{0}", "{{}}", "{a[0]}", "{a.b}", "{0[a]}", "{a!s:>5}",
+        "{0!q}", "{!r:^9}", "{:{a}}", "{:>{a}}", "{2}", "{b}", "{0.upper}", "{0[-1]}", "{0[x",
+        "{ 0}", "{a!}", "{:{:{}}}", "{}{}", "{a:}", "x{a}y{0}z",
+    ]  # fmt: skip
+    for _ in range(count):
+        one, two, three = (rng.choice(values) for _ in range(3))
+        yield rng.choice([
+            f"'{{:{spec()}}}|{{!r}}|{{}}'.format({one}, {two}, {three})",
+            f"'{rng.choice(fields)}'.format({one}, a={rng.choice([two, '4', '[5]'])})",
+            f"'{conversion()} {conversion()}' % ({one}, {two})",
+            f"'{conversion()}' % {one}",
+            f"'{conversion()}' | format({one})",
+            f"'%(a)s{conversion()}' % {{'a': {one}}}",
+        ])  # fmt: skip
 
 
 def random_layouts(count: int, seed: int) -> Iterator[str]:

@@ -18,6 +18,7 @@ from chat_template_cases import (
     VARIABLES,
     expressions,
     random_expressions,
+    random_formats,
     random_layouts,
 )
 from transformers.utils.chat_template_utils import _cached_compile_jinja_template
@@ -42,7 +43,6 @@ OBJECT_TEXT = (
 # What the header of the interpreter excludes, by the words of its messages.
 EXCLUDED = (
     "64 bits",
-    "%-formatting",
     "rounding floats to tens",
     "of non-ASCII text",
     "has no text",
@@ -182,6 +182,10 @@ def test_expressions() -> None:
 def test_random_expressions(seed: int) -> None:
     snippets = random_expressions(1500, seed)
     compare(print_jobs(snippets), least_equal=0.2)
+
+
+def test_formats() -> None:
+    compare(print_jobs(random_formats(2500, 3)), least_equal=0.3)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -32,7 +32,7 @@ std::vector<Parameter> parse_parameters(std::string_view list) {
 }  // namespace
 
 const Builtin* find_filter(std::string_view name) {
-  for (const auto table : {text_filters(), sequence_filters(), number_filters()}) {
+  for (const auto table : {text_filters(), sequence_filters(), part_filters(), number_filters()}) {
     if (const Builtin* found = find_in(table, name)) return found;
   }
   return nullptr;

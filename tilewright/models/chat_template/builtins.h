@@ -26,9 +26,13 @@ Value call_builtin(Sandbox& sandbox, const Builtin& builtin, const Value& self,
 Value replace_checked(Sandbox& sandbox, std::string_view text, std::string_view from,
                       std::string_view to, int64_t limit);
 
+/// What the sequence of a group of the groupby filter is called.
+inline constexpr std::string_view kGroupName = "group";
+
 /// The tables behind the above, each in a file of its own.
 std::span<const Builtin> text_filters();
 std::span<const Builtin> sequence_filters();
+std::span<const Builtin> part_filters();
 std::span<const Builtin> number_filters();
 std::span<const Builtin> tests();
 std::span<const Builtin> globals();

@@ -178,20 +178,50 @@ Value Interpreter::evaluate_block_filter(const Expr& expr, const Value& input, c
       expr, inner == nullptr ? input : evaluate_block_filter(*inner, input, scope), scope);
 }
 
-Value Interpreter::evaluate_call(const Expr& expr, const Scope& scope) {
+Value Interpreter::call_loop(const Loop& loop, const Arguments& arguments) {
+  if (loop.statement == nullptr) sandbox_.fail("the loop is not recursive");
+  if (arguments.positional.size() != 1 || !arguments.named.empty()) {
+    sandbox_.fail("'loop' takes one argument");
+  }
+  const Sandbox::Nesting nesting(sandbox_);
+  std::string out;
+  run_loop(*loop.statement, arguments.positional[0], *loop.scope, out, loop.depth + 1);
+  return sandbox_.adopt(std::move(out));
+}
+
+Value Interpreter::evaluate_call(const Expr& expr, const Scope& scope, const Value& caller) {
   const Value callee = evaluate(*expr.children[0], scope);
   Arguments arguments = evaluate_arguments(expr, scope);
+  if (caller.is_given()) {
+    for (const auto& [name, unused] : arguments.named) {
+      if (name == "caller") sandbox_.fail("keyword argument repeated: 'caller'");
+    }
+    arguments.named.emplace_back("caller", caller);
+  }
   switch (callee.type()) {
     case Type::kFunction:
       return call_builtin(sandbox_, *callee.function().builtin, callee.function().self,
                           std::move(arguments));
     case Type::kMacro:
       return call_macro(callee.macro(), std::move(arguments));
+    case Type::kLoop:
+      return call_loop(callee.loop(), arguments);
     case Type::kUndefined:
       sandbox_.fail_undefined(callee);
     default:
       sandbox_.fail(quote(type_name(callee)) + " is not callable");
   }
+}
+
+void Interpreter::bind_caller(Arguments& arguments, Scope& scope) {
+  Value caller = sandbox_.undefined({}, {}, "no caller defined");
+  const auto it = std::find_if(arguments.named.begin(), arguments.named.end(),
+                               [](const auto& a) { return a.first == "caller"; });
+  if (it != arguments.named.end()) {
+    if (!it->second.is_none()) caller = it->second;
+    arguments.named.erase(it);
+  }
+  set_variable(scope, kCallerSymbol, caller);
 }
 
 void Interpreter::bind_macro(const Macro& macro, Arguments& arguments, Scope& scope) {
@@ -216,6 +246,7 @@ void Interpreter::bind_macro(const Macro& macro, Arguments& arguments, Scope& sc
     positional[i] = it->second;
     arguments.named.erase(it);
   }
+  if (syntax.takes_caller) bind_caller(arguments, scope);
   if (!arguments.named.empty() && !syntax.takes_kwargs) {
     sandbox_.fail("the macro " + quote(syntax.name) + " takes no keyword argument " +
                   quote(arguments.named[0].first.substr(0, 80)));

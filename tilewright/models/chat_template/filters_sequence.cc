@@ -165,6 +165,31 @@ Value sort(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   return sandbox.list(std::move(out));
 }
 
+/// Pairs of a key and the items that have it, in the order of the keys.
+Value groupby(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  const std::vector<Value> path = attribute_path(sandbox, arguments[0]);
+  const bool case_sensitive = is_true(arguments[2]);
+  const auto values = items_of(sandbox, self);
+  std::vector<Value> plain, keys;
+  for (const Value& item : values) {
+    sandbox.charge(2 * sizeof(Value));
+    plain.push_back(follow(sandbox, item, path, arguments[1]));
+    keys.push_back(case_sensitive ? plain.back() : ignore_case(sandbox, plain.back()));
+  }
+  const auto less = [&](size_t a, size_t b) { return is_less(sandbox, keys[a], keys[b]); };
+  const std::vector<size_t> order = sorted_order(sandbox, values.size(), false, less);
+  std::vector<Value> out;
+  for (size_t i = 0; i < order.size();) {
+    const size_t first = order[i];
+    std::vector<Value> group;
+    while (i < order.size() && are_equal(sandbox, keys[order[i]], keys[first]))
+      group.push_back(values[order[i++]]);
+    out.push_back(sandbox.sequence(Type::kTuple, {plain[first], sandbox.list(std::move(group))},
+                                   kGroupName.data()));
+  }
+  return sandbox.list(std::move(out));
+}
+
 Value unique(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::vector<Value> path = attribute_path(sandbox, arguments[1]);
   std::set<Value, KeyLess> seen;
@@ -324,6 +349,7 @@ constexpr Builtin kFilters[] = {
     {"default", "default_value? boolean?", use_default},
     {"dictsort", "case_sensitive? by? reverse?", dictsort},
     {"first", "", first},
+    {"groupby", "attribute default? case_sensitive?", groupby},
     {"items", "", items},
     {"join", "d? attribute?", join},
     {"last", "", last},

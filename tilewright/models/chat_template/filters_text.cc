@@ -4,6 +4,7 @@
 
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
+#include "tilewright/models/chat_template/string_format.h"
 #include "tilewright/models/chat_template/text.h"
 
 namespace tw::models::chat_template {
@@ -130,11 +131,23 @@ Value tojson(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   return sandbox.adopt(to_json(sandbox, self, style));
 }
 
+/// The arguments as the right side of the % operator.
+Value format_filter(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  if (arguments.named.empty()) {
+    return format_percent(sandbox, to_text(sandbox, self), sandbox.tuple(arguments.positional));
+  }
+  if (!arguments.positional.empty()) sandbox.fail("'format' takes names or positions, not both");
+  Dict values;
+  for (const auto& [name, value] : arguments.named) values.set(sandbox.string(name), value);
+  return format_percent(sandbox, to_text(sandbox, self), sandbox.dict(std::move(values)));
+}
+
 constexpr Builtin kFilters[] = {
     {"capitalize", "", capitalize_text},
     {"e", "", escape},
     {"escape", "", escape},
     {"forceescape", "", escape},
+    {"format", "*", format_filter},
     {"indent", "width? first? blank?", indent},
     {"lower", "", lower},
     {"replace", "old new count?", replace_text},

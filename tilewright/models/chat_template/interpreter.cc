@@ -115,6 +115,10 @@ Interpreter::Flow Interpreter::execute(const Stmt& stmt, Scope& scope, std::stri
     case StmtKind::kMacro:
       set_variable(scope, stmt.symbol, sandbox_.macro(stmt.macro.get(), &scope));
       return Flow::kNext;
+    case StmtKind::kCall:
+      append_text(sandbox_, out,
+                  evaluate_call(*stmt.expr, scope, sandbox_.macro(stmt.macro.get(), &scope)));
+      return Flow::kNext;
     case StmtKind::kFilter:
       return execute_filter(stmt, scope, out);
     case StmtKind::kWith:
@@ -151,11 +155,21 @@ std::vector<Value> Interpreter::filter_items(const Stmt& stmt, const Scope& scop
 }
 
 Interpreter::Flow Interpreter::execute_for(const Stmt& stmt, Scope& scope, std::string& out) {
-  std::span<const Value> items = items_of(sandbox_, evaluate(*stmt.expr, scope));
+  return run_loop(stmt, evaluate(*stmt.expr, scope), scope, out, 0);
+}
+
+Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const Value& iterable, Scope& scope,
+                                        std::string& out, int depth) {
+  std::span<const Value> items = items_of(sandbox_, iterable);
   if (stmt.test != nullptr) {
     items = sandbox_.list(filter_items(stmt, scope, items)).sequence().items;
   }
   const Value loop = sandbox_.loop(items);
+  loop.loop().depth = depth;
+  if (stmt.recursive) {
+    loop.loop().statement = &stmt;
+    loop.loop().scope = &scope;
+  }
   bool completed = false;  // whether an iteration got to its end
   for (size_t i = 0; i < items.size(); ++i) {
     sandbox_.step();

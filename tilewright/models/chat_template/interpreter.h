@@ -32,6 +32,7 @@ class Interpreter {
   Flow execute(const Stmt& stmt, Scope& scope, std::string& out);
   Flow execute_if(const Stmt& stmt, Scope& scope, std::string& out);
   Flow execute_for(const Stmt& stmt, Scope& scope, std::string& out);
+  Flow run_loop(const Stmt& stmt, const Value& iterable, Scope& scope, std::string& out, int depth);
   Flow execute_set_block(const Stmt& stmt, Scope& scope);
   Flow execute_filter(const Stmt& stmt, Scope& scope, std::string& out);
   Flow execute_with(const Stmt& stmt, Scope& scope, std::string& out);
@@ -50,7 +51,9 @@ class Interpreter {
   Value evaluate_compare(const Expr& expr, const Scope& scope);
   Value evaluate_concat(const Expr& expr, const Scope& scope);
   Value evaluate_conditional(const Expr& expr, const Scope& scope);
-  Value evaluate_call(const Expr& expr, const Scope& scope);
+  /// `caller`, where it is given, is the body of a call block.
+  Value evaluate_call(const Expr& expr, const Scope& scope, const Value& caller = {});
+  Value call_loop(const Loop& loop, const Arguments& arguments);
   /// A filter or test on `input`.
   Value evaluate_builtin(const Expr& expr, const Value& input, const Scope& scope);
   /// The filter chain of a block, whose innermost filter has `input` instead of an expression.
@@ -59,6 +62,7 @@ class Interpreter {
   void spread_named(Arguments& arguments, const Value& mapping);
   Value look_up(int32_t symbol, const Scope& scope);
   Value call_macro(const Macro& macro, Arguments arguments);
+  void bind_caller(Arguments& arguments, Scope& scope);
   void bind_macro(const Macro& macro, Arguments& arguments, Scope& scope);
 
   const Syntax& syntax_;

@@ -100,10 +100,12 @@ constexpr std::string_view kListChanges[] = {"append", "clear",  "extend",  "ins
 
 /// Attributes that Python has and this subset has not.
 constexpr std::string_view kMissingOfString[] = {
-    "casefold",  "center",    "encode",  "expandtabs", "format",       "format_map", "isascii",
-    "isdecimal", "isnumeric", "istitle", "ljust",      "isidentifier", "maketrans",  "isprintable",
-    "partition", "rindex",    "rjust",   "rpartition", "swapcase",     "translate",  "zfill",
+    "casefold",  "center",  "encode",     "expandtabs",   "format_map", "isascii",     "isdecimal",
+    "isnumeric", "istitle", "ljust",      "isidentifier", "maketrans",  "isprintable", "partition",
+    "rindex",    "rjust",   "rpartition", "swapcase",     "translate",  "zfill",
 };
+constexpr std::string_view kMissingOfMacro[] = {"arguments", "caller", "catch_kwargs",
+                                                "catch_varargs", "explicit_caller"};
 constexpr std::string_view kMissingOfDict[] = {"fromkeys"};
 constexpr std::string_view kMissingOfRange[] = {"count", "index", "start", "step", "stop"};
 
@@ -140,8 +142,8 @@ Value loop_attribute(Sandbox& sandbox, const Value& value, std::string_view name
   if (name == "first") return Value::boolean(at == 0);
   if (name == "last") return Value::boolean(at + 1 == size);
   if (name == "length") return Value::integer(size);
-  if (name == "depth") return Value::integer(1);
-  if (name == "depth0") return Value::integer(0);
+  if (name == "depth") return Value::integer(loop.depth + 1);
+  if (name == "depth0") return Value::integer(loop.depth);
   if (name == "previtem") {
     if (at == 0) return sandbox.undefined({}, {}, "there is no previous item");
     return loop.items[size_t(at - 1)];
@@ -178,6 +180,10 @@ Value find_method(Sandbox& sandbox, const Value& value, std::string_view name) {
       if (lists(kListChanges, name)) return unsafe(sandbox);
       return bind(sandbox, kListMethods, value, name);
     case Type::kTuple:
+      if (value.sequence().name == kGroupName) {
+        if (name == "grouper") return value.sequence().items[0];
+        if (name == "list") return value.sequence().items[1];
+      }
       return name == "copy" ? Value() : bind(sandbox, kListMethods, value, name);
     case Type::kRange:
       if (lists(kMissingOfRange, name)) fail_missing(sandbox, value, name);
@@ -186,6 +192,10 @@ Value find_method(Sandbox& sandbox, const Value& value, std::string_view name) {
       return loop_attribute(sandbox, value, name);
     case Type::kNamespace:
       return namespace_attribute(sandbox, value, name);
+    case Type::kMacro:
+      if (name == "name") return sandbox.string(value.macro().syntax->name);
+      if (lists(kMissingOfMacro, name)) fail_missing(sandbox, value, name);
+      return {};
     default:
       return {};
   }

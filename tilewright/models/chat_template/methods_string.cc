@@ -5,6 +5,7 @@
 
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
+#include "tilewright/models/chat_template/string_format.h"
 #include "tilewright/models/chat_template/text.h"
 
 namespace tw::models::chat_template {
@@ -194,6 +195,7 @@ constexpr Builtin kMethods[] = {
     {"count", "/sub start? end?", count},
     {"endswith", "/suffix start? end?", has_affix<true>},
     {"find", "/sub start? end?", find<false>},
+    {"format", "*", format_braces},
     {"index", "/sub start? end?", index},
     {"isalnum", "", check_all<is_letter_or_digit>},
     {"isalpha", "", check_all<is_letter>},

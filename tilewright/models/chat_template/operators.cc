@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tilewright/models/chat_template/arithmetic.h"
+#include "tilewright/models/chat_template/string_format.h"
 #include "tilewright/models/chat_template/text.h"
 
 namespace tw::models::chat_template {
@@ -108,9 +109,7 @@ std::string_view symbol(Operator op) {
 }
 
 Value arithmetic(Sandbox& sandbox, Operator op, const Value& a, const Value& b) {
-  if (op == Operator::kModulo && a.is_string()) {
-    sandbox.fail("%-formatting of strings is not supported", ErrorKind::kUnsupported);
-  }
+  if (op == Operator::kModulo && a.is_string()) return format_percent(sandbox, a.text(), b);
   if (a.is_undefined()) sandbox.fail_undefined(a);
   if (b.is_undefined()) sandbox.fail_undefined(b);
   if (a.is_number() && b.is_number()) return calculate(sandbox, op, a, b);

@@ -16,7 +16,7 @@ Parser::Nesting::Nesting(Parser& parser) : parser_(parser) {
 
 Parser::Parser(std::string_view source, std::string_view template_name)
     : name_(template_name), tokens_(tokenize(source, template_name)) {
-  for (const char* name : {"loop", "varargs", "kwargs"}) symbols_.intern(name);
+  for (const char* name : {"loop", "varargs", "kwargs", "caller"}) symbols_.intern(name);
 }
 
 Syntax Parser::run() {
@@ -141,6 +141,7 @@ StmtPtr Parser::parse_statement() {
   if (tag == "for") return parse_for();
   if (tag == "set") return parse_set();
   if (tag == "macro") return parse_macro();
+  if (tag == "call") return parse_call_block();
   if (tag == "filter") return parse_filter_block();
   if (tag == "with") return parse_with();
   if (tag == "generation") return parse_generation();
@@ -151,7 +152,7 @@ StmtPtr Parser::parse_statement() {
 
 void Parser::fail_tag(const std::string& tag) const {
   for (const char* known :
-       {"autoescape", "block", "call", "extends", "from", "import", "include", "print"}) {
+       {"autoescape", "block", "extends", "from", "import", "include", "print"}) {
     if (tag == known) fail("the tag " + quote(tag) + " is not supported", ErrorKind::kUnsupported);
   }
   fail("unknown tag " + quote(tag.substr(0, 80)));
@@ -178,9 +179,7 @@ StmtPtr Parser::parse_for() {
   if (!skip_name("in")) fail_unexpected();
   statement->expr = parse_tuple(false);
   if (skip_name("if")) statement->test = parse_expression();
-  if (current().is_name("recursive")) {
-    fail("recursive loops are not supported", ErrorKind::kUnsupported);
-  }
+  statement->recursive = skip_name("recursive");
   ++loops_;
   statement->body = parse_block_body({"endfor", "else"});
   --loops_;
@@ -236,12 +235,28 @@ StmtPtr Parser::parse_macro() {
   macro.name = expect_name();
   statement->symbol = store_symbol(macro.name);
   parse_parameters(macro);
+  parse_macro_body(macro, {"endmacro"});
+  return statement;
+}
+
+void Parser::parse_macro_body(MacroSyntax& macro, Names end_names) {
   MacroSyntax* const outer_macro = std::exchange(macro_, &macro);
   const int outer_loops = std::exchange(loops_, 0);
-  macro.body = parse_block_body({"endmacro"});
+  macro.body = parse_block_body(end_names);
   macro_ = outer_macro;
   loops_ = outer_loops;
   take();
+}
+
+StmtPtr Parser::parse_call_block() {
+  StmtPtr statement = make_statement(StmtKind::kCall);
+  take();
+  statement->macro = std::make_unique<MacroSyntax>();
+  statement->macro->name = "caller";
+  if (current().is_operator("(")) parse_parameters(*statement->macro);
+  statement->expr = parse_expression();
+  if (statement->expr->kind != ExprKind::kCall) fail("expected call");
+  parse_macro_body(*statement->macro, {"endcall"});
   return statement;
 }
 

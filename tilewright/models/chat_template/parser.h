@@ -61,6 +61,8 @@ class Parser {
   StmtPtr parse_for();
   StmtPtr parse_set();
   StmtPtr parse_macro();
+  StmtPtr parse_call_block();
+  void parse_macro_body(MacroSyntax& macro, Names end_names);
   StmtPtr parse_filter_block();
   StmtPtr parse_with();
   StmtPtr parse_generation();

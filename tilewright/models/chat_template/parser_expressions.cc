@@ -215,6 +215,7 @@ ExprPtr Parser::parse_name() {
     expr->symbol = symbols_.intern(text);
     if (macro_ != nullptr && expr->symbol == kVarargsSymbol) macro_->takes_varargs = true;
     if (macro_ != nullptr && expr->symbol == kKwargsSymbol) macro_->takes_kwargs = true;
+    if (macro_ != nullptr && expr->symbol == kCallerSymbol) macro_->takes_caller = true;
   }
   return expr;
 }

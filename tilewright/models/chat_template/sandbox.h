@@ -35,9 +35,12 @@ struct Scope {
 /// The loop variable inside {% for %}.
 struct Loop {
   std::span<const Value> items;
-  int64_t index = 0;             // from 0
-  std::vector<Value> last_seen;  // arguments of the last loop.changed()
-  bool asked_before = false;     // whether there was one
+  int64_t index = 0;                // from 0
+  std::vector<Value> last_seen;     // arguments of the last loop.changed()
+  bool asked_before = false;        // whether there was one
+  int depth = 0;                    // of a recursive loop: how often it has called itself
+  const Stmt* statement = nullptr;  // of a recursive loop, and the scope around it
+  Scope* scope = nullptr;
 };
 
 struct Macro {

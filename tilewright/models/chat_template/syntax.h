@@ -77,10 +77,11 @@ enum class StmtKind : uint8_t {
   kText,      // text
   kOutput,    // expr
   kIf,        // branches, else_body
-  kFor,       // for target in expr if test: body, else_body
+  kFor,       // for target in expr if test: body, else_body; recursive: the body may call loop
   kSet,       // target = expr
   kSetBlock,  // target = body through the filter in expr, which may be null
   kMacro,     // macro
+  kCall,      // the call in expr, with macro as its caller
   kFilter,    // body through the filter in expr
   kWith,      // targets = values: body
   kScope,     // body with its own variables: {% generation %}
@@ -110,6 +111,7 @@ struct MacroSyntax {
   std::vector<Parameter> parameters;
   bool takes_varargs = false;  // whether the body mentions varargs
   bool takes_kwargs = false;
+  bool takes_caller = false;
   Body body;
 };
 
@@ -131,6 +133,7 @@ struct Stmt {
   Body body;
   Body else_body;
   int32_t symbol = 0;  // of a macro's name
+  bool recursive = false;
   std::unique_ptr<MacroSyntax> macro;
 };
 
@@ -151,7 +154,7 @@ class Symbols {
 };
 
 /// Symbols that exist in every template.
-inline constexpr int32_t kLoopSymbol = 0, kVarargsSymbol = 1, kKwargsSymbol = 2;
+inline constexpr int32_t kLoopSymbol = 0, kVarargsSymbol = 1, kKwargsSymbol = 2, kCallerSymbol = 3;
 
 struct Syntax {
   Symbols symbols;
