@@ -1,27 +1,45 @@
 #include "testing/op_call.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <sstream>
 
 #include "testing/random.h"
+#include "tilewright/core/printable.h"
 
 namespace tw::testing {
 namespace {
 
-std::vector<int64_t> parse_sizes(std::string_view text, char separator) {
-  std::vector<int64_t> out;
-  std::string part;
-  std::istringstream in{std::string(text)};
-  while (std::getline(in, part, separator)) out.push_back(std::stoll(part));
-  return out;
+[[noreturn]] void bad_case(const ops::Schema& schema, const std::string& token) {
+  throw Error(ErrorKind::kInvalidArgument, std::string(schema.name()) + ": case token '" +
+                                               printable(token, 80) + "' fits nothing in " +
+                                               std::string(schema.text()));
 }
 
-[[noreturn]] void bad_case(const ops::Schema& schema, const std::string& token) {
-  throw Error(ErrorKind::kInvalidArgument, std::string(schema.name()) + ": case token '" + token +
-                                               "' fits nothing in " + std::string(schema.text()));
+/// All of `text` as a number; a token of the case otherwise fits nothing.
+template <class T>
+T parse_number(const ops::Schema& schema, const std::string& token, std::string_view text) {
+  T value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || status != std::errc() || end != text.data() + text.size())
+    bad_case(schema, token);
+  return value;
+}
+
+/// Sizes with one separator between two; none in an empty text.
+std::vector<int64_t> parse_sizes(const ops::Schema& schema, const std::string& token,
+                                 std::string_view text, char separator) {
+  std::vector<int64_t> out;
+  for (size_t from = 0; !text.empty() && from <= text.size();) {
+    const size_t end = std::min(text.find(separator, from), text.size());
+    out.push_back(parse_number<int64_t>(schema, token, text.substr(from, end - from)));
+    if (out.back() < 0) bad_case(schema, token);
+    from = end + 1;
+  }
+  return out;
 }
 
 /// Calls f with a typed null pointer of the dtype's element type.
@@ -93,16 +111,18 @@ CaseSpec CaseSpec::parse(const ops::Schema& schema, std::string_view text) {
     if (equals == std::string::npos) bad_case(schema, token);
     const std::string key = token.substr(0, equals), value = token.substr(equals + 1);
     if (key == "*") {
-      spec.lead = parse_sizes(value, 'x');
+      spec.lead = parse_sizes(schema, token, value, 'x');
     } else if (const ops::Arg* arg = find(key); arg != nullptr) {
       if (arg->kind != ops::ArgKind::kTensor)
         spec.scalars[key] = value;
-      else if (arg->is_broadcast())
-        spec.shapes[key] = parse_sizes(std::string_view(value).substr(1, value.size() - 2), ',');
+      else if (arg->is_broadcast() && value.starts_with('[') && value.ends_with(']'))
+        spec.shapes[key] =
+            parse_sizes(schema, token, std::string_view(value).substr(1, value.size() - 2), ',');
       else
         bad_case(schema, token);
     } else {
-      spec.dims[key] = std::stoll(value);
+      const auto size = parse_number<int64_t>(schema, token, value);
+      if (size < 0 || !spec.dims.emplace(key, size).second) bad_case(schema, token);
     }
   }
   return spec;
@@ -173,7 +193,8 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
     if (arg.kind == ops::ArgKind::kChoice)
       call_.set_choice(arg.name, it->second);
     else
-      call_.set(arg.name, std::stod(it->second));
+      call_.set(arg.name,
+                parse_number<double>(call_.schema(), it->first + "=" + it->second, it->second));
     known.scalars.emplace(it->first, call_[i].number);
   }
   return known;
@@ -220,6 +241,9 @@ OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, co
     const auto it = spec.shapes.find(std::string(arg.name));
     if (arg.is_broadcast() && it == spec.shapes.end())
       bad_case(*op.schema, std::string(arg.name) + "=[?]");
+    for (const ops::Dim& dim : std::span(arg.dims, size_t(arg.rank)))
+      if (dim.kind == ops::Dim::Kind::kNamed && known.dims.find(dim.name) == nullptr)
+        bad_case(*op.schema, std::string(dim.name) + "=?");
     call_.set(arg.name, make_random(arg.is_broadcast() ? it->second : call_.output_shape(i, known),
                                     dtype, layout, arg_seed));
   }

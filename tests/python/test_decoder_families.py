@@ -39,6 +39,33 @@ BAD_FILE, UNSUPPORTED = 3, 4  # exit codes
         ({"blk.0.attn_q.bias": np.ones(63, np.float32)}, BAD_FILE, "'blk.0.attn_q.bias'"),
         ({"llama.expert_count": 8}, UNSUPPORTED, "experts"),
         ({"llama.rope.scaling.type": "longrope"}, UNSUPPORTED, "'longrope'"),
+        ({"llama.logit_scale": 0.5}, UNSUPPORTED, "'llama.logit_scale'"),
+        ({"llama.attention.causal": False, "llama.pooling_type": 1}, 0, ""),
+        ({"llama.attention.clamp_kqv": 8.0}, UNSUPPORTED, "'llama.attention.clamp_kqv'"),
+        ({"llama.rope.scaling.attn_factor": 1.2}, UNSUPPORTED, "rope.scaling.attn_factor'"),
+        ({"llama.rope.dimension_sections": [0, 2, 2, 0]}, UNSUPPORTED, "dimension_sections'"),
+        ({"llama.rope.dimension_sections": [0, 0, 0, 0]}, 0, ""),
+        ({"llama.made_up": "x"}, UNSUPPORTED, "'llama.made_up'"),
+        ({"llama.made_up": [[1], [2]]}, UNSUPPORTED, "'llama.made_up'"),
+        ({"llama.made_up": 0, "llama.residual_scale": 1.0, "qwen2.made_up": 5}, 0, ""),
+        (
+            {
+                "llama.rope.scaling.type": "yarn",
+                "llama.rope.scaling.factor": 2.0,
+                "llama.rope.scaling.yarn_log_multiplier": 0.1,
+            },
+            UNSUPPORTED,
+            "yarn_log_multiplier'",
+        ),
+        ({"llama.rope.scaling.type": "linear"}, BAD_FILE, "rope.scal"),
+        (
+            {"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": -2.0},
+            BAD_FILE,
+            "rope.scaling.factor",
+        ),
+        ({"tokenizer.ggml.remove_extra_whitespaces": True}, UNSUPPORTED, "extra_whitespaces'"),
+        ({"tokenizer.ggml.suppress_tokens": [3]}, UNSUPPORTED, "suppress_tokens'"),
+        ({"tokenizer.ggml.normalizer.lowercase": True}, UNSUPPORTED, "lowercase'"),
         ({"llama.attention.sliding_window": -1}, BAD_FILE, "attention.sliding_window"),
         (
             {
@@ -52,10 +79,29 @@ BAD_FILE, UNSUPPORTED = 3, 4  # exit codes
 )
 def test_what_the_model_cannot_do_is_refused(tmp_path, extra, code, complaint):
     path = build(Case("refused", "llama", extra=extra), tmp_path).path
-    result = run_tool("generate", path, "--tokens", "1", "-n", 1)
+    result = run_tool("logits", path, "--tokens", "1", "--out", tmp_path / "l.npy")
     assert result.returncode == code, result
     assert complaint in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert code == 0 or result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "same_as"),
+    [
+        ({"llama.rope.scaling.factor": 4.0}, {"type": "linear", "factor": 4.0}),
+        ({"llama.rope.scale_linear": 4.0}, {"type": "linear", "factor": 4.0}),
+        ({"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0}, {}),
+        ({"llama.rope.scaling.factor": 0.0}, {}),
+    ],
+)
+def test_ways_to_ask_for_linear_scaling(tmp_path, asked, same_as):
+    named = {f"llama.rope.scaling.{key}": value for key, value in same_as.items()}
+    got, want = (
+        tool_logits(build(Case("scaled", "llama", extra=extra), tmp_path).path, [5, 6, 7, 8],
+                    tmp_path / "l.npy", "--exact")
+        for extra in (asked, named)
+    )  # fmt: skip
+    assert np.array_equal(got, want)
 
 
 def test_output_that_cannot_be_written_and_input_that_cannot_be_read(tmp_path):

@@ -22,6 +22,7 @@ from gguf_files import write_gguf
 from tokenizer_oracles import (
     CONTROL,
     FAMILIES,
+    MORE_FAMILIES,
     SPECIAL,
     USER,
     PieceModel,
@@ -110,6 +111,27 @@ def test_byte_level_decodes_what_it_encodes(trained: tuple[str, Path, Tokenizer]
     ids = batch(path, texts, "--no-special", "--parse-special")
     want = [unicodedata.normalize("NFC", t) for t in texts] if FAMILIES[name].nfc else texts
     assert_same(texts, batch(path, ids), want)
+
+
+@pytest.mark.parametrize("name", MORE_FAMILIES)
+def test_more_families_match_tokenizers(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.gguf"
+    oracle = train(name, path)
+    rng = random.Random(5)
+    texts = hard_texts(2000, seed=11, extra=SPECIAL + USER)
+    for _ in range(1000):  # numbers, and what stands between them
+        parts = ["".join(rng.choices("0123456789", k=rng.randint(1, 13))) for _ in range(4)]
+        texts.append(rng.choice([*".,_a- \n", "\u00b2", "\u0663", "\u65e5", "\u0301"]).join(parts))
+    got = batch(path, texts, "--no-special", "--parse-special")
+    assert_same(texts, got, hf_encode(oracle, texts, parse_special=True))
+
+
+@pytest.mark.parametrize("name", ["nobody", "kimi-k2", "gemma4", "roberta-bpe", "GPT-2", "qwen2 "])
+def test_other_pre_tokenizers_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "t.gguf", {**BASE, "tokenizer.ggml.pre": name}, {})
+    result = tool(path, "-p", "ab")
+    assert (result.returncode, result.stderr.count("\n")) == (4, 1)
+    assert f"'{name}'" in result.stderr
 
 
 def test_byte_level_decodes_any_ids_as_tokenizers(trained: tuple[str, Path, Tokenizer]) -> None:

@@ -34,6 +34,7 @@ ARCHITECTURES = {
     "phi3": gguf.MODEL_ARCH.PHI3,
     "granite": gguf.MODEL_ARCH.GRANITE,
     "olmo2": gguf.MODEL_ARCH.OLMO2,
+    "olmo3": gguf.MODEL_ARCH.OLMO2,
     "smollm3": gguf.MODEL_ARCH.SMOLLM3,
     "glm4": gguf.MODEL_ARCH.GLM4,
 }
@@ -156,6 +157,9 @@ CASES = [
     Case("granite", "granite", {"embedding_multiplier": 3.0, "attention_multiplier": 0.4,
                                 "residual_multiplier": 0.3, "logits_scaling": 5.0}, "q8_0"),
     Case("olmo2", "olmo2", YARN, "q5_0"),
+    Case("olmo3", "olmo3", YARN | {"sliding_window": 24, "num_hidden_layers": 5}),
+    Case("gemma3-softcap", "gemma3_text", GEMMA | {"sliding_window": 16,
+                                                   "final_logit_softcapping": 3.0}),
     Case("smollm3", "smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}, "q4_1"),
     Case("glm4", "glm4", {"head_dim": 16, "attention_bias": True}, "q8_0"),
     Case("glm4-whole", "glm4", {"head_dim": 24, **rope("default", partial_rotary_factor=1.0)}),
@@ -274,9 +278,9 @@ def metadata_of(config: Any, arch: str) -> dict[str, Any]:
             out["rope.scaling.yarn_beta_slow"] = float(p["beta_slow"])
     if getattr(config, "sliding_window", None) and arch != "qwen2":
         out["attention.sliding_window"] = config.sliding_window
-    if arch == "gemma2":
-        out["attn_logit_softcapping"] = config.attn_logit_softcapping
-        out["final_logit_softcapping"] = config.final_logit_softcapping
+    for softcap in ("attn_logit_softcapping", "final_logit_softcapping"):
+        if getattr(config, softcap, None):
+            out[softcap] = getattr(config, softcap)
     if arch == "granite":
         out["embedding_scale"] = config.embedding_multiplier
         out["attention.scale"] = config.attention_multiplier

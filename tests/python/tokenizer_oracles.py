@@ -63,6 +63,29 @@ class Family:
     ignore_merges: bool = False
 
 
+def regexes(*patterns: str) -> Family:
+    return Family([*split(*patterns), byte_level(False)])
+
+
+# The letters with case of the first Unicode versions, in ranges.
+DEEPSEEK_LETTERS = (
+    "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af"
+    "\u0370-\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1"
+    "\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5"
+    "\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77\u1d79-\u1d9a"
+    "\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d"
+    "\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3"
+    "\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115"
+    "\u2119-\u211d\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149"
+    "\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d"
+    "\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf\ufb00-\ufb06"
+    "\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3"
+    "\U000104d8-\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df"
+    "\U0001e900-\U0001e943"
+)
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+BLOOM = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
+
 FAMILIES = {
     "gpt-2": Family([byte_level(True)]),
     "olmo": Family([byte_level(True)], nfc=True),
@@ -87,6 +110,42 @@ FAMILIES = {
             *split(r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK3),
             byte_level(False),
         ]
+    ),
+}
+
+# The same with other expressions.
+MORE_FAMILIES = {
+    "glm4": Family([*split(LLAMA3), byte_level(False)], ignore_merges=True),
+    "default": regexes(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
+    "falcon": regexes(r"[\p{P}\$\+<=>\^~\|`]+", GPT2, "[0-9][0-9][0-9]"),
+    "bloom": regexes(BLOOM),
+    "viking": regexes(BLOOM, r"\p{N}"),
+    "superbpe": regexes(r"\p{N}+", r"(?=(\d{3})+(?!\d))"),
+    "bailingmoe": regexes(
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*"
+        r"|\s*[\r\n]|\s+(?!\S)|\s+"
+    ),
+    "seed-coder": regexes(
+        CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+" + END
+    ),
+    "ufakzeka": regexes(r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + END),
+    "laguna": regexes(r"[^\n]+|[\n]+", QWEN2),
+    "minicpm5": Family(
+        [*split(r"\p{N}{1,3}", QWEN2.replace(r"\p{N}|", r"\p{N}+|")), byte_level(False)],
+        ignore_merges=True,
+    ),
+    "jais-2": regexes(
+        LLAMA3.removesuffix(r"|\s+(?!\S)|\s+")
+        + "".join(rf"|\s{{{n}}}(?!\S)" for n in [512, 256, 128, 64, 32, 16, 8, 4, "1,2"])
+        + r"|\s{1}"
+    ),
+    "deepseek-llm": regexes(
+        r"[\r\n]",
+        rf"\s?[{DEEPSEEK_LETTERS}]+",
+        r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+        r"\s+$",
+        "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+",
+        r"\p{N}+",
     ),
 }
 
@@ -123,7 +182,7 @@ def add_tokens(tokenizer: Tokenizer, special: list[str], user_defined: list[str]
 
 def train(name: str, path: Path) -> Tokenizer:
     """Trains a vocabulary of a few hundred merges, writes it to `path`, and returns the oracle."""
-    family = FAMILIES[name]
+    family = (FAMILIES | MORE_FAMILIES)[name]
     source = Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True)
     texts = hard_texts(1500, seed=1) + [line for line in source if "qzx" not in line] * 3
     learner = assemble(family, {}, [])

@@ -15,6 +15,7 @@
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/operators.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/bench_cuda.h"
 #include "tools/cli/bench_limit.h"
 #include "tools/cli/commands.h"
@@ -207,9 +208,17 @@ void print_gpu_row(const json& r) {
   std::fflush(stdout);
 }
 
+/// N of cuda:N.
+int gpu_number(const std::string& device) {
+  const std::string kPrefix = "cuda:";
+  if (device == "cuda") return 0;
+  if (!device.starts_with(kPrefix)) refuse_value("--device", device, {}, "cpu, cuda or cuda:N");
+  return parse_number<int>("--device", std::string_view(device).substr(kPrefix.size()),
+                           {.least = 0}, device);
+}
+
 void run_on_gpu(const Options& options) {
-  const size_t colon = options.device.find(':');
-  const int device = colon == std::string::npos ? 0 : std::stoi(options.device.substr(colon + 1));
+  const int device = gpu_number(options.device);
   const json limits = gpu_limits(device);
   if (!options.as_json) std::printf("%s\n", limits.dump().c_str());
   json rows = json::array();
@@ -268,18 +277,19 @@ void add_bench(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure the operators");
   command->add_option("FILTER", options->filters,
                       "Only workloads whose OP/LABEL contains one of these");
-  command
-      ->add_option("--dtype", options->dtypes, "Only these dtypes, as `tilewright ops` spells them")
-      ->delimiter(',');
-  command->add_option("--threads", options->threads, "Thread counts; default: 1 and all")
-      ->delimiter(',')
-      ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));
+  add_words(*command, "--dtype", options->dtypes,
+            "Only these dtypes, as `tilewright ops` spells them");
+  add_numbers(*command, "--threads", options->threads, "Thread counts; default: 1 and all",
+              {1, runtime::ThreadPool::kMaxThreads});
   command->add_option("--device", options->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option(
-      "--case", options->case_text,
-      "Instead of the workloads, this one, such as \"*=16 C=4096\"; FILTER names the "
-      "operators");
-  command->add_option("--seconds", options->seconds, "Time for each row")->capture_default_str();
+  add_text(*command, "--case",
+           "Instead of the workloads, this one, such as \"*=16 C=4096\"; FILTER names the "
+           "operators",
+           "TEXT", [options = options.get()](const std::string& text) {
+             if (text.empty()) refuse_value("--case", text, {}, "a case such as '*=16 C=4096'");
+             options->case_text = text;
+           });
+  add_number(*command, "--seconds", options->seconds, "Time for each row", {0, 3600});
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright bench rms_norm --dtype bf16");
   command->callback([options] { run(*options); });

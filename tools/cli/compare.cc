@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tilewright/core/error.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 
 namespace tw::cli {
@@ -180,14 +181,9 @@ void add_compare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("compare", "Compare two measurements of the operators");
   command->add_option("BEFORE", options->before, "JSON of benchmarks/run.py")->required();
   command->add_option("AFTER", options->after, "Another")->required();
-  command->add_option("--confidence", options->confidence, "Of the intervals")
-      ->check(CLI::Range(0.5, 0.9999))
-      ->capture_default_str();
-  command
-      ->add_option("--min-effect", options->min_effect,
-                   "Differences below this share are not flagged, however certain")
-      ->check(CLI::Range(0.0, 10.0))
-      ->capture_default_str();
+  add_number(*command, "--confidence", options->confidence, "Of the intervals", {0.5, 0.9999});
+  add_number(*command, "--min-effect", options->min_effect,
+             "Differences below this share are not flagged, however certain", {0, 10});
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright compare before.json after.json");
   command->callback([options] { run(*options); });

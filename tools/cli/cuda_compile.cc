@@ -18,6 +18,7 @@
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/nvrtc.h"
 #include "tilewright/runtime/operators.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 
 namespace tw::cli {
@@ -122,6 +123,19 @@ void run(const Options& options) {
   std::cout << out.dump(2) << "\n";
 }
 
+/// sm_, two or three digits, and for code of that one architecture a letter.
+std::string checked_arch(const std::string& text) {
+  const std::string kPrefix = "sm_";
+  size_t end = kPrefix.size();
+  if (text.starts_with(kPrefix))
+    end = std::min(text.find_first_not_of("0123456789", end), text.size());
+  const size_t digits = end - kPrefix.size();
+  const bool has_letter = text.size() == end + 1 && (text[end] == 'a' || text[end] == 'f');
+  if (digits < 2 || digits > 3 || !(text.size() == end || has_letter))
+    refuse_value("--arch", text, {}, "an architecture such as sm_80 or sm_90a");
+  return text;
+}
+
 }  // namespace
 
 void add_cuda_compile(CLI::App& app) {
@@ -129,9 +143,11 @@ void add_cuda_compile(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "cuda-compile", "Compile kernels for a GPU, which need not be here, into the cache");
   command->add_option("OP", options->ops, "Operators; all without this");
-  command->add_option("--arch", options->arch, "The GPU's architecture, such as sm_80")->required();
-  command->add_option("--dtype", options->dtypes, "Only these dtypes, such as bf16 or bf16/bf16")
-      ->delimiter(',');
+  add_text(
+      *command, "--arch", "The GPU's architecture, such as sm_80", "TEXT",
+      [options = options.get()](const std::string& text) { options->arch = checked_arch(text); })
+      ->required();
+  add_words(*command, "--dtype", options->dtypes, "Only these dtypes, such as bf16 or bf16/bf16");
   command->add_option("--out", options->out, "Write the cubins into this folder, too");
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer(

@@ -1,6 +1,7 @@
 // tilewright generate: text from a language model.
 #include <cstdio>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "tilewright/models/chat_template/chat_template.h"
 #include "tilewright/models/generator.h"
 #include "tilewright/models/tokenizer/stream_decoder.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/model_options.h"
 
@@ -153,22 +155,18 @@ void run(Options options) {
 
 void add_sampling_options(CLI::App& command, models::Sampling& s) {
   const auto group = command.add_option_group("Sampling");
-  group->add_option("--temperature", s.temperature, "0: always the most likely token")
-      ->capture_default_str();
-  group->add_option("--top-k", s.top_k, "Keep the k most likely tokens; 0: all")
-      ->capture_default_str();
-  group->add_option("--top-p", s.top_p, "Keep the likeliest tokens that sum to p")
-      ->capture_default_str();
-  group->add_option("--min-p", s.min_p, "Drop tokens below this share of the likeliest")
-      ->capture_default_str();
-  group->add_option("--repetition-penalty", s.repetition_penalty, "1: none")->capture_default_str();
-  group->add_option("--frequency-penalty", s.frequency_penalty, "Per earlier occurrence")
-      ->capture_default_str();
-  group->add_option("--presence-penalty", s.presence_penalty, "For having occurred")
-      ->capture_default_str();
-  group->add_option("--penalty-tokens", s.penalty_tokens, "How far back penalties look; -1: all")
-      ->capture_default_str();
-  group->add_option("--seed", s.seed, "The same seed draws the same text")->capture_default_str();
+  constexpr Range<float> kFromZero{.least = 0}, kShare{0, 1};
+  constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+  add_number(*group, "--temperature", s.temperature, "0: always the most likely token", kFromZero);
+  add_number(*group, "--top-k", s.top_k, "Keep the k most likely tokens; 0: all", {.least = 0});
+  add_number(*group, "--top-p", s.top_p, "Keep the likeliest tokens that sum to p", kShare);
+  add_number(*group, "--min-p", s.min_p, "Drop tokens below this share of the likeliest", kShare);
+  add_number(*group, "--repetition-penalty", s.repetition_penalty, "1: none", {.least = kSmallest});
+  add_number(*group, "--frequency-penalty", s.frequency_penalty, "Per earlier occurrence");
+  add_number(*group, "--presence-penalty", s.presence_penalty, "For having occurred");
+  add_number(*group, "--penalty-tokens", s.penalty_tokens, "How far back penalties look; -1: all",
+             {.least = -1});
+  add_number(*group, "--seed", s.seed, "The same seed draws the same text");
 }
 
 }  // namespace
@@ -180,17 +178,18 @@ void add_generate(CLI::App& app) {
   auto* source = command->add_option_group("Prompt");
   source->add_option("-p,--prompt", options->prompt, "The prompt");
   source->add_option("-f,--file", options->file, "Read the prompt from a file; - reads stdin");
-  source->add_option("--tokens", options->tokens, "Token ids instead of text")->delimiter(',');
+  auto* tokens =
+      add_numbers(*source, "--tokens", options->tokens, "Token ids instead of text", kTokenIds);
   source->add_flag("-i,--interactive", options->interactive, "Ask for prompts, one a line");
   source->require_option(1);
-  command->add_flag("--chat", options->chat, "Put the prompt into the model's chat template");
-  command->add_option("--system", options->system, "System message, with --chat");
-  command->add_option("-n,--max-tokens", options->generate.max_tokens, "Tokens to write at most")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
-  command->add_option("--prefill-chunk", options->generate.prefill_chunk, "Prompt tokens per pass")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  auto* chat =
+      command->add_flag("--chat", options->chat, "Put the prompt into the model's chat template");
+  tokens->excludes(chat);
+  command->add_option("--system", options->system, "System message, with --chat")->needs(chat);
+  add_number(*command, "-n,--max-tokens", options->generate.max_tokens, "Tokens to write at most",
+             {0, int64_t{1} << 30});
+  add_number(*command, "--prefill-chunk", options->generate.prefill_chunk, "Prompt tokens per pass",
+             {1, int64_t{1} << 20});
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after a token that ends the text");
   command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
   add_sampling_options(*command, options->generate.sampling);

@@ -16,6 +16,7 @@
 #include "tilewright/core/error.h"
 #include "tilewright/core/printable.h"
 #include "tilewright/models/gguf.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/npy_file.h"
 
@@ -245,9 +246,8 @@ void add_inspect(CLI::App& app) {
   command->add_flag("--json", options->as_json, "Print JSON");
   command->add_flag("--metadata", options->metadata, "Print only the metadata");
   command->add_flag("--tensors", options->tensors, "Print only the table of tensors");
-  command->add_option("--values", options->values, "Elements to print of each array; -1: all")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t(-1), INT64_MAX));
+  add_number(*command, "--values", options->values, "Elements to print of each array; -1: all",
+             {.least = -1});
   auto* tensor = command->add_option("--tensor", options->tensor,
                                      "Write this tensor as float32 to --out, print nothing");
   auto* out = command->add_option("--out", options->out, "Where to write it, a .npy file");

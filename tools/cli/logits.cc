@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/model_options.h"
 #include "tools/cli/npy_file.h"
@@ -48,13 +49,10 @@ void add_logits(CLI::App& app) {
   auto options = std::make_shared<LogitsOptions>();
   CLI::App* command = app.add_subcommand("logits", "Write a model's logits for given tokens");
   add_model_options(*command, options->model);
-  command->add_option("--tokens", options->tokens, "Token ids, separated by commas")
-      ->required()
-      ->delimiter(',');
-  command
-      ->add_option("--chunk", options->chunk, "Tokens per pass; the result does not depend on it")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  add_numbers(*command, "--tokens", options->tokens, "Token ids, separated by commas", kTokenIds)
+      ->required();
+  add_number(*command, "--chunk", options->chunk,
+             "Tokens per pass; the result does not depend on it", {1, int64_t{1} << 20});
   command
       ->add_option("--out", options->out, "Where to write them: float32 .npy [tokens, vocabulary]")
       ->required();

@@ -6,10 +6,12 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
 #include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
 #include "tools/cli/commands.h"
 
 namespace tw::cli {
@@ -66,6 +68,15 @@ int report(const CLI::App& app, const char* message, int code) {
   return code;
 }
 
+/// One line, whatever the arguments hold.
+std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> unknown = app.remaining();
+  if (app.get_subcommands().empty() && !unknown.empty())
+    return std::string("there is no ") + (unknown[0].starts_with('-') ? "option" : "subcommand") +
+           " '" + printable(unknown[0], 80) + "'; see --help";
+  return printable(error.what(), 400) + "; see --help";
+}
+
 int run(int argc, char** argv) {
   CLI::App app{"Tile kernels and language models on this machine.", "tilewright"};
   app.set_version_flag("--version", "tilewright " TILEWRIGHT_VERSION);
@@ -77,8 +88,10 @@ int run(int argc, char** argv) {
     return 0;
   } catch (const CLI::RuntimeError& error) {
     return error.get_exit_code();
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kExitUsage;
+    return report(app, usage_message(app, error).c_str(), kExitUsage);
   } catch (const Error& error) {
     return report(app, error.what(), exit_code(error.kind()));
   } catch (const std::bad_alloc&) {

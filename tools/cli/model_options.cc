@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 
 #include <CLI/CLI.hpp>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 
 #include "tilewright/core/printable.h"
 #include "tilewright/models/tokenizer/from_gguf.h"
+#include "tools/cli/arguments.h"
 
 namespace tw::cli {
 namespace {
@@ -34,8 +36,8 @@ class ProgressBar {
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.path, "GGUF file")->required();
-  command.add_option("--threads", options.threads, "Threads; default: every processor we may use")
-      ->check(CLI::Range(1, runtime::ThreadPool::kMaxThreads));
+  add_number(command, "--threads", options.threads, "Threads; default: every processor we may use",
+             {1, runtime::ThreadPool::kMaxThreads}, false);
   command.add_flag("--exact", options.exact,
                    "Multiply float32 activations; default: int8 activations");
   command.add_flag("--json", options.as_json, "Print JSON");
@@ -66,10 +68,12 @@ std::string read_text(const std::string& path) {
   if (path == "-")
     return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.is_open() || in.bad())
+  std::ostringstream text;
+  // A directory opens, and fails at the first byte.
+  if (in.is_open() && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
+  if (!in.is_open() || in.bad() || text.bad())
     throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
-  return text;
+  return text.str();
 }
 
 int64_t peak_rss_bytes() {

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -52,7 +53,7 @@ void print_human(const runtime::OperatorInfo& op) {
 
 void add_ops(CLI::App& app) {
   struct Options {
-    std::string op;
+    std::optional<std::string> op;
     bool as_json = false;
   };
   auto options = std::make_shared<Options>();
@@ -62,7 +63,7 @@ void add_ops(CLI::App& app) {
   command->footer("Example: tilewright ops rms_norm --json");
   command->callback([options] {
     const std::string only =
-        options->op.empty() ? "" : std::string(runtime::find_operator(options->op).name());
+        options->op ? std::string(runtime::find_operator(*options->op).name()) : "";
     if (options->as_json) {
       json chosen = json::array();
       for (json& op : catalog())

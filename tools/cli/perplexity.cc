@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/model_options.h"
 
@@ -73,9 +74,8 @@ void add_perplexity(CLI::App& app) {
   CLI::App* command = app.add_subcommand("perplexity", "Measure how well a model predicts a text");
   add_model_options(*command, options->model);
   command->add_option("FILE", options->file, "Text; - reads standard input")->required();
-  command->add_option("--context", options->context, "Tokens per independent window")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{2}, int64_t{1} << 30));
+  add_number(*command, "--context", options->context, "Tokens per independent window",
+             {2, int64_t{1} << 30});
   command->footer("Example: tilewright perplexity model.gguf book.txt --json");
   command->callback([options] { run_perplexity(*options); });
 }

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 
 #include "tilewright/core/error.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/child.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/ncu_report.h"
@@ -132,12 +133,8 @@ void add_profile(CLI::App& app) {
       ->required();
   command->add_option("--kernel", options->kernel, "Only kernels whose names contain this");
   command->add_option("--out", options->out, "The report, without its ending (default: profile)");
-  command->add_option("--section", options->sections, "ncu: what to measure")
-      ->delimiter(',')
-      ->capture_default_str();
-  command->add_option("--check", options->checks, "sanitizer: what to look for")
-      ->delimiter(',')
-      ->capture_default_str();
+  add_words(*command, "--section", options->sections, "ncu: what to measure");
+  add_words(*command, "--check", options->checks, "sanitizer: what to look for");
   command->add_flag("--extract", options->extract, "Then print what matters of the report");
   command->add_flag("--json", options->as_json, "Print that as JSON");
   command->footer(

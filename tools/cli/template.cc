@@ -13,6 +13,7 @@
 #include "tilewright/models/chat_template/chat_template.h"
 #include "tilewright/models/gguf.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
 
 namespace tw::cli {
 namespace {
@@ -28,16 +29,6 @@ struct RenderOptions {
   bool add_generation_prompt = false;
   bool batch = false;
 };
-
-std::string read_text(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw Error(ErrorKind::kIo, "can't read '" + printable(path) + "'");
-  }
-  return text;
-}
 
 ordered_json parse_json(const std::string& text, const std::string& name) {
   try {

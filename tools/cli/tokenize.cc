@@ -15,7 +15,9 @@
 #include "tilewright/models/gguf.h"
 #include "tilewright/models/tokenizer/from_gguf.h"
 #include "tilewright/models/tokenizer/tokenizer.h"
+#include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
 
 namespace tw::cli {
 namespace {
@@ -37,12 +39,6 @@ struct TokenizeOptions {
 
 models::EncodeOptions encode_options(const TokenizeOptions& options) {
   return {.add_special = !options.no_special, .parse_special = options.parse_special};
-}
-
-std::string read_all(std::istream& in, const std::string& name) {
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad()) throw Error(ErrorKind::kIo, "cannot read '" + printable(name) + "'");
-  return text;
 }
 
 std::ifstream open_file(const std::string& path) {
@@ -115,13 +111,12 @@ void run_tokenize(const TokenizeOptions& options) {
     return;
   }
   std::string text = options.text.value_or("");
-  if (options.file) {
+  if (options.file && !options.as_lines) text = read_text(*options.file);
+  if (options.as_lines) {
     std::ifstream file;
     const bool from_stdin = *options.file == "-";
     if (!from_stdin) file = open_file(*options.file);
-    std::istream& in = from_stdin ? std::cin : file;
-    if (options.as_lines) return run_lines(tokenizer, in, options);
-    text = read_all(in, *options.file);
+    return run_lines(tokenizer, from_stdin ? std::cin : file, options);
   }
   print_tokens(tokenizer, tokenizer.encode(text, encode_options(options)), options.as_json);
 }
@@ -135,8 +130,7 @@ void add_tokenize(CLI::App& app) {
   command->add_option("-p,--prompt", options->text, "The text");
   auto* file = command->add_option("-f,--file", options->file,
                                    "Read the text from this file; -: standard input");
-  command->add_option("--decode", options->ids, "Print the text of these token ids")
-      ->delimiter(',');
+  add_numbers(*command, "--decode", options->ids, "Print the text of these token ids", kTokenIds);
   command->add_flag("--no-special", options->no_special, "Add no bos and eos tokens");
   command->add_flag("--parse-special", options->parse_special,
                     "Recognise control tokens, such as <|im_end|>, in the text");

@@ -1,6 +1,13 @@
 #include "tilewright/models/decoder/config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+
+#include "tilewright/core/printable.h"
 
 namespace tw::models {
 namespace {
@@ -43,13 +50,58 @@ const Architecture& architecture_of(const GgufFile& file) {
               file.name() + ": architecture '" + std::string(name) + "'; known are " + known);
 }
 
+/// Keys that describe the file or what is not computed here.
+constexpr std::string_view kDescriptions[] = {
+    "vocab_size",   "tensor_data_layout", "attention.layer_norm_epsilon",
+    "pooling_type", "expert_used_count",  "rope.scaling.finetuned",
+};
+/// Factors and flags whose 1 changes nothing.
+constexpr std::string_view kNeutralAtOne[] = {
+    "attention.causal",
+    "attention.output_scale",
+    "attention.value_scale",
+    "embedding_scale",
+    "logit_scale",
+    "residual_scale",
+    "rope.scaling.attn_factor",
+    "rope.scaling.yarn_ext_factor",
+    "rope.scaling.yarn_attn_factor",
+    "num_loops",
+};
+
+/// Whether a model with this value is the same as one without the key: zeros, empty texts, ones of
+/// factors.
+bool asks_nothing(std::string_view suffix, const GgufValue& value) {
+  const auto lists = [suffix](std::span<const std::string_view> names) {
+    return std::find(names.begin(), names.end(), suffix) != names.end();
+  };
+  if (lists(kDescriptions)) return true;
+  if (value.element_type() == GgufType::kString) {
+    for (const std::string_view text : value.strings())
+      if (!text.empty()) return false;
+    return true;
+  }
+  if (value.element_type() == GgufType::kArray) return false;
+  const bool floats = is_float(value.element_type());
+  const double neutral = lists(kNeutralAtOne) ? 1 : 0;
+  for (int64_t i = 0; i < value.size(); ++i) {
+    const double number = floats ? value.as_float(i) : double(value.as_int(i));
+    if (number != 0 && number != neutral) return false;
+  }
+  return true;
+}
+
 /// Metadata under the architecture's prefix, with range checks.
 class Reader {
  public:
   Reader(const GgufFile& file, std::string architecture)
       : file_(file), architecture_(std::move(architecture)) {}
 
-  std::string key(const char* suffix) const { return architecture_ + "." + suffix; }
+  /// A key that the caller honours, whatever its value.
+  std::string key(const char* suffix) const {
+    honoured_.insert(suffix);
+    return architecture_ + "." + suffix;
+  }
 
   int64_t size(const char* suffix, int64_t most = kMaxSize) const {
     return in_range(suffix, file_.require_int(key(suffix)), most);
@@ -65,8 +117,27 @@ class Reader {
     const auto value = file_.find_f32(key(suffix));
     return value ? check_positive(suffix, *value) : fallback;
   }
+  /// Zero counts as absent.
+  float positive_or_none(const char* suffix) const {
+    const auto value = file_.find_f32(key(suffix));
+    return value && *value != 0 ? check_positive(suffix, *value) : 0;
+  }
   Error error(const char* suffix, const std::string& problem) const {
     return file_.metadata_error(key(suffix), problem);
+  }
+
+  /// Throws for the first key of the architecture that nobody asked for and that asks for anything:
+  /// a model that ran without it would be another model.
+  void refuse_the_rest() const {
+    for (const GgufEntry& entry : file_.metadata()) {
+      if (!entry.key.starts_with(architecture_ + ".")) continue;
+      const std::string_view suffix = entry.key.substr(architecture_.size() + 1);
+      if (honoured_.contains(suffix) || asks_nothing(suffix, entry.value)) continue;
+      throw Error(ErrorKind::kUnsupported, file_.name() + ": metadata '" + printable(entry.key) +
+                                               "': models of architecture '" + architecture_ +
+                                               "' that need this are not supported (at byte " +
+                                               std::to_string(entry.offset) + ")");
+    }
   }
 
  private:
@@ -83,6 +154,7 @@ class Reader {
 
   const GgufFile& file_;
   std::string architecture_;
+  mutable std::set<std::string, std::less<>> honoured_;
 };
 
 void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
@@ -120,7 +192,13 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
                                                  " is not an even number up to the head size " +
                                                  std::to_string(c.head_dim));
   c.rope_base = read.positive_or("rope.freq_base", 10000);
-  const auto scaling = file.find_string(read.key("rope.scaling.type"));
+  // Files without a type mean the linear one; rope.scale_linear is an older name of the factor.
+  const auto type = file.find_string(read.key("rope.scaling.type"));
+  const char* const kFactor =
+      file.find(read.key("rope.scaling.factor")) ? "rope.scaling.factor" : "rope.scale_linear";
+  read.key("rope.scaling.original_context_length");
+  const float factor = read.positive_or_none(kFactor);
+  const auto scaling = !type && factor > 0 ? std::optional<std::string_view>("linear") : type;
   if (scaling && *scaling == "linear")
     c.rope_scaling = RopeScaling::kLinear;
   else if (scaling && *scaling == "yarn")
@@ -129,7 +207,7 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
     throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" + std::string(*scaling) +
                                              "'; known are none, linear and yarn");
   if (c.rope_scaling != RopeScaling::kNone) {
-    c.rope_factor = read.positive("rope.scaling.factor");
+    c.rope_factor = read.positive(kFactor);
     c.rope_original_context =
         read.size_or("rope.scaling.original_context_length", c.context_length, kMaxContext);
     c.rope_attention_factor = read.positive_or("rope.scaling.attn_factor", 1);
@@ -158,7 +236,8 @@ float implied_attention_scale(const DecoderConfig& c) {
 int64_t implied_window_pattern(const DecoderConfig& c) {
   if (c.architecture == "gemma2") return 2;
   if (c.architecture == "gemma3") return 6;
-  return 0;  // every layer has a window: Mistral 7B 0.1
+  if (c.architecture == "olmo2") return 4;  // OLMo 3
+  return 0;                                 // every layer has a window: Mistral 7B 0.1
 }
 
 void read_window(const GgufFile& file, const Reader& read, bool always, DecoderConfig& c) {
@@ -188,13 +267,18 @@ void read_gemma(const Reader& read, DecoderConfig& c) {
     c.attention_softcap = read.positive_or("attn_logit_softcapping", 50);
     c.logit_softcap = read.positive_or("final_logit_softcapping", 30);
   }
-  if (c.architecture == "gemma3") c.rope_local_base = read.positive_or("rope.freq_base_swa", 10000);
+  if (c.architecture == "gemma3") {
+    c.rope_local_base = read.positive_or("rope.freq_base_swa", 10000);
+    c.logit_softcap = read.positive_or_none("final_logit_softcapping");
+  }
 }
 
-void read_granite(const Reader& read, DecoderConfig& c) {
+void read_granite(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   c.embedding_scale = read.positive_or("embedding_scale", 1);
   c.residual_scale = read.positive_or("residual_scale", 1);
   c.logit_scale = 1 / read.positive_or("logit_scale", 1);
+  // Granite's files have this key as the switch of the rotation.
+  if (!file.find_bool(read.key("rope.scaling.finetuned")).value_or(true)) c.rope_skip = 1;
 }
 
 }  // namespace
@@ -218,9 +302,11 @@ DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
   c.pre_norms = architecture.pre_norms;
   c.post_norms = architecture.post_norms;
   if (architecture.gemma) read_gemma(read, c);
-  if (c.architecture == "granite") read_granite(read, c);
+  if (c.architecture == "granite") read_granite(file, read, c);
   // OLMo 3 scales the rotation of layers without a window only.
-  if (c.architecture == "olmo2") c.rope_local_base = c.rope_base;
+  if (c.architecture == "olmo2")
+    c.rope_local_base = read.positive_or("rope.freq_base_swa", c.rope_base);
+  read.refuse_the_rest();
   return c;
 }
 

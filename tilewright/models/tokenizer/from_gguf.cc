@@ -24,9 +24,25 @@ std::vector<int32_t> token_types(const std::optional<GgufNumbers<int64_t>>& list
   return out;
 }
 
+/// Steps that a file may ask for and that are not done here: its text would be cut otherwise.
+void refuse_unsupported_steps(const GgufFile& file) {
+  const auto refuse = [&](const std::string& key) {
+    throw Error(ErrorKind::kUnsupported,
+                file.metadata_error(key, "tokenizers that do this are not supported").what());
+  };
+  for (const char* key :
+       {"tokenizer.ggml.remove_extra_whitespaces", "tokenizer.ggml.add_sep_token",
+        "tokenizer.ggml.normalizer.lowercase", "tokenizer.ggml.normalizer.strip_accents"})
+    if (file.find_bool(key).value_or(false)) refuse(key);
+  for (const char* key : {"tokenizer.ggml.precompiled_charsmap", "tokenizer.ggml.suppress_tokens"})
+    if (const auto* entry = file.find(key); entry != nullptr && entry->value.size() > 0)
+      refuse(key);
+}
+
 }  // namespace
 
 TokenizerData tokenizer_data_from_gguf(const GgufFile& file) {
+  refuse_unsupported_steps(file);
   TokenizerData data;
   data.model = file.require_string("tokenizer.ggml.model");
   data.pre = file.find_string("tokenizer.ggml.pre").value_or("");

@@ -49,6 +49,28 @@ class PreTokenizer::Pattern {
     pcre2_jit_compile(code_.get(), PCRE2_JIT_COMPLETE);
   }
 
+  // Appends the pieces that end before each three digits from the right of a run. A look-ahead
+  // would say the same, in time that grows with the square of the run.
+  void split_thousands(std::string_view text, pcre2_match_data* data, pcre2_match_context* limits,
+                       std::vector<std::string_view>& pieces) const {
+    size_t done = 0;
+    const auto cut = [&](size_t at) {
+      if (at > done) pieces.push_back(text.substr(done, at - done));
+      done = std::max(done, at);
+    };
+    for (size_t from = 0; from < text.size() && find(text, from, data, limits);) {
+      const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
+      const size_t begin = bounds[0];
+      from = bounds[1];
+      const auto starts_character = [&](size_t i) { return (text[i] & 0xC0) != 0x80; };
+      size_t left = 0;  // digits
+      for (size_t i = begin; i < from; ++i) left += size_t(starts_character(i));
+      for (size_t i = begin; i < from; ++i)
+        if (starts_character(i) && left-- % 3 == 0) cut(i);
+    }
+    cut(text.size());
+  }
+
   // Appends the pieces of `text` to `pieces`.
   void split(std::string_view text, pcre2_match_data* data, pcre2_match_context* limits,
              std::vector<std::string_view>& pieces) const {
@@ -89,6 +111,7 @@ class PreTokenizer::Pattern {
 
 PreTokenizer::PreTokenizer(const PreTokenizerSpec& spec) {
   for (const std::string& pattern : spec.patterns) patterns_.emplace_back(pattern);
+  if (spec.thousands) digits_ = std::make_unique<Pattern>(R"(\p{Nd}+)");
 }
 PreTokenizer::~PreTokenizer() = default;
 PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
@@ -111,6 +134,12 @@ std::vector<std::string_view> PreTokenizer::split(std::string_view text) const {
     finer.reserve(pieces.size());
     for (const std::string_view piece : pieces)
       pattern.split(piece, data.get(), limits.get(), finer);
+    pieces.swap(finer);
+  }
+  if (digits_) {
+    finer.clear();
+    for (const std::string_view piece : pieces)
+      digits_->split_thousands(piece, data.get(), limits.get(), finer);
     pieces.swap(finer);
   }
   return pieces;

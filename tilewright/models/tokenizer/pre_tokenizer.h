@@ -2,6 +2,7 @@
 // works on, one by one. The expressions are data, chosen by tokenizer.ggml.pre.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +16,8 @@ struct PreTokenizerSpec {
   /// Applied in turn, each to every piece that the one before left: a match is a piece, and so is
   /// the text between two matches. PCRE2 syntax; \s and \p{..} mean what Unicode 17 says.
   std::vector<std::string> patterns;
-  bool nfc = false;            // text is composed first
+  bool thousands = false;  // then runs of decimal digits are cut before each three from the right
+  bool nfc = false;        // text is composed first
   bool ignore_merges = false;  // a piece that is itself a token is that token, whatever the merges
   bool add_bos = false;        // where the model file does not say
 };
@@ -41,6 +43,7 @@ class PreTokenizer {
  private:
   class Pattern;
   std::vector<Pattern> patterns_;
+  std::unique_ptr<Pattern> digits_;  // runs that are cut in threes
 };
 
 }  // namespace tw::models
