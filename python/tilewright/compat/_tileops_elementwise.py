@@ -35,6 +35,18 @@ def _operator(name: str, meaning: str) -> _Unary:
     return function
 
 
+def _gated(name: str, meaning: str) -> _Unary:
+    """As _operator, of a tensor that TileOPs calls x."""
+
+    @uses(name)
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return tensor(getattr(ops, name)(x))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    return function
+
+
 def _copied(x: torch.Tensor) -> torch.Tensor:
     """X in memory of its own, contiguous."""
     return x.clone(memory_format=torch.contiguous_format)
@@ -81,9 +93,9 @@ log = _operator("log", "The natural logarithm.")
 erf = _operator("erf", "The error function.")
 tanh = _operator("tanh", "The hyperbolic tangent.")
 sigmoid = _operator("sigmoid", "1 / (1 + exp(-x)).")
-silu_and_mul = _operator("silu_and_mul", "silu(first half) * second half.")
-gelu_and_mul = _operator("gelu_and_mul", "gelu(first half) * second half, by erf.")
-gelu_tanh_and_mul = _operator("gelu_tanh_and_mul", "gelu(first half) * second half, by tanh.")
+silu_and_mul = _gated("silu_and_mul", "silu(first half) * second half.")
+gelu_and_mul = _gated("gelu_and_mul", "gelu(first half) * second half, by erf.")
+gelu_tanh_and_mul = _gated("gelu_tanh_and_mul", "gelu(first half) * second half, by tanh.")
 
 sqrt = _unary("sqrt", "The square root.")
 rsqrt = _unary("rsqrt", "1 / sqrt(x).")

@@ -29,7 +29,7 @@ SIMPLE = {
     "gelu": (lambda: tileops.gelu(A), lambda: F.gelu(A)),
     "silu_and_mul": (lambda: tileops.silu_and_mul(A), lambda: F.silu(A[..., :12]) * A[..., 12:]),
     "gelu_tanh_and_mul": (
-        lambda: tileops.gelu_tanh_and_mul(A),
+        lambda: tileops.gelu_tanh_and_mul(x=A),
         lambda: F.gelu(A[..., :12], approximate="tanh") * A[..., 12:],
     ),
     "sum": (lambda: tileops.sum(A), lambda: A.sum()),
