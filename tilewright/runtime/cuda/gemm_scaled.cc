@@ -8,6 +8,7 @@
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
 #include "tilewright/runtime/cuda/gemm_scaled_image.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
@@ -107,7 +108,7 @@ kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuil
 
 Support supports_sm90(const Call& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
-  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
   const GemmOperand<const f8_e4m3fn> rows = matrix(call.a), weight = weight_of(call);
   if (rows.rows == 0 || rows.columns == 0 || weight.rows == 0 || weight.batch == 0)
     return Support::no("an empty operand");
