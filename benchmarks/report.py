@@ -134,6 +134,26 @@ def gpu_gemm(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def gpu_gemm_fp8(data: dict[str, Any]) -> str:
+    """One row for each product of e4m3, beside what PyTorch has for it."""
+    about = data["machine"]
+    lines = [
+        f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
+        "(cuBLAS), in groups `_grouped_mm` of bf16; m x n x k.\n",
+        "| product | tilewright | weights | peer | against it |",
+        "|---|---|---|---|---|",
+    ]
+    for row in data["results"]:
+        ours, *peers = row["seconds"].values()
+        rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
+                 for s in (ours, peers[0])]  # fmt: skip
+        cells = [row["case"].removeprefix("fp8 "), rates[0],
+                 f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", rates[1],
+                 f"{row['ratio']:.2f} x"]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def gpu_attention(data: dict[str, Any]) -> str:
     """One row for each shape, beside the kernels that PyTorch has."""
     about = data["machine"]
@@ -160,6 +180,7 @@ SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
     ("Operators on a CPU", "operators.json", operators, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
+    ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_attention, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_attention, True),

@@ -31,6 +31,7 @@ set_source_files_properties(${TILEWRIGHT_CUDA_TEXT_SOURCE} PROPERTIES OBJECT_DEP
 if(TILEWRIGHT_CUDA)
   find_program(NVCC_PROGRAM nvcc HINTS /usr/local/cuda/bin REQUIRED)
   set(nvcc_flags -std=c++20 -O3 -prec-div=false -diag-suppress 445 -Wno-deprecated-gpu-targets
+      -compress-mode=size
       ${TILEWRIGHT_CUDA_TARGET} -I${PROJECT_SOURCE_DIR} -I${PROJECT_BINARY_DIR}/generated)
   if(TILEWRIGHT_CUDA_RESOURCES)
     list(APPEND nvcc_flags -Xptxas=-v)
@@ -89,6 +90,7 @@ if(TILEWRIGHT_CUDA)
   # some for Hopper beside the neutral ones.
   tilewright_cuda_images(gemm gemm float f16 bf16)
   tilewright_cuda_images(gemm_grouped gemm_grouped f16 bf16)
+  tilewright_cuda_images(gemm_scaled gemm_scaled f8_e4m3fn)
   tilewright_cuda_images(attention attention_sm90 f16 bf16)
   tilewright_cuda_images(attention_backward attention_backward_sm90 f16 bf16)
   tilewright_cuda_images(mla mla_sm90 f16 bf16)

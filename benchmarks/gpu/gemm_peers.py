@@ -1,5 +1,8 @@
 """Matrix multiplication beside cuBLAS, and in groups beside torch._grouped_mm, on a GPU.
 
+Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
+in groups, where torch has none with such scales, beside torch._grouped_mm in bf16.
+
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
 Both results are compared first. Large products run one launch of ours, one of the peer, in turn,
@@ -34,6 +37,11 @@ GROUPED = [
     ("256 experts, routed", None, 4096, 7168),
 ]
 TOKENS, TOP = 8192, 8
+FP8_ONE_SCALE = [(4096, 4096, 4096), (8192, 8192, 8192)]
+FP8_BLOCKS = [
+    (m, *nk) for m in (4096, 128, 64) for nk in ((4096, 7168), (7168, 16384), (2112, 7168))
+]
+FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
 HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
@@ -131,6 +139,101 @@ def _grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def _e4m3(rows: int, columns: int) -> torch.Tensor:
+    return (_normal(rows, columns) * 16).to(torch.float8_e4m3fn)
+
+
+def _scales(*shape: int) -> torch.Tensor:
+    return torch.rand(*shape, device="cuda") + 0.5
+
+
+def _fp8_operands(size: tuple[int, int, int], block: int | None) -> tuple[Any, ...]:
+    """a, b, their scales, the same as cuBLAS wants them, and ours' block_n and block_k."""
+    m, n, k = size
+    block_n, block_k = (n, k) if block is None else (block, block)
+    deep, wide = -(-k // block_k), -(-n // block_n)
+    a_scale, b_scale = _scales(m, deep), _scales(1, wide, deep)
+    if block is None:
+        a_scale.fill_(0.75)
+        peer = a_scale[0, 0].clone(), b_scale[0, 0, 0].clone()
+    else:
+        padded = b_scale.new_zeros(wide, -(-deep // 4) * 4)
+        padded[:, :deep] = b_scale[0]
+        peer = a_scale.t().contiguous().t(), padded[:, :deep].t()
+    return _e4m3(m, k), _e4m3(n, k), a_scale, b_scale, *peer, block_n, block_k
+
+
+def _ours_fp8(*operands: Any) -> torch.Tensor:
+    a, b, a_scale, b_scale, _, _, block_n, block_k = operands
+    out: torch.Tensor = OPS.scaled_grouped_matmul(a, b[None], a_scale, b_scale, None, block_n,
+                                                  block_k)  # fmt: skip
+    return out
+
+
+def _cublas_fp8(*operands: Any, fast: bool = False) -> torch.Tensor:
+    a, b, _, _, a_scale, b_scale, *_ = operands
+    return torch._scaled_mm(a, b.t(), a_scale, b_scale, out_dtype=torch.float32,
+                            use_fast_accum=fast)  # fmt: skip
+
+
+def _fp8(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    cases = [("one scale", size, None) for size in FP8_ONE_SCALE]
+    for name, size, block in cases + [("blocks of 128", size, 128) for size in FP8_BLOCKS]:
+        label = f"fp8 {name} {'x'.join(map(str, size))}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        m, n, k = size
+        flops = 2.0 * m * n * k
+        calls: dict[str, Call] = {"ours": _ours_fp8, "cublas": _cublas_fp8}
+        if block is None:  # sums of some 14 bits, all of k
+            calls["cublas_fast"] = lambda *operands: _cublas_fp8(*operands, fast=True)
+        operands = [_fp8_operands(size, block) for _ in range(8 if m < 512 else 1)]
+        _check(calls["ours"](*operands[0]), calls["cublas"](*operands[0]), k)
+        if m < 512:
+            seconds = _replayed(calls, operands)
+        else:
+            seconds = _in_turns(calls, operands[0], max(20, min(50, int(5e13 / flops))))
+        results.append(_report(label, flops, seconds, n * k))
+    return results
+
+
+def _report(
+    label: str, flops: float, seconds: dict[str, float], weight_bytes: int
+) -> dict[str, Any]:
+    ratio = seconds[next(name for name in seconds if name != "ours")] / seconds["ours"]
+    times = "  ".join(f"{name} {s * 1e6:8.2f} us {flops / s * 1e-12:6.0f} TFLOPS"
+                      for name, s in seconds.items())  # fmt: skip
+    rate = weight_bytes / seconds["ours"] * 1e-12
+    print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
+    return {"case": label, "dtype": "f8_e4m3fn", "flops": flops, "seconds": seconds,
+            "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
+
+
+def _fp8_grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    calls: dict[str, Call] = {
+        "ours": lambda a, b, a_scale, b_scale, ends, *_: OPS.scaled_grouped_matmul(
+            a, b, a_scale, b_scale, ends
+        ),
+        "torch_bf16": lambda *of: torch._grouped_mm(of[5], of[6], offs=of[4]),
+    }
+    for label, rows, n, k in _grouped_cases():
+        if not any(name in label for name in FP8_GROUPED):
+            continue
+        label = f"fp8 {label}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        a16, b16, ends = _grouped_operands(rows, n, k)
+        a, b = a16.to(torch.float8_e4m3fn), b16.mT.to(torch.float8_e4m3fn)
+        a_scale, b_scale = _scales(sum(rows), k // 128), _scales(len(rows), n // 128, k // 128)
+        operands = (a, b, a_scale, b_scale, ends, a16, b16)
+        flops = 2.0 * sum(rows) * n * k
+        seconds = _in_turns(calls, operands, 20)
+        results.append(_report(label, flops, seconds, b.numel()))
+    return results
+
+
 def main() -> None:
     """Measures what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -159,7 +262,7 @@ def main() -> None:
               f"{ratio:5.3f}", flush=True)  # fmt: skip
         results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
-    results += _grouped(options)
+    results += _grouped(options) + _fp8(options) + _fp8_grouped(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,
                    "tilewright": tilewright.__version__}  # fmt: skip

@@ -26,18 +26,18 @@ struct GroupedGemmPlace {
   int row, rows, units;  // its first row, how many it has, how many are multiplied
 };
 
-/// Where tile t of all groups' tiles is, for rising t.
-class GroupedGemmCursor {
-  static constexpr int kUnit = GroupedGemmBuild::kUnit, kMostUnits = GroupedGemmBuild::kMostUnits;
-
+/// Where tile t of all groups' tiles is, for rising t: tiles of up to kMostUnits units of kUnit
+/// rows. Where the groups have no data there is one, of all rows.
+template <int kUnit, int kMostUnits>
+class GroupedTileCursor {
  public:
-  TW_INLINE GroupedGemmCursor(const RowGroups& groups, int64_t rows, int columns)
+  TW_INLINE GroupedTileCursor(const RowGroups& groups, int64_t rows, int columns)
       : groups_(groups), all_rows_(int(rows)), columns_(columns) {}
 
   /// Goes to the group of tile t; false behind the last.
   TW_INLINE bool seek(int64_t t) {
     while (t >= first_ + tiles()) {
-      if (group_ + 1 >= int(groups_.count())) return false;
+      if (group_ + 1 >= (groups_.ends ? int(groups_.count()) : 1)) return false;
       first_ += tiles();
       open(group_ + 1);
     }
@@ -67,7 +67,7 @@ class GroupedGemmCursor {
   TW_INLINE void open(int group) {
     group_ = group;
     begin_ = groups_.starts ? inside(groups_.starts(group)) : end_;
-    end_ = inside(groups_.end(group));
+    end_ = groups_.ends ? inside(groups_.end(group)) : all_rows_;
     const int rows = end_ > begin_ ? end_ - begin_ : 0;
     units_ = (rows + kUnit - 1) / kUnit;
     row_tiles_ = (units_ + kMostUnits - 1) / kMostUnits;
@@ -78,6 +78,7 @@ class GroupedGemmCursor {
   int group_ = -1, begin_ = 0, end_ = 0, units_ = 0, row_tiles_ = 0;
   int64_t first_ = 0;
 };
+using GroupedGemmCursor = GroupedTileCursor<GroupedGemmBuild::kUnit, GroupedGemmBuild::kMostUnits>;
 
 template <class T>
 struct GroupedGemmArguments {

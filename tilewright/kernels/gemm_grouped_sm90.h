@@ -10,6 +10,7 @@
 // leave by TMA, the rest of a group by the threads.
 #pragma once
 
+#include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_grouped_build_sm90.h"
 #include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/tile/cuda/convert.h"
@@ -114,7 +115,7 @@ struct GroupedGemmSm90 {
     GroupedGemmCursor tiles = cursor();
     if (consumer == 1) {
       pass_turn(consumer);
-      clear_gaps();
+      GroupGapsSm90<T>{given.groups, given.rows}.clear(int(threadIdx.x) % kWarpgroup / 32, 4);
       t += gridDim.x;
       at.skip(given.k_blocks);
     }
@@ -232,35 +233,6 @@ struct GroupedGemmSm90 {
     } else {
       for (int i = 0; column + i < columns; ++i) to[i] = reinterpret_cast<const T*>(staged)[i];
     }
-  }
-
-  /// Zeros the rows of no group: in front of each, and behind the last. A warp looks at 32 groups
-  /// at once; the rows are dealt to the warps of all blocks.
-  TW_PTX void clear_gaps() const {
-    const int lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) % kWarpgroup / 32;
-    const int64_t count = given.groups.count(), rows = given.rows.size(0);
-    const auto inside = [&](int64_t row) { return int(row < 0 ? 0 : row > rows ? rows : row); };
-    for (int64_t base = 0; base <= count; base += 32) {
-      const int64_t g = base + lane;
-      int begin = 0, end = 0;
-      if (g <= count) {
-        begin = inside(given.groups.floor(g));
-        end = g < count ? inside(given.groups.begin(g)) : int(rows);
-      }
-      for (uint32_t gaps = __ballot_sync(0xffffffffu, begin < end); gaps != 0; gaps &= gaps - 1) {
-        const int from = __ffs(int(gaps)) - 1;
-        const int first = __shfl_sync(0xffffffffu, begin, from);
-        const int last = __shfl_sync(0xffffffffu, end, from);
-        for (int row = first + int(blockIdx.x) * 4 + warp; row < last; row += int(gridDim.x) * 4)
-          clear_row(row, lane);
-      }
-    }
-  }
-  TW_PTX void clear_row(int row, int lane) const {
-    const int64_t columns = given.rows.size(1), whole = columns / 8 * 8;
-    T* to = given.rows.data + row * given.rows.stride(0);
-    for (int64_t i = lane * 8; i < whole; i += 32 * 8) *reinterpret_cast<uint4*>(to + i) = {};
-    if (whole + lane < columns) to[whole + lane] = T{};
   }
 };
 

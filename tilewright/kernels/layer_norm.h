@@ -3,7 +3,7 @@
 //   out[r, c] = (x[r, c] - mean_c x[r, :]) * rsqrt(var_c x[r, :] + eps) * weight[c] + bias[c]
 //
 // The mean first and then the squares of the differences, both from cache: the mean of squares less
-// the square of the mean would lose all digits where the mean is large. One program per row.
+// the square of the mean would lose all digits where the mean is large.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -29,6 +29,8 @@ struct RowMoments {
 
 template <class T>
 struct LayerNorm {
+  static constexpr int kGpuSpans = 4, kGpuRegisters = 128;  // of two rows, weight and bias
+
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols], or no data: 1
   View<const T, 1> bias;    // [cols], or no data: 0
@@ -36,27 +38,34 @@ struct LayerNorm {
   Rows<T> out;  // [*, cols], may alias x
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows, tile::kept_bytes<P, float, T>(x.cols)).over(x.cols);
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine)).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const auto from = x.row(p.index());
+    const tile::RowGroup group = tile::row_group(p, x.rows, x.cols);
+    if (group.first >= group.last) return;
     const bool scaled = bool(weight), shifted = bool(bias);
-    const auto run = [&](const auto& in, const auto& scale, const auto& shift, const auto& to) {
-      const auto row = tile::keep_row(p, in);
-      const RowMoments moments = RowMoments::of(p, row, eps);
-      tile::for_row(p, row, [&](auto at) {
-        auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
-        if (scaled) v = v * tile::load(scale, at);
-        if (shifted) v = v + tile::load(shift, at);
-        tile::store(p, to, at, v);
-      });
+    const auto run = [&](const auto& in, const auto& weights, const auto& biases, const auto& to) {
+      const auto scale = tile::fetch_row(p, weights), shift = tile::fetch_row(p, biases);
+      auto next = tile::fetch_row(p, in.row(group.first));
+      for (int64_t r = group.first; r < group.last; ++r) {
+        const auto row = next;
+        if (r + 1 < group.last) next = tile::fetch_row(p, in.row(r + 1));
+        const RowMoments moments = RowMoments::of(p, row, eps);
+        const auto target = to.row(r);
+        tile::for_row(p, row, [&](auto at) {
+          auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
+          if (scaled) v = v * tile::load(scale, at);
+          if (shifted) v = v + tile::load(shift, at);
+          tile::store(p, target, at, v);
+        });
+      }
     };
     // What is absent is not read: any row will do.
-    tile::with_rows(p, run, from, scaled ? weight : from, shifted ? bias : from,
-                    out.row(p.index()));
+    const auto any = x.row(group.first);
+    tile::with_rows(p, run, x, scaled ? weight : any, shifted ? bias : any, out);
   }
 };
 

@@ -12,7 +12,8 @@ namespace tw::kernels {
 
 template <class T>
 struct LayerNormBackward {
-  static constexpr int kGpuRegisters = 128;  // two rows are kept
+  static constexpr int kGpuSpans = 2,
+                       kGpuRegisters = 128;  // of two rows, of the weight and of two sums
 
   Rows<const T> grad;       // [*, cols]
   Rows<const T> x;          // [*, cols]
@@ -35,14 +36,9 @@ struct LayerNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() > 0) {
-      if (weight_grad) all.fold(p, 0, weight_grad);
-      if (bias_grad) all.fold(p, all.count - 1, bias_grad);
-      return;
-    }
-    all.begin(p);
+    if (p.phase() > 0)
+      return all.template fold<T>(p, {weight_grad ? weight_grad : bias_grad, bias_grad});
     rows(p, all.first_row(p.index()), all.end_row(p.index()), all);
-    all.end(p);
   }
 
  private:
@@ -51,8 +47,11 @@ struct LayerNormBackward {
   TW_INLINE void rows(P p, int64_t first, int64_t last, const RowSums<P>& all) const {
     const bool scaled = bool(weight), weighs = bool(weight_grad), shifts = bool(bias_grad);
     const float n = static_cast<float>(x.cols);
-    const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& to,
-                         const auto& weight_sum, const auto& bias_sum) {
+    const auto run = [&](const auto& grads, const auto& in, const auto& weights, const auto& to,
+                         const auto& weight_sum_to, const auto& bias_sum_to) {
+      const auto scale = tile::fetch_row(p, weights);
+      auto weight_sum = tile::hold_sums(p, weight_sum_to);
+      auto bias_sum = tile::hold_sums(p, bias_sum_to);
       const auto order = [&](int64_t r) {
         if (r >= last) return;
         tile::fetch_later(p, in.row(r));
@@ -80,11 +79,13 @@ struct LayerNormBackward {
         tile::for_row(p, from, [&](auto at) {
           const auto v = tile::load(g, at), y = (tile::load(from, at) - mean) * rstd;
           const auto out = rstd * (scaled_at(at) - grad_mean - y * slope);
-          if (weighs) tile::store_cached(weight_sum, at, tile::load(weight_sum, at) + v * y);
-          if (shifts) tile::store_cached(bias_sum, at, tile::load(bias_sum, at) + v);
+          if (weighs) tile::add_to(weight_sum, at, v * y);
+          if (shifts) tile::add_to(bias_sum, at, v);
           tile::store(p, target, at, out);
         });
       }
+      if (weighs) tile::put_sums(p, weight_sum);
+      if (shifts) tile::put_sums(p, bias_sum);
     };
     // What is absent is not read: any row will do.
     tile::with_rows(p, run, grad, x, scaled ? weight : grad.row(0), x_grad, all.sum(p, 0),

@@ -12,7 +12,8 @@ namespace tw::kernels {
 
 template <class T>
 struct RmsNormBackward {
-  static constexpr int kGpuRegisters = 128;  // two rows are kept
+  static constexpr int kGpuSpans = 2,
+                       kGpuRegisters = 128;  // of two rows, of the weight and of the sums
 
   Rows<const T> grad;           // [*, cols]
   Rows<const T> x;              // [*, cols]
@@ -35,10 +36,8 @@ struct RmsNormBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const RowSums<P> all = sums<P>();
-    if (p.phase() > 0) return all.fold(p, 0, weight_grad);
-    all.begin(p);
+    if (p.phase() > 0) return all.template fold<T>(p, {weight_grad, {}});
     rows(p, all.first_row(p.index()), all.end_row(p.index()), all.sum(p, 0));
-    all.end(p);
   }
 
  private:
@@ -47,8 +46,10 @@ struct RmsNormBackward {
   TW_INLINE void rows(P p, int64_t first, int64_t last, const View<float, 1>& sum_row) const {
     const float n = static_cast<float>(x.cols);
     const bool is_summed = bool(weight_grad), is_residual = bool(residual_grad);
-    const auto run = [&](const auto& grads, const auto& in, const auto& scale, const auto& others,
-                         const auto& to, const auto& sum) {
+    const auto run = [&](const auto& grads, const auto& in, const auto& weights, const auto& others,
+                         const auto& to, const auto& sum_to) {
+      const auto scale = tile::fetch_row(p, weights);
+      auto sum = tile::hold_sums(p, sum_to);
       const auto order = [&](int64_t r) {
         if (r >= last) return;
         tile::fetch_later(p, in.row(r));
@@ -70,13 +71,14 @@ struct RmsNormBackward {
           const auto v = tile::load(from, at), u = tile::load(g, at);
           auto out = (u * tile::load(scale, at) - v * slope) * rstd;
           if (is_residual) out = out + tile::load(other, at);
-          if (is_summed) tile::store_cached(sum, at, tile::load(sum, at) + u * v * rstd);
+          if (is_summed) tile::add_to(sum, at, u * v * rstd);
           tile::store(p, target, at, out);
         });
       }
+      tile::put_sums(p, sum);
     };
     // What is absent is not read: any rows will do.
-    const Rows<const T> rest = is_residual ? residual_grad : grad;
+    const Rows<const T>& rest = is_residual ? residual_grad : grad;
     tile::with_rows(p, run, grad, x, weight, rest, x_grad, sum_row);
   }
 };

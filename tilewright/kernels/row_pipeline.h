@@ -4,7 +4,7 @@
 // A row that is first read and then written leaves the memory's write path idle for one half of the
 // time and its read path for the other. So the output of a row is written in the loop that reads
 // the next one. Rows of a program's group; the order of operations within a row depends on its
-// length alone. On a GPU a group is one row: other blocks fill the gaps.
+// length alone. On a GPU other blocks fill the gaps.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -19,11 +19,14 @@ template <class C = float, int kChains = 1, class P, class R, class Open, class 
 TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
                              Write&& write) {
   if (group.first >= group.last) return;
-  auto row = open(group.first);
   if constexpr (P::kOnGpu) {
-    const auto found = tile::reduce_row<C>(p, reduction, row, read(group.first, row));
-    tile::for_row<C>(p, row, write(group.first, row, found));
+    for (int64_t i = group.first; i < group.last; ++i) {
+      auto row = open(i);
+      const auto found = tile::reduce_row<C>(p, reduction, row, read(i, row));
+      tile::for_row<C>(p, row, write(i, row, found));
+    }
   } else {
+    auto row = open(group.first);
     auto statistic = tile::reduce_row<C, kChains>(p, reduction, row, read(group.first, row));
     for (int64_t i = group.first; i + 1 < group.last; ++i) {
       auto next = open(i + 1);

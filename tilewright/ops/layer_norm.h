@@ -40,14 +40,15 @@ struct LayerNorm {
     return elementwise_cost(k.out, 2, 8);
   }
 
-  static constexpr Case kEdgeCases[] = {
-      {"no rows", "*=0 C=8 +weight +bias"},
-      {"no columns", "*=3 C=0 +weight"},
-      {"one element", "*=1 C=1 eps=1 +weight +bias"},
-      {"partial span only", "*=2 C=5 eps=1"},
-      {"weight alone", "*=3 C=45 eps=1 +weight"},
-      {"bias alone", "*=3 C=45 eps=1 +bias"},
-      {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"}};
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8 +weight +bias"},
+                                        {"no columns", "*=3 C=0 +weight"},
+                                        {"one element", "*=1 C=1 eps=1 +weight +bias"},
+                                        {"partial span only", "*=2 C=5 eps=1"},
+                                        {"weight alone", "*=3 C=45 eps=1 +weight"},
+                                        {"bias alone", "*=3 C=45 eps=1 +bias"},
+                                        {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
+                                        {"columns of several blocks", "*=3 C=16400 +weight +bias"},
+                                        {"odd columns of several blocks", "*=2 C=16391 +weight"}};
   static constexpr Case kWorkloads[] = {{"bert-base", "*=512 C=768 +weight +bias"},
                                         {"64 MiB", "*=4096 C=4096 +weight +bias"}};
 };

@@ -64,7 +64,9 @@ struct LayerNormBackward {
       {"weight alone", "*=9 C=45 eps=1 +weight +weight_grad"},
       {"bias alone", "*=9 C=45 eps=1 +bias_grad"},
       {"many blocks of rows", "*=1100 C=37 eps=1 +weight +weight_grad +bias_grad"},
-      {"columns in two programs", "*=2x3 C=1031 +weight +weight_grad +bias_grad"}};
+      {"columns in two programs", "*=2x3 C=1031 +weight +weight_grad +bias_grad"},
+      {"columns of several blocks", "*=5 C=8200 +weight +weight_grad +bias_grad"},
+      {"odd columns of several blocks", "*=3 C=8203 +weight +weight_grad"}};
   static constexpr Case kWorkloads[] = {
       {"bert-base", "*=512 C=768 +weight +weight_grad +bias_grad"},
       {"64 MiB", "*=4096 C=4096 +weight +weight_grad +bias_grad"}};

@@ -59,7 +59,9 @@ struct RmsNormBackward {
       {"residual", "*=9 C=45 eps=1 +residual_grad"},
       {"blocks of rows", "*=7x23 C=45 eps=1 +weight_grad"},
       {"many blocks of rows", "*=1100 C=37 eps=1 +weight_grad"},
-      {"columns in two programs", "*=2x3 C=1031 +weight_grad +residual_grad"}};
+      {"columns in two programs", "*=2x3 C=1031 +weight_grad +residual_grad"},
+      {"columns of several blocks", "*=5 C=8200 eps=1 +weight_grad"},
+      {"odd columns of several blocks", "*=3 C=8203 eps=1 +weight_grad +residual_grad"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/training", "*=2048 C=4096 +weight_grad"},
                                         {"64 MiB", "*=4096 C=4096 +weight_grad"},
                                         {"64 MiB, x alone", "*=4096 C=4096"}};

@@ -127,6 +127,9 @@ OperatorInfo describe() {
     if (ops::is_built_for<Op>(isa)) out.isas.push_back(isa);
   if constexpr (requires { Op::kGradient; }) out.gradient = &Op::kGradient;
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
+  out.gpu_tolerance_scale = out.tolerance_scale;
+  if constexpr (requires { Op::kGpuToleranceScale; })
+    out.gpu_tolerance_scale = Op::kGpuToleranceScale;
   out.on_cuda = runs_on_cuda<Op>();
   out.gpu_kernels = detail::gpu_kernels_of<Op>();
   out.run = detail::run<Op>;

@@ -30,6 +30,8 @@ struct OperatorInfo {
   const ops::Gradient* gradient = nullptr;
   /// Factor on the dtype's tolerance against the reference; 1 unless the operator quantises.
   double tolerance_scale = 1;
+  /// The same on a GPU, where its matrix instructions keep less of a sum.
+  double gpu_tolerance_scale = 1;
   bool on_cuda = false;  // this library has kernels for GPUs
   /// The types of its neutral kernels in C++, by combination; empty where those of an earlier one
   /// serve.

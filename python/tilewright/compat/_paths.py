@@ -10,4 +10,5 @@ def also_at(module: str, *paths: str) -> None:
     for path in paths:
         sys.modules[path] = sys.modules[module]
         parent, _, leaf = path.rpartition(".")
-        setattr(sys.modules[parent], leaf, sys.modules[module])
+        if not hasattr(sys.modules[parent], leaf):  # an operator of the module's name stays
+            setattr(sys.modules[parent], leaf, sys.modules[module])

@@ -44,7 +44,7 @@ def attend_to_lists(
         lengths.flatten().int(),
         scale=scale or 0.0,
     )
-    return out.view(tokens, q_heads, v.shape[2]), lse.T.reshape(tokens, q_heads)
+    return out.view(tokens, q_heads, v.shape[2]), lse.T.contiguous().view(tokens, q_heads)
 
 
 def valid_first(

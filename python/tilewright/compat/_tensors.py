@@ -24,6 +24,12 @@ def tensor(x: Any) -> torch.Tensor:
     return out
 
 
+def dtype_of(name: str | torch.dtype) -> torch.dtype:
+    """A dtype by its name, or itself."""
+    found: torch.dtype = getattr(torch, name) if isinstance(name, str) else name
+    return found
+
+
 def widened(x: torch.Tensor) -> torch.Tensor:
     """The same numbers in a dtype that the catalog has."""
     return x.to(torch.int32) if x.dtype in _NARROW else x

@@ -9,7 +9,7 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
-from tilewright.compat._tensors import tensor
+from tilewright.compat._tensors import dtype_of, tensor
 from tilewright.compat._tileops_rope import rope_neox_position_ids
 
 
@@ -122,7 +122,7 @@ def grouped_query_attention_prefill(
     mask = _window(is_causal, window_size_left, window_size_right)
     options = {**mask, **_scores(sm_scale, softcap)}
     out = tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, **options))
-    return out.to(getattr(torch, dtype) if isinstance(dtype, str) else dtype)
+    return out.to(dtype_of(dtype))
 
 
 def _unscaled(x: torch.Tensor, scale: torch.Tensor | None, starts: torch.Tensor) -> torch.Tensor:

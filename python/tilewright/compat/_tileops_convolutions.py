@@ -32,10 +32,9 @@ def _convolved(
         if padding not in ("valid", "same"):
             raise ValueError(f"{name}: padding must be numbers, valid or same, not {padding!r}")
         total = [d * (k - 1) for d, k in zip(each(dilation, axes), size, strict=True)]
+        if padding == "same":  # the longer side is the last one
+            input = F.pad(input, [e for n in reversed(total) for e in (0, n % 2)])
         padding = [n // 2 if padding == "same" else 0 for n in total]
-        if any(n % 2 for n in total) and any(padding):  # the longer side is the last one
-            edges = [e for n in reversed(total) for e in (0, n % 2)]
-            input = F.pad(input, edges)
     windows = Windows(name, input, axes, size, stride, padding, dilation)
     parts = []
     share = weight.shape[0] // groups

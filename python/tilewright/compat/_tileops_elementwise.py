@@ -13,6 +13,7 @@ from tilewright.compat._tensors import (
     call,
     check_representable,
     constant,
+    dtype_of,
     tensor,
     widened,
 )
@@ -32,6 +33,23 @@ def _operator(name: str, meaning: str) -> _Unary:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = meaning
     return function
+
+
+def _gated(name: str, meaning: str) -> _Unary:
+    """As _operator, of a tensor that TileOPs calls x."""
+
+    @uses(name)
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return tensor(getattr(ops, name)(x))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = meaning
+    return function
+
+
+def _copied(x: torch.Tensor) -> torch.Tensor:
+    """X in memory of its own, contiguous."""
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 def _unary(name: str, meaning: str, of_integers: _Unary | None = None) -> _Unary:
@@ -75,9 +93,9 @@ log = _operator("log", "The natural logarithm.")
 erf = _operator("erf", "The error function.")
 tanh = _operator("tanh", "The hyperbolic tangent.")
 sigmoid = _operator("sigmoid", "1 / (1 + exp(-x)).")
-silu_and_mul = _operator("silu_and_mul", "silu(first half) * second half.")
-gelu_and_mul = _operator("gelu_and_mul", "gelu(first half) * second half, by erf.")
-gelu_tanh_and_mul = _operator("gelu_tanh_and_mul", "gelu(first half) * second half, by tanh.")
+silu_and_mul = _gated("silu_and_mul", "silu(first half) * second half.")
+gelu_and_mul = _gated("gelu_and_mul", "gelu(first half) * second half, by erf.")
+gelu_tanh_and_mul = _gated("gelu_tanh_and_mul", "gelu(first half) * second half, by tanh.")
 
 sqrt = _unary("sqrt", "The square root.")
 rsqrt = _unary("rsqrt", "1 / sqrt(x).")
@@ -85,9 +103,9 @@ sin = _unary("sin", "The sine.")
 cos = _unary("cos", "The cosine.")
 log1p = _unary("log1p", "ln(1 + x).")
 expm1 = _unary("expm1", "exp(x) - 1.")
-floor = _unary("floor", "The largest whole number not above x.", torch.clone)
-ceil = _unary("ceil", "The smallest whole number not below x.", torch.clone)
-trunc = _unary("trunc", "The whole number next to x on the way to zero.", torch.clone)
+floor = _unary("floor", "The largest whole number not above x.", _copied)
+ceil = _unary("ceil", "The smallest whole number not below x.", _copied)
+trunc = _unary("trunc", "The whole number next to x on the way to zero.", _copied)
 neg = _unary("neg", "-x.", lambda x: _negated(widened(x)).to(x.dtype))
 reciprocal = _unary("reciprocal", "1 / x.", lambda x: tensor(ops.unary(x.float(), "reciprocal")))
 abs = _unary("abs", "The magnitude.", lambda x: call("extremum", x, _negated(x), "maximum"))
@@ -110,7 +128,7 @@ def round(input: torch.Tensor, *, decimals: int = 0) -> torch.Tensor:
     if not input.is_floating_point():
         if decimals:
             raise ValueError(f"round: {input.dtype} has no decimals, but decimals = {decimals}")
-        return input.clone()
+        return _copied(input)
     if decimals == 0:
         return tensor(ops.unary(input, "round"))
     return tensor(ops.activation(input, "round", decimals))
@@ -197,7 +215,7 @@ def isnan(input: torch.Tensor) -> torch.Tensor:
 
 def _magnitude_compared(input: torch.Tensor, relation: str, of_integers: bool) -> torch.Tensor:
     if not input.is_floating_point():
-        return torch.full_like(input, of_integers, dtype=torch.bool)
+        return input.new_full(input.shape, of_integers, dtype=torch.bool)
     return tensor(_compare(abs(input), constant(input, math.inf), relation))
 
 
@@ -292,24 +310,24 @@ def _device() -> torch.device:
 
 
 @uses("unary", "mul")
-def alibi(*, seq_len: int, num_heads: int, dtype: torch.dtype) -> torch.Tensor:
+def alibi(*, seq_len: int, num_heads: int, dtype: torch.dtype | str) -> torch.Tensor:
     """-slope * |i - j| [H, S, S], the slope of head h 2^(-8 (h + 1) / H)."""
     at = torch.arange(seq_len, dtype=torch.float32, device=_device())
     heads = torch.arange(1, num_heads + 1, dtype=torch.float32, device=at.device)
     slopes = -torch.exp2(heads * (-8.0 / num_heads))
     distance = abs(sub(at[:, None], at[None]))
-    return tensor(ops.mul(slopes[:, None, None], distance[None])).to(dtype)
+    return tensor(ops.mul(slopes[:, None, None], distance[None])).to(dtype_of(dtype))
 
 
 @uses("unary", "binary")
-def sinusoidal(*, seq_len: int, d_model: int, dtype: torch.dtype) -> torch.Tensor:
+def sinusoidal(*, seq_len: int, d_model: int, dtype: torch.dtype | str) -> torch.Tensor:
     """Sines and cosines in turn of the positions [S, D], divided by 10000^(2 i / D)."""
     if d_model % 2:
         raise ValueError(f"sinusoidal: d_model must be even, not {d_model}")
     at = torch.arange(seq_len, dtype=torch.float32, device=_device())
     pairs = torch.arange(0, d_model, 2, dtype=torch.float32, device=at.device)
     angles = div(at[:, None], torch.pow(10000.0, pairs / d_model)[None])
-    return torch.stack([sin(angles), cos(angles)], -1).flatten(-2).to(dtype)
+    return torch.stack([sin(angles), cos(angles)], -1).flatten(-2).to(dtype_of(dtype))
 
 
 __all__ = list(provided(vars()))

@@ -115,6 +115,18 @@ def moe_permute_align(
     return padded, block_experts(offsets, slots, block_size), offsets[-1:].clone()
 
 
+def _check_experts(expert_map: torch.Tensor | None, experts: int, here: int) -> None:
+    """Refuses a map that does not give each expert here a number of its own."""
+    if expert_map is None:
+        if here != experts:
+            raise ValueError(f"moe_permute_nopad: {here} of {experts} experts needs an expert_map")
+    elif sorted(expert_map[expert_map >= 0].tolist()) != list(range(here)):
+        raise ValueError(
+            f"moe_permute_nopad: expert_map {expert_map.tolist()} must name 0 .. {here - 1} "
+            "exactly once each"
+        )
+
+
 @uses("moe_align", "embedding")
 def moe_permute_nopad(
     hidden_states: torch.Tensor,
@@ -124,9 +136,14 @@ def moe_permute_nopad(
     num_experts: int,
     num_experts_local: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows of tokens by expert, and where each lies; expert_map: numbers here, -1 for elsewhere."""
-    ids = topk_ids if expert_map is None else expert_map[topk_ids.long()]
+    """Rows of tokens by expert, and where each lies; expert_map: numbers here, -1 for elsewhere.
+
+    Raises:
+        ValueError: the map does not name each of the experts here exactly once.
+    """
     experts = num_experts if num_experts_local is None else num_experts_local
+    _check_experts(expert_map, num_experts, experts)
+    ids = topk_ids if expert_map is None else expert_map[topk_ids.long()]
     counts, offsets, order, positions = align(ids, experts)
     tokens, top_k = topk_ids.shape
     index = (order // max(top_k, 1)).clamp(max=max(tokens - 1, 0))

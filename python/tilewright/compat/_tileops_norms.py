@@ -8,7 +8,7 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
-from tilewright.compat._tensors import affine, tensor
+from tilewright.compat._tensors import affine, tensor, unflatten
 
 
 def _check_shape(name: str, x: torch.Tensor, shape: Sequence[int]) -> int:
@@ -110,7 +110,7 @@ def group_norm(
     """Normalization of each group of channels of x [N, C, ...]."""
     if x.dim() < 2 or num_groups <= 0 or x.shape[1] % num_groups:
         raise ValueError(f"group_norm: {num_groups} groups do not divide x {tuple(x.shape)}")
-    grouped = x.reshape(x.shape[0] * num_groups, -1).float()
+    grouped = unflatten(x, 1, num_groups, -1).flatten(2).flatten(0, 1).float()
     normal = tensor(ops.layer_norm(grouped, None, None, eps)).view(x.shape)
     return affine(normal, weight, bias).to(x.dtype)
 
@@ -200,7 +200,7 @@ def instance_norm(
         if running_mean is None or running_var is None:
             raise ValueError("instance_norm: running_mean and _var must be given to be used")
         return _by_channel(x, running_mean, running_var, weight, bias, eps)
-    flat = x.reshape(*x.shape[:2], -1).float()
+    flat = x.flatten(2).float()
     if flat.shape[-1] == 1:
         raise ValueError(f"instance_norm: x {tuple(x.shape)} has one value per channel")
     if running_mean is not None and running_var is not None:

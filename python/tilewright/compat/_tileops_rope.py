@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 
@@ -105,14 +106,14 @@ def rope_long_rope(
     *,
     layout: str = "1d",
     base: float = 10000.0,
-    rescale_factors: torch.Tensor | None = None,
+    rescale_factors: torch.Tensor | Sequence[float] | None = None,
     max_position_embeddings: int = 4096,
     original_max_position_embeddings: int = 4096,
 ) -> torch.Tensor:
     """Each frequency is divided by a factor of its own."""
     rescale: torch.Tensor | float = 1.0
     if rescale_factors is not None:
-        rescale = rescale_factors.to(x.device, torch.float32)
+        rescale = torch.as_tensor(rescale_factors, dtype=torch.float32, device=x.device)
     return _apply(x, _frequencies(x.shape[-1], base, x.device, rescale), layout=layout)
 
 

@@ -206,7 +206,12 @@ def fp8_lightning_indexer(
 
     Keys outside cu_seqlen_ks .. cu_seqlen_ke [S] score -inf. What is not given in 8 bits is
     quantized first, keys by their largest magnitude.
+
+    Raises:
+        ValueError: there are scales of keys that are not in 8 bits.
     """
+    if index_k_scale is not None and index_k.itemsize > 1:
+        raise ValueError(f"index_k_scale is of keys in float8_e4m3fn, not in {index_k.dtype}")
     batch, length, heads, dims = index_q.shape
     keys, groups = index_k.shape[1:3]
     q, wide = index_q, index_k.float()

@@ -13,7 +13,7 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._linear_attention import attend, gates
-from tilewright.compat._tensors import tensor, unflatten
+from tilewright.compat._tensors import dtype_of, tensor, unflatten
 from tilewright.compat._tileops_elementwise import exp, mul, sub, where
 
 
@@ -46,11 +46,10 @@ def da_cumsum(
     dt_max: float = math.inf,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Step sizes by chunk, and the sums of dt A up to each step of a chunk."""
-    kind = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     steps = _step_sizes(dt, dt_bias, dt_softplus, dt_min, dt_max)
     chunks = unflatten(steps, 1, -1, chunk_len).permute(0, 3, 1, 2).contiguous()
     decay = mul(chunks, A.float().view(1, -1, 1, 1))
-    return chunks.to(kind), tensor(ops.scan(decay, "sum", -1))
+    return chunks.to(dtype_of(dtype)), tensor(ops.scan(decay, "sum", -1))
 
 
 def _by_group(x: torch.Tensor, chunks: int) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -66,23 +67,50 @@ def _softmax_backward(dy: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tens
     return tensor(catalog.softmax_backward(dy, y, dim))
 
 
-class _Registered(torch.autograd.Function):
-    """A softmax of the user's, with the user's gradient or the softmax's own."""
+def _checked(made: torch.Tensor, like: torch.Tensor, name: str) -> torch.Tensor:
+    """What a backend made.
 
-    @staticmethod
-    def forward(ctx: object, x: torch.Tensor, dim: int, name: str) -> torch.Tensor:
-        """Runs the backend's forward."""
-        y = _backends[name][0](x, dim)
-        ctx.save_for_backward(y)  # type: ignore[attr-defined]
-        ctx.call = (dim, name)  # type: ignore[attr-defined]
-        return y
+    Raises:
+        ValueError: it has not the shape, dtype and device of what it was made from.
+    """
+    for what in ("shape", "dtype", "device"):
+        if getattr(made, what) != getattr(like, what):
+            raise ValueError(
+                f"softmax_online: backend {name!r} returned {what} {getattr(made, what)}, not "
+                f"{getattr(like, what)}"
+            )
+    return made
 
-    @staticmethod
-    def backward(ctx: object, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        """Runs the backend's backward."""
-        dim, name = ctx.call  # type: ignore[attr-defined]
-        backward = _backends[name][1] or _softmax_backward
-        return backward(dy, ctx.saved_tensors[0], dim), None, None  # type: ignore[attr-defined]
+
+# Operators, so that compiled code calls whatever is registered.
+@torch.library.custom_op("tilewright_forge::softmax", mutates_args=())
+def _registered(x: torch.Tensor, dim: int, name: str) -> torch.Tensor:
+    return _checked(_backends[name][0](x, dim), x, name)
+
+
+@torch.library.custom_op("tilewright_forge::softmax_backward", mutates_args=())
+def _registered_backward(dy: torch.Tensor, y: torch.Tensor, dim: int, name: str) -> torch.Tensor:
+    backward = _backends[name][1] or _softmax_backward
+    return _checked(backward(dy, y, dim), dy, name)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(output)
+    ctx.call = inputs[1:]
+
+
+def _differentiate(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    return _registered_backward(dy, ctx.saved_tensors[0], *ctx.call), None, None
+
+
+_registered.register_fake(lambda x, dim, name: torch.empty_like(x))
+_registered_backward.register_fake(lambda dy, y, dim, name: torch.empty_like(dy))
+_registered.register_autograd(_differentiate, setup_context=_keep)
+
+
+def _kernel(x: torch.Tensor, dim: int) -> torch.Tensor:
+    out: torch.Tensor = catalog.softmax(x, dim)
+    return out
 
 
 def _ref(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -92,10 +120,9 @@ def _ref(x: torch.Tensor, dim: int) -> torch.Tensor:
 
 # "kernel" is tilewright's operator, "ref" its definition in float64.
 _backends: dict[str, tuple[Forward, Backward | None]] = {
-    "kernel": (lambda x, dim: catalog.softmax(x, dim), None),
+    "kernel": (_kernel, None),
     "ref": (_ref, None),
 }
-_BUILT_IN = tuple(_backends)
 _current = "kernel"
 
 
@@ -107,9 +134,9 @@ def softmax_online(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
             f"softmax_online expects dim=-1 and x to be a matrix, not dim={dim} and "
             f"{tuple(x.shape)}"
         )
-    if _current == "kernel":  # has a gradient of its own
-        return _backends[_current][0](x, -1)
-    out: torch.Tensor = _Registered.apply(x, -1, _current)  # type: ignore[no-untyped-call]
+    if _backends[_current] == (_kernel, None):  # has a gradient of its own
+        return _kernel(x, -1)
+    out: torch.Tensor = _registered(x, -1, _current)
     return out
 
 
@@ -124,10 +151,13 @@ def register_softmax_online_backend(
 
     Raises:
         ValueError: there is one of this name.
+        TypeError: an implementation cannot be called.
     """
     if not name:
         raise ValueError("softmax_online: a backend needs a name")
-    if name in _BUILT_IN or (name in _backends and not overwrite):
+    if not callable(forward_impl) or not (backward_impl is None or callable(backward_impl)):
+        raise TypeError(f"softmax_online: backend {name!r} needs functions")
+    if name in _backends and not overwrite:
         raise ValueError(f"softmax_online: backend {name!r} already exists")
     _backends[name] = (forward_impl, backward_impl)
 

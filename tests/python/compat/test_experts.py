@@ -308,3 +308,13 @@ def test_unsloths_cross_entropy(options) -> None:
     none = torch.full_like(labels, -100)
     assert unsloth.cross_entropy_loss(logits, none, n_items=1).item() == 0
     assert not math.isfinite(unsloth.cross_entropy_loss(logits, none).item())
+
+
+def test_a_map_names_each_expert_here_once() -> None:
+    x, ids = torch.randn(8, 16), torch.zeros(8, 2, dtype=torch.int32)
+    options = {"num_experts": 4, "num_experts_local": 2}
+    with pytest.raises(ValueError, match="needs an expert_map"):
+        tileops.moe_permute_nopad(x, ids, None, **options)
+    for wrong in ([-1, 0, 2, -1], [-1, 0, 0, -1], [-1, 0, -1, -1]):
+        with pytest.raises(ValueError, match="exactly once each"):
+            tileops.moe_permute_nopad(x, ids, torch.tensor(wrong, dtype=torch.int32), **options)

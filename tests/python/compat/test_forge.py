@@ -70,6 +70,36 @@ def test_softmax_gradients(name) -> None:
         del forge._backends["forward only"]
 
 
+@pytest.mark.parametrize("name", ["kernel", "ref", "mine"])
+def test_any_backend_compiles(name) -> None:
+    forge.register_softmax_online_backend("mine", torch.softmax, overwrite=True)
+    forge.set_softmax_online_backend(name)
+    x, dy = torch.randn(3, 5, requires_grad=True), torch.randn(3, 5)
+    try:
+        compiled = torch.compile(forge.softmax_online, fullgraph=True, backend="aot_eager")
+        (got,) = torch.autograd.grad(compiled(x), x, dy)
+        close(got, torch.autograd.grad(x.softmax(-1), x, dy)[0])
+    finally:
+        forge.set_softmax_online_backend("kernel")
+        del forge._backends["mine"]
+        torch.compiler.reset()
+
+
+def test_backends_may_be_replaced_by_ones_that_fit() -> None:
+    built_in = forge._backends["kernel"]
+    try:
+        forge.register_softmax_online_backend("kernel", lambda x, dim: 3 * x, overwrite=True)
+        assert torch.equal(forge.softmax_online(torch.ones(2, 3)), torch.full((2, 3), 3.0))
+        for wrong in (lambda x, dim: x.sum(dim), lambda x, dim: x.double()):
+            forge.register_softmax_online_backend("kernel", wrong, overwrite=True)
+            with pytest.raises(ValueError, match="backend 'kernel' returned"):
+                forge.softmax_online(torch.ones(2, 3))
+    finally:
+        forge._backends["kernel"] = built_in
+    with pytest.raises(TypeError, match="needs functions"):
+        forge.register_softmax_online_backend("none", 3)
+
+
 def test_upstream_paths() -> None:
     from tilewright.compat.forge.ops import reduce_sum
 

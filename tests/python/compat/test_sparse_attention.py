@@ -163,9 +163,10 @@ def summaries(lengths: tuple[int, ...], block: int, hk: int, d: int):
 
 
 @LENGTHS
-def test_nsa_over_summaries(lengths: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("hk", [1, 2])
+def test_nsa_over_summaries(lengths: tuple[int, ...], hk: int) -> None:
     offsets, tokens, pairs = sequences(*lengths)
-    h, hk, d, block = 6, 2, 16, 4
+    h, d, block = 6, 16, 4
     q, (chunks, k, v) = seeded(sum(lengths), h, d), summaries(lengths, block, hk, d)
     want = torch.zeros(sum(lengths), h, d - 3, dtype=torch.float64)
     sums = torch.zeros(sum(lengths), h, dtype=torch.float64)
@@ -258,6 +259,13 @@ def test_lightning_indexer(sizes: tuple[int, ...], kind: str) -> None:
     got = tileops.fp8_lightning_indexer(*given, weights, starts, ends, scales)
     assert got.dtype == torch.float32
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_lightning_indexer_refuses_scales_of_wide_keys() -> None:
+    q, k = seeded(1, 3, 2, 8, dtype=torch.bfloat16), seeded(1, 4, 1, 8, dtype=torch.bfloat16)
+    bounds = torch.zeros(3, dtype=torch.int32), torch.full((3,), 4, dtype=torch.int32)
+    with pytest.raises(ValueError, match="float8_e4m3fn"):
+        tileops.fp8_lightning_indexer(q, k, seeded(3, 2), *bounds, torch.ones(1, 4, 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

@@ -182,7 +182,7 @@ def test_attention() -> None:
     close(tilegym.fmha(Q, K, V, 0.3, False), attention(Q, K, V, scale=0.3))
     out, lse = tilegym.fmha_forward_with_lse(Q, K, V)
     close(out, want)
-    close(lse, attention(Q, K, V, sees=causal, lse=True)[1])
+    close(lse, attention(Q, K, V, sees=causal, lse=True)[1] / math.log(2))
     out, _ = tilegym.get_fmha_interface()(torch.nn.Module(), Q, K, V, None)
     close(out, want.transpose(1, 2))
 
@@ -308,10 +308,13 @@ def test_loss_of_logits_with_a_bias() -> None:
 
 def test_upstream_paths() -> None:
     from tilewright.compat.tilegym.backend import assert_backend_available, is_backend_available
+    from tilewright.compat.tilegym.ops.cutile.attention import fmha_backward
+    from tilewright.compat.tilegym.ops.cutile.experimental import fused_linear_cross_entropy as loss
     from tilewright.compat.tilegym.ops.moe_interface import fused_moe
     from tilewright.compat.tilegym.suites.liger.ops import jsd
 
     assert (fused_moe, jsd) == (tilegym.fused_moe, tilegym.suites.liger.jsd)
+    assert (fmha_backward, loss) == (tilegym.fmha_backward, tilegym.fused_linear_cross_entropy)
     assert tilegym.ops.activation.geglu is tilegym.geglu
     assert tilegym.suites.flashinfer.ops.masked_bmm is flashinfer.masked_bmm
     tilegym.set_backend("cutile")
@@ -340,6 +343,12 @@ def test_latent_attention() -> None:
     close(lse2, lse[:, :, 0] / torch.tensor(2.0).log())
     close(tilegym.mla_decoding_split_kv(one, pe, kv, shared, kv_len_per_split=4), want[:, :, 0])
     close(tilegym.mla_decoding_interface(one, pe, kv, shared, None, None), want[:, :, 0])
+    narrow = [t.to(torch.float8_e5m2) for t in (one, pe, kv, shared)]
+    out, lse2 = tilegym.mla_decoding(*narrow)
+    exact, lse = tilegym.mla_decoding(*(t.half() for t in narrow))
+    assert out.dtype == torch.float8_e5m2
+    assert torch.equal(out.half(), exact.to(torch.float8_e5m2).half())
+    close(lse2, lse)
 
 
 def test_layer_norm_and_its_statistics() -> None:

@@ -29,7 +29,7 @@ SIMPLE = {
     "gelu": (lambda: tileops.gelu(A), lambda: F.gelu(A)),
     "silu_and_mul": (lambda: tileops.silu_and_mul(A), lambda: F.silu(A[..., :12]) * A[..., 12:]),
     "gelu_tanh_and_mul": (
-        lambda: tileops.gelu_tanh_and_mul(A),
+        lambda: tileops.gelu_tanh_and_mul(x=A),
         lambda: F.gelu(A[..., :12], approximate="tanh") * A[..., 12:],
     ),
     "sum": (lambda: tileops.sum(A), lambda: A.sum()),
@@ -145,6 +145,12 @@ def test_rotary_embeddings(name, dtype) -> None:
     close(function(wide, layout="2d", **options), want.to(dtype))
     with pytest.raises(ValueError, match="layout '2d' does not fit"):
         function(flat, layout="2d", **options)
+
+
+def test_rescale_factors_may_be_a_list() -> None:
+    x, factors = torch.randn(5, 8), [1.0, 2.0, 3.0, 4.0]
+    want = tileops.rope_long_rope(x, rescale_factors=torch.tensor(factors))
+    assert torch.equal(tileops.rope_long_rope(x, rescale_factors=factors), want)
 
 
 def test_rotary_embedding_at_positions() -> None:

@@ -258,6 +258,11 @@ def test_tables() -> None:
     got = tileops.sinusoidal(seq_len=50, d_model=16, dtype=torch.float16)
     angles = torch.arange(50)[:, None] / 10000.0 ** (torch.arange(0, 16, 2).double() / 16)
     close(got, torch.stack([angles.sin(), angles.cos()], -1).flatten(1).half())
+    for table in (
+        tileops.alibi(seq_len=3, num_heads=2, dtype="bfloat16"),
+        tileops.sinusoidal(seq_len=3, d_model=2, dtype="bfloat16"),
+    ):
+        assert table.dtype == torch.bfloat16
 
 
 REDUCTIONS = {
@@ -327,3 +332,11 @@ def test_truth_of_some_and_of_all(dtype, dim) -> None:
     same(tileops.any(x, dim=()), torch.any(x, dim=()))
     empty = x[:, :, :0]
     same(tileops.all(empty, dim=-1), torch.all(empty, dim=-1))
+
+
+@pytest.mark.parametrize("name", ["floor", "ceil", "trunc", "round", "isfinite", "isinf", "abs"])
+def test_integers_with_strides_come_back_contiguous(name) -> None:
+    x = torch.arange(-6, 6, dtype=torch.int32).view(3, 4).T
+    out = getattr(tileops, name)(x)
+    assert out.is_contiguous()
+    assert torch.equal(out, getattr(torch, name)(x))

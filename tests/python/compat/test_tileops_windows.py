@@ -92,6 +92,14 @@ def test_convolutions(axes, options, dtype) -> None:
         function(x[:, :1], weight)
 
 
+def test_the_longer_side_of_the_same_padding_is_the_last_one() -> None:
+    for size, axes in ((2, 1), (4, 1), ((1, 2), 2), ((4, 2), 2)):
+        sides = (size,) * axes if isinstance(size, int) else size
+        x, weight = torch.randn(2, 3, *(9, 7)[:axes]), torch.randn(5, 3, *sides)
+        want = getattr(F, f"conv{axes}d")(x.double(), weight.double(), padding="same")
+        close(getattr(tileops, f"conv{axes}d")(x, weight, padding="same"), want.float())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_normalizations(dtype) -> None:
     x = (torch.randn(4, 6, 5, 7) * 2 + 1).to(dtype)
@@ -131,6 +139,14 @@ def test_normalizations(dtype) -> None:
           F.rms_norm(rows.double(), (24,), None, 1e-6).to(dtype))  # fmt: skip
     close(tileops.layer_norm(rows, None, None, normalized_shape=(5, 24)),
           F.layer_norm(rows.double(), (5, 24)).to(dtype))  # fmt: skip
+
+
+def test_a_batch_of_nothing_is_what_pytorch_makes_of_it() -> None:
+    x, theirs, ours = torch.randn(0, 4, 8), *([torch.zeros(4), torch.ones(4)] for _ in range(2))
+    close(tileops.instance_norm(x, *ours), F.instance_norm(x, *theirs))
+    for got, want in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)
+    close(tileops.group_norm(x, num_groups=2), x)
 
 
 def test_gradient_of_batch_normalization() -> None:

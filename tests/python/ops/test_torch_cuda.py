@@ -156,3 +156,50 @@ def test_mla_matches_float64(
     # One rounding of the result, and what rounding weights leaves of it.
     relative = 2**-10 if dtype == torch.float16 else 2**-7
     torch.testing.assert_close(out[:, 0].double(), want, rtol=relative, atol=3e-4)
+
+
+def e4m3(*shape: int, seed: int) -> torch.Tensor:
+    return (normal(*shape, dtype=torch.float32, seed=seed) * 16).to(torch.float8_e4m3fn)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "block"),
+    [(4096, 2112, 1024, 128), (128, 4096, 3088, 128), (64, 2112, 7168, 128),
+     (2048, 4096, 2048, 4096), (1000, 1031, 1040, 512), (256, 300, 520, 128)],
+)  # fmt: skip
+def test_scaled_matmul_matches_float64(m: int, n: int, k: int, block: int) -> None:
+    a, b = e4m3(m, k, seed=1), e4m3(1, n, k, seed=2)
+    depth = -(-k // block)
+    a_scale = normal(m, depth, dtype=torch.float32, seed=3).abs()
+    b_scale = normal(1, -(-n // block), depth, dtype=torch.float32, seed=4).abs()
+    wide_a = a.double() * a_scale.double().repeat_interleave(block, 1)[:, :k]
+    wide_b = b_scale[0].double().repeat_interleave(block, 0)[:n]
+    wide_b = b[0].double() * wide_b.repeat_interleave(block, 1)[:, :k]
+    want = wide_a @ wide_b.t()
+    out = OPS.scaled_grouped_matmul(a, b, a_scale, b_scale, block_n=block, block_k=block)
+    # What the tensor cores add up has some 14 bits.
+    assert (out - want).norm() < 1e-3 * want.norm()
+
+
+def test_scaled_matmul_groups_change_between_replays() -> None:
+    a, b = e4m3(1500, 512, seed=1), e4m3(4, 640, 512, seed=2)
+    a_scale = normal(1500, 4, dtype=torch.float32, seed=3).abs()
+    b_scale = normal(4, 5, 4, dtype=torch.float32, seed=4).abs()
+    offsets = torch.tensor([0, 700, 700, 1400], device="cuda", dtype=torch.int32)
+    OPS.scaled_grouped_matmul(a, b, a_scale, b_scale, offsets)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = OPS.scaled_grouped_matmul(a, b, a_scale, b_scale, offsets)
+    wide_a = a.double() * a_scale.double().repeat_interleave(128, 1)
+    wide_b = b_scale.double().repeat_interleave(128, 1).repeat_interleave(128, 2)
+    wide_b = b.double() * wide_b
+    for ends in ([0, 700, 700, 1400], [5, 5, 1337, 1500], [1, 2, 3, 3]):
+        offsets.copy_(torch.tensor(ends))
+        graph.replay()
+        want, first = torch.zeros(1500, 640, device="cuda", dtype=torch.float64), 0
+        for group, end in enumerate(ends):
+            want[first:end] = wide_a[first:end] @ wide_b[group].t()
+            first = end
+        assert (out - want).norm() < 1e-3 * want.norm(), ends
+        assert (out[ends[-1] :] == 0).all()

@@ -57,6 +57,22 @@ TEST(GroupedGemmCursor, EveryRowOfEveryGroupOnce) {
   EXPECT_EQ(covered(ends, starts, 800, 5), expected(ends, starts, 5));
 }
 
+TEST(GroupedTileCursor, WithoutGroupsThereIsOneOfAllRows) {
+  constexpr int kRows = 300, kColumns = 5, kTileRows = 128;
+  const RowGroups none;
+  std::multiset<std::pair<int, int>> seen;
+  for (int block = 0; block < kBlocks; ++block) {
+    GroupedTileCursor<kTileRows, 1> tiles(none, kRows, kColumns);
+    for (int64_t t = block; tiles.seek(t); t += kBlocks) {
+      const GroupedGemmPlace place = tiles.place(t);
+      EXPECT_EQ(place.group, 0);
+      EXPECT_LE(place.rows, kTileRows);
+      for (int r = 0; r < place.rows; ++r) seen.insert({place.row + r, place.column});
+    }
+  }
+  EXPECT_EQ(seen, expected({kRows}, {}, kColumns));
+}
+
 TEST(GroupedGemmCursor, OffsetsBeyondTheRowsEndWithThem) {
   const Groups ends{-5, 900};
   EXPECT_EQ(covered(ends, {}, 100, 1).size(), 100u);

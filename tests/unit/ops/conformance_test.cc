@@ -69,7 +69,8 @@ void check(const Setting& s, const CaseSpec& spec, uint64_t seed, Layout layout)
 
   for (size_t i = 0; i < want.outputs().size(); ++i) {
     const TensorRef& expected = want.outputs()[i];
-    const double tolerance = testing::tolerance_of(expected.dtype) * s.op->tolerance_scale;
+    const double scale = s.isa ? s.op->tolerance_scale : s.op->gpu_tolerance_scale;
+    const double tolerance = testing::tolerance_of(expected.dtype) * scale;
     const testing::Comparison c = testing::compare(got.outputs()[i], expected, tolerance);
     EXPECT_TRUE(c.ok) << c.message;
     EXPECT_TRUE(testing::compare(again.outputs()[i], got.outputs()[i], 0).ok)

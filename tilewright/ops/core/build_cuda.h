@@ -17,6 +17,7 @@ namespace tw::ops {
 struct CudaLaunch {
   static constexpr size_t kMaxBytes = 2048;
   tile::Plan plan;
+  int spans = 0;  // of a row that a thread takes, where an instance may have several blocks
   alignas(16) char kernel[kMaxBytes];
 };
 
@@ -45,9 +46,12 @@ struct CudaEntry {
 template <class Kernel>
 void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch) {
   const auto& host = *static_cast<const Kernel*>(kernel);
-  launch.plan = host.template plan<tile::cuda::Program>(machine);
+  using P = tile::cuda::program_t<Kernel>;
+  launch.plan = host.template plan<P>(machine);
+  launch.spans = P::kSpans;
   const auto device = tile::cuda::device_kernel(host);
   static_assert(std::is_trivially_copyable_v<decltype(device)>);
+  static_assert(std::is_same_v<tile::cuda::program_t<decltype(device)>, P>);
   static_assert(sizeof(device) <= CudaLaunch::kMaxBytes);
   std::memcpy(launch.kernel, &device, sizeof(device));
 }

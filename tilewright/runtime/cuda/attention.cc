@@ -7,6 +7,7 @@
 #include "tilewright/runtime/cuda/attention_arguments.h"
 #include "tilewright/runtime/cuda/attention_image.h"
 #include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 
@@ -87,7 +88,7 @@ using ProblemOf = AttentionProblem<typename ElementOf<K>::type>;
 template <class K>
   requires kHasAttentionSm90<K>
 Support supports_sm90(const K& call, int device) {
-  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
   return ProblemOf<K>(call).support();
 }
 

@@ -9,6 +9,7 @@
 #include "tilewright/runtime/cuda/attention_backward_image.h"
 #include "tilewright/runtime/cuda/attention_tensor.h"
 #include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
@@ -178,7 +179,7 @@ void launch(const AttentionBackward<T>& call, const Gpu& on, Stream stream) {
 template <class T>
   requires(sizeof(T) == 2)
 Support supports_sm90(const AttentionBackward<T>& call, int device) {
-  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
   return supports(call);
 }
 

@@ -235,7 +235,7 @@ GemmOperand<T> as_operand(const Rows<T>& rows) {
 
 template <class T>
 bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
-  return !std::is_same_v<T, float> && on.compute_major == 9 && p.k > 0 && p.fits_sm90();
+  return !std::is_same_v<T, float> && supports_hopper(on) && p.k > 0 && p.fits_sm90();
 }
 
 }  // namespace

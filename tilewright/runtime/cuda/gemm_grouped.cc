@@ -7,6 +7,7 @@
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_grouped_image.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
@@ -71,7 +72,7 @@ template <class T>
   requires(sizeof(T) == 2)
 Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
-  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
   const GemmOperand<const T> rows = rows_of(call), weight = weight_of(call);
   const GemmOperand<T> out = out_of(call);
   if (rows.rows == 0 || rows.columns == 0 || out.columns == 0 || weight.batch == 0)

@@ -36,6 +36,11 @@ const ArtifactCache& default_cache() {
   return kCache;
 }
 
+std::string_view jit_setting() {
+  const char* setting = std::getenv("TILEWRIGHT_JIT");
+  return setting == nullptr ? "" : setting;
+}
+
 }  // namespace
 
 std::string architecture(int major, int minor) {
@@ -58,7 +63,15 @@ bool has_code_for(std::string_view targets, int major, int minor) {
 }
 
 bool carries_code_for(int major, int minor) {
-  return has_code_for(TW_CUDA_TARGETS, major, minor);  // cmake/cuda.cmake
+  static const bool kNever = jit_setting() == "1";
+  return !kNever && has_code_for(TW_CUDA_TARGETS, major, minor);  // cmake/cuda.cmake
+}
+
+Support supports_hopper(const Gpu& gpu) {
+  if (gpu.compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (!carries_code_for(gpu.compute_major, gpu.compute_minor))
+    return Support::no("a build without code for Hopper, or TILEWRIGHT_JIT=1");
+  return Support::yes();
 }
 
 CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
@@ -72,9 +85,7 @@ CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
     throw Error(ErrorKind::kUnsupported, std::string(op) + ": this library carries no kernel for " +
                                              std::string(architecture) + ", and " + why);
   };
-  if (const char* jit = std::getenv("TILEWRIGHT_JIT");
-      jit != nullptr && std::string_view(jit) == "0")
-    refuse("TILEWRIGHT_JIT=0 forbids to compile one");
+  if (jit_setting() == "0") refuse("TILEWRIGHT_JIT=0 forbids to compile one");
   if (!nvrtc_availability()) refuse(nvrtc_availability().reason());
   const Digest key = key_of(program, architecture);
   ArtifactCache::Found found =

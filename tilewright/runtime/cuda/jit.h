@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "tilewright/core/dtype.h"
+#include "tilewright/core/error.h"
 #include "tilewright/runtime/artifact_cache.h"
+#include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/device_text.h"
 
 namespace tw::runtime::cuda {
@@ -18,8 +20,11 @@ TW_API std::string architecture(int major, int minor);
 /// same generation and no later a member; such with a letter for that very member; PTX for any
 /// from there on.
 TW_API bool has_code_for(std::string_view targets, int major, int minor);
-/// The same of what this library carries.
+/// The same of what this library carries; never with TILEWRIGHT_JIT=1, which shows on any GPU what
+/// others would run.
 TW_API bool carries_code_for(int major, int minor);
+/// Whether a GPU runs kernels for Hopper.
+Support supports_hopper(const Gpu& gpu);
 
 struct CompiledKernel {
   std::string cubin;

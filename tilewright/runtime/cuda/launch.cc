@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -13,7 +14,7 @@
 namespace tw::runtime::cuda {
 namespace {
 
-constexpr int kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
+constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;  // CUlaunchAttributeID
 constexpr Result kIllegalInstruction = 715, kLaunchFailed = 719;
 constexpr int64_t kSharedDefault = 48 << 10, kSharedStatic = 256;
 constexpr int64_t kScratchAlignment = 64;
@@ -42,18 +43,28 @@ void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream) {
 }
 
 Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
-                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments) {
-  LaunchAttribute overlap{kProgrammaticStreamSerialization, 1, {}};
-  const LaunchConfig config{{blocks, 1, 1}, {block_x, block_y, 1},           shared_bytes, stream,
-                            &overlap,       gpu.compute_major >= 9 ? 1u : 0u};
+                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
+                         unsigned ranks) {
+  LaunchAttribute attributes[2] = {{kProgrammaticStreamSerialization, 1, {}},
+                                   {kClusterDimension, static_cast<int>(ranks), {}}};
+  const int one = 1;
+  for (int dimension = 1; dimension < 3; ++dimension)  // y and z
+    std::memcpy(attributes[1].rest + (dimension - 1) * sizeof one, &one, sizeof one);
+  const unsigned count = gpu.compute_major < 9 ? 0 : ranks > 1 ? 2 : 1;
+  const LaunchConfig config{{blocks, 1, 1}, {block_x, block_y, 1}, shared_bytes, stream, attributes,
+                            count};
   return driver().launch_kernel_with(&config, kernel, arguments, nullptr);
 }
 
-Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
+Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu) {
+  namespace cuda = tile::cuda;
   Geometry out;
   const int64_t instances = plan.grid[phase];
-  const int64_t threads = tile::cuda::threads_for(plan.columns);
-  int64_t per_block = threads > 32 ? 1 : tile::cuda::kSharedBlockThreads / threads;
+  if (spans > 0 && gpu.compute_major >= 9)
+    out.ranks = unsigned(cuda::ranks_for(plan.columns, spans));
+  const int64_t threads = cuda::threads_for((plan.columns + out.ranks - 1) / out.ranks,
+                                            spans > 0 ? spans : cuda::kSlots);
+  int64_t per_block = threads > 32 ? 1 : cuda::kSharedBlockThreads / threads;
   int64_t most = kMaxBlocks;
   if (plan.scratch_bytes > 0) {
     const int64_t fit = (gpu.shared_bytes - kSharedStatic) / plan.scratch_bytes;
@@ -64,10 +75,10 @@ Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu) {
       most = int64_t{gpu.multiprocessors} * kResidentBlocks;
     }
   }
-  const int64_t blocks = std::min((instances + per_block - 1) / per_block, most);
+  const int64_t blocks = std::min((instances + per_block - 1) / per_block, most / out.ranks);
   if (plan.scratch_bytes > 0 && out.shared_bytes == 0)
     out.global_scratch_bytes = blocks * per_block * plan.scratch_bytes;
-  out.blocks = static_cast<unsigned>(blocks);
+  out.blocks = static_cast<unsigned>(blocks) * out.ranks;
   out.threads = static_cast<unsigned>(threads);
   out.instances_per_block = static_cast<unsigned>(per_block);
   return out;
@@ -128,14 +139,14 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const StreamMemory workspace(plan.workspace_bytes, stream, op_);
   for (int phase = 0; phase < plan.phases; ++phase) {
     if (plan.grid[phase] == 0) continue;
-    const Geometry g = geometry(plan, phase, on);
+    const Geometry g = geometry(plan, prepared.spans, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
     if (g.shared_bytes > kSharedDefault) allow(function, g.shared_bytes, on);
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
     check(launch_overlapped(function.kernel, on, g.blocks, g.threads, g.instances_per_block,
-                            g.shared_bytes, stream, arguments),
+                            g.shared_bytes, stream, arguments, g.ranks),
           op_, ": launching on ", on.name);
   }
   wait_if_asked(op_, on, stream);

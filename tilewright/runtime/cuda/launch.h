@@ -16,18 +16,21 @@
 
 namespace tw::runtime::cuda {
 
-/// How the instances of a phase are laid out.
+/// How the instances of a phase are laid out: several in a block, or one in a cluster of blocks.
 struct Geometry {
-  unsigned blocks = 0, threads = 1, instances_per_block = 1;
+  unsigned blocks = 0, threads = 1, instances_per_block = 1, ranks = 1;
   unsigned shared_bytes = 0;
   int64_t global_scratch_bytes = 0;  // where an instance's scratch exceeds shared memory
 };
-TW_API Geometry geometry(const tile::Plan& plan, int phase, const Gpu& gpu);
+/// `spans` as CudaLaunch has them.
+TW_API Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu);
 
 /// Launches a kernel whose threads begin with tile::cuda::wait_for_grids_before(): it starts while
-/// the kernel before it on the stream ends, where the GPU can do that.
+/// the kernel before it on the stream ends, where the GPU can do that. `ranks`: blocks of a
+/// cluster.
 Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
-                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments);
+                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
+                         unsigned ranks = 1);
 
 /// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of. Not
 /// while the stream is captured: nothing runs then.

@@ -6,6 +6,7 @@
 
 #include "tilewright/kernels/mla_policy_sm90.h"
 #include "tilewright/runtime/cuda/attention_arguments.h"
+#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/mla_image.h"
@@ -109,7 +110,7 @@ using ProblemOf = MlaProblem<typename ElementOf<K>::type>;
 template <class K>
   requires kHasMlaSm90<K>
 Support supports_sm90(const K& call, int device) {
-  if (gpu(device).compute_major != 9) return Support::no("a GPU that is not a Hopper");
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
   return ProblemOf<K>(call).support();
 }
 

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "tilewright/core/types.h"
 #include "tilewright/runtime/cuda/driver.h"
@@ -23,17 +22,27 @@ bool is_tma_stride(int64_t size, int64_t stride) {
   return size == 1 || (stride > 0 && stride % kUnit == 0 && stride * int64_t{sizeof(T)} < kMost);
 }
 
-/// A map of boxes of 16-bit elements in rows of 128 bytes, swizzled. Sizes begin with the
+/// CUtensorMapDataType, from the driver's reference manual; TMA asks only for the width of 8 bits.
+template <class T>
+inline constexpr int kTensorMapType = -1;
+template <>
+inline constexpr int kTensorMapType<f8_e4m3fn> = 0;
+template <>
+inline constexpr int kTensorMapType<f16> = 6;
+template <>
+inline constexpr int kTensorMapType<float> = 7;
+template <>
+inline constexpr int kTensorMapType<bf16> = 9;
+
+/// A map of boxes in rows of 128 bytes, swizzled. Sizes begin with the
 /// contiguous dimension; strides, in elements, with the one after it.
 template <class T, size_t kRank>
 tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
                                         const std::array<int64_t, kRank>& sizes,
                                         const std::array<int64_t, kRank - 1>& strides,
                                         const std::array<uint32_t, kRank>& box) {
-  static_assert(std::is_same_v<T, f16> || std::is_same_v<T, bf16>);
-  // Values of CUtensorMapDataType and of the options, from the driver's reference manual.
-  constexpr int kFloat16 = 6, kBfloat16 = 9, kSwizzle128 = 3, kPromote256 = 3;
-  constexpr int kType = std::is_same_v<T, f16> ? kFloat16 : kBfloat16;
+  constexpr int kType = kTensorMapType<T>, kSwizzle128 = 3, kPromote256 = 3;
+  static_assert(kType >= 0);
   uint64_t counts[kRank], bytes[kRank - 1];
   uint32_t steps[kRank];
   for (size_t i = 0; i < kRank; ++i) {

@@ -1,7 +1,7 @@
 // Thread block clusters: barriers and the shared memory of the other blocks.
 #pragma once
 
-#include "tilewright/tile/cuda/ptx.h"
+#include "tilewright/tile/cuda/mbarrier.h"
 
 namespace tw::tile::cuda {
 
@@ -9,6 +9,12 @@ TW_PTX int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
+}
+
+TW_PTX int cluster_ranks() {
+  int ranks;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(ranks));
+  return ranks;
 }
 
 /// The two halves of a barrier of all threads of the cluster. Stores before the first half are
@@ -22,6 +28,29 @@ TW_PTX void cluster_wait() {
 TW_PTX void cluster_sync() {
   cluster_arrive();
   cluster_wait();
+}
+
+/// Stores 4 or 8 bytes at the place of `local` in the shared memory of block `rank`, and counts
+/// them on the barrier there: no fence, which would wait for all stores to memory.
+template <class T>
+TW_PTX void send_cluster(T* local, const T& value, Mbarrier* barrier, int rank) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  if constexpr (sizeof(T) == 4)
+    asm volatile(
+        "{ .reg .b32 remote, full;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2; mapa.shared::cluster.u32 full, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [remote], %3, [full]; }" ::
+            "r"(shared_address(local)),
+        "r"(shared_address(barrier)), "r"(rank), "r"(__builtin_bit_cast(uint32_t, value))
+        : "memory");
+  else
+    asm volatile(
+        "{ .reg .b32 remote, full;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2; mapa.shared::cluster.u32 full, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [remote], %3, [full]; }" ::
+            "r"(shared_address(local)),
+        "r"(shared_address(barrier)), "r"(rank), "l"(__builtin_bit_cast(uint64_t, value))
+        : "memory");
 }
 
 /// Four floats at the place of `local` in the shared memory of block `rank`.

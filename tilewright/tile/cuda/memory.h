@@ -97,9 +97,19 @@ struct Raw {
   }
   template <class C>
   __device__ __forceinline__ Pack<C, kN> widen() const {
+    Pack<C, kN> out;
+    if constexpr (same_type<T, bf16> && kN % 2 == 0) {  // an instruction for each lane of a pair
+      uint32_t pairs[kN / 2];
+      __builtin_memcpy(pairs, words, kBytes);
+      TW_UNROLL
+      for (int i = 0; i < kN; i += 2) {
+        out.lane[i] = C(__uint_as_float(pairs[i / 2] << 16));
+        out.lane[i + 1] = C(__uint_as_float(pairs[i / 2] & 0xffff0000u));
+      }
+      return out;
+    }
     T lanes[kN];
     __builtin_memcpy(lanes, words, kBytes);
-    Pack<C, kN> out;
     TW_UNROLL
     for (int i = 0; i < kN; ++i) {
       if constexpr (same_type<T, f16>)

@@ -23,46 +23,79 @@ __device__ __forceinline__ auto columns(const Span<P, C, kFull>& at) {
   return iota<vec<I, P::template kLanes<C>>>(I(at.offset));
 }
 
+namespace detail {
+
+/// The reduction of `value` over the threads of a warp, or over an instance that has fewer;
+/// exchange(value, lane): what the thread has whose number differs by `lane`.
+template <class P, class V, class X, class F>
+__device__ __forceinline__ V combine_lanes(P p, V value, X&& exchange, F&& combine) {
+  if (p.threads() >= 32) {
+    TW_UNROLL
+    for (int lane = 16; lane > 0; lane /= 2) value = combine(value, exchange(value, lane));
+  } else {
+    TW_ROLLED
+    for (int lane = p.threads() / 2; lane > 0; lane /= 2)
+      value = combine(value, exchange(value, lane));
+  }
+  return value;
+}
+/// The reduction of the blocks' values over a cluster, in every thread. Who is told of the next but
+/// one reduction has been told of the next one by all, who had read this one's values by then.
+template <class P, class V, class F>
+__device__ __forceinline__ V combine_ranks(P p, V value, F&& combine) {
+  const int turn = (*p.turns_)++, which = turn & 1;
+  V* const told = reinterpret_cast<V*>(p.exchange_->told[which]);
+  cuda::Mbarrier& full = p.exchange_->full[which];
+  if (threadIdx.x == 0) full.arrive_expect(p.ranks_ * int(sizeof(V)));
+  if (int(threadIdx.x) < p.ranks_)
+    cuda::send_cluster(told + p.rank_, value, &full, int(threadIdx.x));
+  full.wait(uint32_t(turn >> 1) & 1u);
+  V all = told[0];
+  for (int r = 1; r < p.ranks_; ++r) all = combine(all, told[r]);
+  return all;
+}
+/// The reduction of the warps' values over the instance, in every thread.
+template <class P, class V, class F>
+__device__ __forceinline__ V combine_warps(P p, V value, F&& combine) {
+  if (p.threads() <= 32) return value;
+  static_assert(cuda::kMaxThreads / 32 * sizeof(V) <= 32 * sizeof(double));
+  V* const shared = reinterpret_cast<V*>(p.shared_);
+  const int thread = int(threadIdx.x), warps = int(blockDim.x) / 32;
+  if (thread % 32 == 0) shared[thread / 32] = value;
+  __syncthreads();
+  V all = shared[0];
+  for (int w = 1; w < warps; ++w) all = combine(all, shared[w]);
+  __syncthreads();  // the next reduction writes the same memory
+#if __CUDA_ARCH__ >= 900
+  if constexpr (P::kSpans > 0)
+    if (p.ranks_ > 1) return combine_ranks(p, all, combine);
+#endif
+  return all;
+}
+
+}  // namespace detail
+
 /// The reduction of `value` over the threads of the instance, in every thread. Lanes of a warp,
-/// then warps: a fixed tree.
+/// then warps, then blocks: a fixed tree.
 template <class R, class P, class C>
 __device__ __forceinline__ C reduce_threads(P p, R, C value) {
-  const int width = p.threads() < 32 ? p.threads() : 32;
-  for (int lane = width / 2; lane > 0; lane /= 2)
-    value = R::combine(value, __shfl_xor_sync(p.mask(), value, lane));
-  if (p.threads() <= 32) return value;
-  C* const shared = reinterpret_cast<C*>(p.shared_);
-  const int warps = p.threads() / 32;
-  if (p.thread() % 32 == 0) shared[p.thread() / 32] = value;
-  __syncthreads();
-  C all = shared[0];
-  for (int w = 1; w < warps; ++w) all = R::combine(all, shared[w]);
-  __syncthreads();  // the next reduction writes the same memory
-  return all;
+  const auto combine = [](C a, C b) { return R::combine(a, b); };
+  const auto exchange = [p](C v, int lane) { return __shfl_xor_sync(p.mask(), v, lane); };
+  return detail::combine_warps(p, detail::combine_lanes(p, value, exchange, combine), combine);
 }
 
 namespace detail {
 /// Two sums over the threads at once, each in the order of reduce_threads.
 template <class P, class C>
 __device__ __forceinline__ Two<C> add_threads(P p, Two<C> value) {
-  const int width = p.threads() < 32 ? p.threads() : 32;
-  for (int lane = width / 2; lane > 0; lane /= 2) {
-    value.first += __shfl_xor_sync(p.mask(), value.first, lane);
-    value.second += __shfl_xor_sync(p.mask(), value.second, lane);
-  }
-  if (p.threads() <= 32) return value;
-  Two<C>* const shared = reinterpret_cast<Two<C>*>(p.shared_);
-  static_assert(cuda::kMaxThreads / 32 * sizeof(Two<C>) <= 32 * sizeof(double));
-  const int warps = p.threads() / 32;
-  if (p.thread() % 32 == 0) shared[p.thread() / 32] = value;
-  __syncthreads();
-  Two<C> all = shared[0];
-  for (int w = 1; w < warps; ++w) {
-    all.first += shared[w].first;
-    all.second += shared[w].second;
-  }
-  __syncthreads();  // the next reduction writes the same memory
-  return all;
+  const auto add = [](Two<C> a, Two<C> b) {
+    return Two<C>{a.first + b.first, a.second + b.second};
+  };
+  const auto exchange = [p](Two<C> v, int lane) {
+    return Two<C>{__shfl_xor_sync(p.mask(), v.first, lane),
+                  __shfl_xor_sync(p.mask(), v.second, lane)};
+  };
+  return combine_warps(p, combine_lanes(p, value, exchange, add), add);
 }
 struct Least {
   TW_INLINE static int combine(int a, int b) { return a < b ? a : b; }

@@ -7,6 +7,9 @@
 
 #include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/program.h"
+#if defined(__CUDACC__)
+#include "tilewright/tile/cuda/cluster.h"
+#endif
 
 namespace tw::tile {
 
@@ -26,6 +29,10 @@ inline constexpr int kMaxThreads = 512, kSharedBlockThreads = 128;
 /// memory beyond (primitives.h): two blocks share a multiprocessor.
 inline constexpr int kSlots = 4;
 inline constexpr int64_t kKeptSharedBytes = 112 << 10;
+/// Blocks of a cluster at most, on any GPU that has them, and columns of a span.
+inline constexpr int kMaxRanks = 8, kSpan = 8;
+/// Of a span for each thread of a multiprocessor that have 128 registers.
+inline constexpr int64_t kResidentColumns = int64_t{512} * kSpan;
 
 /// How turn_block (transpose.h) holds a block turned in shared memory: in words of four bytes, or
 /// of one element, where that is wider. Rows are a word longer than they must be, so that the words
@@ -40,11 +47,12 @@ struct TurnedBlock {
 };
 
 /// Threads of an instance that walks so many columns: a span of eight each up to a warp, then
-/// kSlots each; whole warps from 33 threads on, powers of two below.
-TW_INLINE constexpr int threads_for(int64_t columns) {
-  constexpr int64_t kSpan = 8, kWarp = 32, kWarpColumns = kWarp * kSpan * kSlots;
-  if (columns > kWarpColumns) {
-    const int64_t warps = (columns + kWarpColumns - 1) / kWarpColumns;
+/// `spans` each; whole warps from 33 threads on, powers of two below.
+TW_INLINE constexpr int threads_for(int64_t columns, int spans = kSlots) {
+  constexpr int64_t kWarp = 32;
+  const int64_t warp_columns = kWarp * kSpan * spans;
+  if (columns > warp_columns) {
+    const int64_t warps = (columns + warp_columns - 1) / warp_columns;
     return warps * kWarp < kMaxThreads ? int(warps * kWarp) : kMaxThreads;
   }
   int threads = 1;
@@ -52,8 +60,16 @@ TW_INLINE constexpr int threads_for(int64_t columns) {
   return threads;
 }
 
+/// Blocks of an instance whose threads take `spans` spans of a row while there are blocks for it.
+TW_INLINE constexpr int ranks_for(int64_t columns, int spans) {
+  int ranks = 1;
+  while (ranks < kMaxRanks && int64_t{ranks} * kMaxThreads * kSpan * spans < columns) ranks *= 2;
+  return ranks;
+}
+
 struct Program {
   static constexpr bool kOnGpu = true;
+  static constexpr int kSpans = 0;  // of a thread, where an instance may have several blocks
   /// 16 bytes of a 16-bit type, widened: what one thread loads and stores at a time.
   template <class C = float>
   static constexpr int kLanes = same_type<C, float> ? 8 : 16 / int(sizeof(C));
@@ -63,11 +79,10 @@ struct Program {
   /// Scratch of turn_block.
   template <class U>
   static constexpr int64_t kTurnedBytes = TurnedBlock<U>::kBytes;
-  /// Of shared memory, for each of two blocks.
-  static constexpr int64_t kSharedBytes = kKeptSharedBytes;
 
   /// A program has one row: the blocks of a multiprocessor overlap each other.
   TW_INLINE static int64_t row_groups(int64_t rows, int64_t, const Machine&) { return rows; }
+  TW_INLINE static int64_t rows_per_program(int64_t, int64_t) { return 1; }
   /// Spans of a row of T that a thread keeps for arithmetic in C: in 32 registers at most.
   template <class C, class T>
   static constexpr int kKeptSpans =
@@ -120,6 +135,78 @@ struct Program {
   }
 #endif
 };
+
+/// What the blocks of a cluster tell each other, in each block's shared memory: one reduction is
+/// read while the next one arrives.
+struct Exchange {
+  double told[2][kMaxRanks];
+#if defined(__CUDACC__)
+  Mbarrier full[2];
+#endif
+};
+
+/// A program whose threads may be those of several blocks, a cluster: so registers hold rows that
+/// one block's do not. Its instances walk several rows.
+template <int kThreadSpans>
+struct SpreadProgram : Program {
+  static constexpr int kSpans = kThreadSpans;
+  template <class C, class T>
+  static constexpr int kKeptSpans = kSpans;
+  template <class C, class T>
+  TW_INLINE static constexpr int64_t kept_bytes(int64_t) {
+    return 0;
+  }
+  /// How many a GPU has room for; at most `most`. Clusters leave some multiprocessors out.
+  TW_INLINE static int64_t programs_at_once(int64_t cols, int64_t most) {
+    const int64_t multiprocessors = ranks_for(cols, kSpans) > 1 ? 128 : 132;
+    const int64_t columns = multiprocessors * kResidentColumns * kSpans;
+    return cols * most <= columns ? most : columns < cols ? 1 : columns / cols;
+  }
+  /// Four times as many programs, so that the last ones hardly wait for each other.
+  TW_INLINE static int64_t rows_per_program(int64_t rows, int64_t cols) {
+    const int64_t programs = programs_at_once(cols, 4096) * 4;
+    return (rows + programs - 1) / programs;
+  }
+  TW_INLINE static int64_t row_groups(int64_t rows, int64_t cols, const Machine&) {
+    const int64_t count = rows_per_program(rows, cols);
+    return count == 0 ? 0 : (rows + count - 1) / count;
+  }
+  int rank_, ranks_;
+  Exchange* exchange_;
+  int* turns_;
+
+#if defined(__CUDACC__)
+  __device__ __forceinline__ int thread() const {
+    return rank_ * int(blockDim.x) + int(threadIdx.x);
+  }
+  __device__ __forceinline__ int threads() const { return ranks_ * int(blockDim.x); }
+  __device__ __forceinline__ void sync() const {
+#if __CUDA_ARCH__ >= 900
+    if (ranks_ > 1) return cluster_sync();
+#endif
+    Program::sync();
+  }
+#endif
+};
+
+/// The program of a kernel: spread, if it says how many spans of a row its threads take.
+template <class Kernel>
+TW_DEVICE constexpr int spans_of() {
+  if constexpr (requires { Kernel::kGpuSpans; })
+    return Kernel::kGpuSpans;
+  else
+    return 0;
+}
+template <int kSpans>
+struct ProgramOf {
+  using type = SpreadProgram<kSpans>;
+};
+template <>
+struct ProgramOf<0> {
+  using type = Program;
+};
+template <class Kernel>
+using program_t = typename ProgramOf<spans_of<Kernel>()>::type;
 
 /// Registers of a thread at most, unless the kernel wants more.
 template <class Kernel>

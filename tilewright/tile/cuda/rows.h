@@ -40,7 +40,18 @@ struct AlignedRow {
 template <class T>
 struct AlignedRows {
   const Rows<T>& base;
-  TW_INLINE AlignedRow<T> row(int64_t i) const { return {base.row(i).data, {base.cols}}; }
+  /// As Rows::row, in a loop: unrolled, the compiler would compute the reciprocals of all sizes
+  /// before a kernel's loop over rows, and keep them in registers.
+  __device__ __forceinline__ AlignedRow<T> row(int64_t i) const {
+    int64_t offset = 0;
+    TW_ROLLED
+    for (int d = base.lead - 1; d > 0; --d) {
+      const int64_t next = index_quotient(i, base.lead_sizes[d]);
+      offset += (i - next * base.lead_sizes[d]) * base.lead_strides[d];
+      i = next;
+    }
+    return {base.data + offset + i * base.lead_strides[0], {base.cols}};
+  }
 };
 
 /// A row that is read more than once: its first spans stay in the thread's registers, in the
@@ -56,6 +67,16 @@ struct KeptRow {
   int64_t shared_end = 0;  // columns from the first after the registers' to here are there
   TW_INLINE int64_t size(int d) const { return row.size(d); }
   TW_INLINE T* beyond_slots(int64_t c) const { return (c < shared_end ? shared : row.data) + c; }
+};
+
+/// A column of a row: where registers hold whole rows, they are short.
+template <int kSpans>
+struct ColumnOf {
+  using type = int;
+};
+template <>
+struct ColumnOf<0> {
+  using type = int64_t;
 };
 
 namespace detail {
@@ -93,17 +114,19 @@ __device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
 template <class P, class C, class T, class F>
 __device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
-  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
-  int64_t c = int64_t{p.thread()} * kN;
+  using Column = typename ColumnOf<P::kSpans>::type;
+  const Column step = Column(p.threads()) * kN, n = Column(row.size(0));
+  Column c = Column(p.thread()) * kN;
   TW_UNROLL
   for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
-    if (c < n) f(Span<P, C, true>{c, kN, slot});
+    if (c < n) f(Span<P, C, true>{int64_t(c), kN, slot});
 }
 template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   for_slots(p, row, f);
+  if constexpr (P::kSpans > 0) return;  // registers hold the row: see is_aligned
   int64_t c = detail::kept_in_registers<P, C, T>(p.threads()) + int64_t{p.thread()} * kN;
   TW_UNROLL_4  // so that loads go ahead of what is done with the ones before
       for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1});
@@ -252,10 +275,12 @@ TW_INLINE int64_t first_part(const View<T, 1>& row) {
   return row.size(0);
 }
 
-/// Of a program, which has one row.
+/// Of a program: one row, unless its threads are spread.
 template <class P>
-TW_INLINE RowGroup row_group(P p, int64_t, int64_t) {
-  return {p.index(), p.index() + 1};
+TW_INLINE RowGroup row_group(P p, int64_t rows, int64_t cols) {
+  if constexpr (P::kSpans == 0) return {p.index(), p.index() + 1};
+  const int64_t count = P::rows_per_program(rows, cols), first = p.index() * count;
+  return {first, first + count < rows ? first + count : rows};
 }
 /// Nothing: other blocks run meanwhile.
 template <class P, class Row, class At>
@@ -273,20 +298,26 @@ __device__ __forceinline__ void sync(P p) {
 
 namespace detail {
 
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_aligned(P, const View<T, 1>& row) {
-  return row.stride(0) == 1 && row.size(0) % P::template kLanes<C> == 0 &&
-         RawOf<P, C, T>::is_aligned(row.data);
+/// Whether the spans of a spread program's threads are a whole row.
+template <class C, class P>
+__device__ __forceinline__ bool is_held(P p, int64_t cols) {
+  return P::kSpans == 0 || cols <= int64_t{p.threads()} * P::template kLanes<C> * P::kSpans;
 }
 template <class C, class P, class T>
-__device__ __forceinline__ bool is_aligned(P, const Rows<T>& rows) {
+__device__ __forceinline__ bool is_aligned(P p, const View<T, 1>& row) {
+  return is_held<C>(p, row.size(0)) && row.stride(0) == 1 &&
+         row.size(0) % P::template kLanes<C> == 0 && RawOf<P, C, T>::is_aligned(row.data);
+}
+template <class C, class P, class T>
+__device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
   using R = RawOf<P, C, T>;
   int64_t strides = 0;  // their common divisor by powers of two is that of their bits
   TW_UNROLL
   for (int d = 0; d < Rows<T>::kMaxLead; ++d)
     if (d < rows.lead) strides |= rows.lead_strides[d];
-  return rows.col_stride == 1 && rows.cols % P::template kLanes<C> == 0 &&
-         R::is_aligned(rows.data) && strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
+  return is_held<C>(p, rows.cols) && rows.col_stride == 1 &&
+         rows.cols % P::template kLanes<C> == 0 && R::is_aligned(rows.data) &&
+         strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
 }
 template <class T>
 TW_INLINE AlignedRow<T> aligned(const View<T, 1>& row) {

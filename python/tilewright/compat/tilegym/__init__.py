@@ -18,8 +18,10 @@ from tilewright.compat.tilegym._attention import (
     attention_sink,
     attention_sink_decode,
     fmha,
+    fmha_backward,
     fmha_decode,
     fmha_forward_with_lse,
+    fmha_varlen,
     gemma_attention,
     gemma_attention_decode,
     mla,
@@ -36,9 +38,11 @@ from tilewright.compat.tilegym._experts import (
     mhc_apply_residual,
     mhc_gemm_rms_scale,
     mhc_sinkhorn,
+    moe_actgrad_bwd,
     moe_align_block_size,
 )
 from tilewright.compat.tilegym._interfaces import (
+    FlashAttentionFunction,
     attention_sink_interface,
     fmha_interface,
     get_attention_sink_interface,
@@ -63,15 +67,19 @@ from tilewright.compat.tilegym._layers import (
     get_swiglu_module,
     group_gemm,
     layer_norm_legacy,
+    linear_gluact_linear,
     matmul,
     persistent_layer_norm,
     relu,
     rms_norm,
     silu_and_mul,
     softmax,
+    transpose,
 )
 from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
+    mamba2_chunk_backward,
+    mamba2_chunk_forward,
     recurrent_gated_delta_rule,
 )
 from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
@@ -90,6 +98,10 @@ also_at(
     f"{__name__}.ops",
     f"{__name__}.ops.activation",
     f"{__name__}.ops.attn_interface",
+    f"{__name__}.ops.cutile",
+    f"{__name__}.ops.cutile.attention",
+    f"{__name__}.ops.cutile.experimental",
+    f"{__name__}.ops.cutile.experimental.fused_linear_cross_entropy",
     f"{__name__}.ops.moe_interface",
     f"{__name__}.suites",
 )
@@ -99,6 +111,7 @@ for _suite in ("flashinfer", "liger", "unsloth"):
 
 __all__ = [
     "MISSING",
+    "FlashAttentionFunction",
     "PartiallyFusedGEGLUMLP",
     "PartiallyFusedSwiGLUMLP",
     "apply_rope_base",
@@ -111,9 +124,11 @@ __all__ = [
     "dropout",
     "flashinfer",
     "fmha",
+    "fmha_backward",
     "fmha_decode",
     "fmha_forward_with_lse",
     "fmha_interface",
+    "fmha_varlen",
     "fused_linear_cross_entropy",
     "fused_moe",
     "geglu",
@@ -135,6 +150,9 @@ __all__ = [
     "is_backend_available",
     "layer_norm_legacy",
     "liger",
+    "linear_gluact_linear",
+    "mamba2_chunk_backward",
+    "mamba2_chunk_forward",
     "matmul",
     "mhc_apply_residual",
     "mhc_gemm_rms_scale",
@@ -144,6 +162,7 @@ __all__ = [
     "mla_decoding_interface",
     "mla_decoding_split_kv",
     "mla_interface",
+    "moe_actgrad_bwd",
     "moe_align_block_size",
     "nvfp4_quantize",
     "persistent_layer_norm",
@@ -158,6 +177,7 @@ __all__ = [
     "swa_attention",
     "tile_fmha_functional",
     "tile_fmha_with_backward",
+    "transpose",
     "unsloth",
 ]
 

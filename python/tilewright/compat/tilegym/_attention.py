@@ -7,10 +7,14 @@ from typing import Any
 
 import torch
 
-from tilewright import _layouts, ops
+from tilewright import _layouts, _torch, ops
 from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
+
+_LOG2_E = math.log2(math.e)
+
+Lengths = tuple[torch.Tensor, torch.Tensor]
 
 
 def _options(
@@ -113,15 +117,70 @@ def fmha_forward_with_lse(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
+    sm_scale: float | None = None,
+    is_causal: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As fmha, and the logarithms of the sums [B, H, S] to base 2."""
+    end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
+    options = {"scale": sm_scale or 0.0, **mask}
+    out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
+    return packed(out), lse * _LOG2_E
+
+
+@uses("attention_backward")
+def fmha_backward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    do: torch.Tensor,
+    lse: torch.Tensor,
+    sm_scale: float,
+    is_causal: bool = True,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v, from what fmha_forward_with_lse returned."""
+    end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_backward")
+    do, q, keys, values, o = (x.transpose(1, 2) for x in (do, q, k[:, :, :end], v[:, :, :end], o))
+    options: dict[str, Any] = {"scale": sm_scale or 0.0, **mask}
+    made = ops.attention_backward(do, q, keys, values, o, lse / _LOG2_E, **options)
+    dq, dk, dv = (packed(gradient.transpose(1, 2)) for gradient in made)
+    unseen = (0, 0, 0, k.shape[2] - end)
+    return dq, torch.nn.functional.pad(dk, unseen), torch.nn.functional.pad(dv, unseen)
+
+
+def _starts(count: int, length: int, lengths: torch.Tensor | None, like: torch.Tensor) -> Lengths:
+    """Which of the positions [B, L] there are, and where each sequence begins among them."""
+    if lengths is None:
+        lengths = torch.full((count,), length, device=like.device)
+    there = torch.arange(length, device=like.device) < lengths[:, None]
+    return there, torch.nn.functional.pad(there.sum(1).cumsum(0), (1, 0)).int()
+
+
+@uses("attention_varlen")
+def fmha_varlen(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     scaling: float | None = None,
     is_causal: bool = True,
+    q_lens: torch.Tensor | None = None,
+    kv_lens: torch.Tensor | None = None,
     **tuning: Any,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """As fmha, and the logarithms of the sums [B, H, S]."""
-    end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
-    options = {"scale": scaling or 0.0, **mask}
-    out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
-    return packed(out), lse
+) -> torch.Tensor:
+    """Attention of the first q_lens [B] queries to the first kv_lens keys; the rest is zero.
+
+    The last query stands at the last key.
+    """
+    there, starts = _starts(len(q), q.shape[2], q_lens, q)
+    keys_there, key_starts = _starts(len(k), k.shape[2], kv_lens, k)
+    rows = q.transpose(1, 2)[there]
+    keys, values = (x.transpose(1, 2)[keys_there] for x in (k, v))
+    options: dict[str, Any] = {"scale": scaling or 0.0, "backend": backend_of(tuning)}
+    given = (rows, keys, values, starts, key_starts)
+    made = ops.attention_varlen(*given, causal=is_causal, **options)
+    out = q.new_zeros(*there.shape, q.shape[1], v.shape[3])
+    out[there] = made
+    return packed(out.transpose(1, 2))
 
 
 @uses("attention")
@@ -238,9 +297,11 @@ def mla_decoding(
     **tuning: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One query [B, H, D] over latent keys that are the values, too; and its lse in base 2."""
-    keys = kv[:, :, None], kpe[:, :, None]
-    out, lse = torch.ops.tilewright.mla.full(q[:, None], qpe[:, None], *keys, scale=sm_scale or 0.0)
-    return out[:, 0], lse[:, :, 0] * math.log2(math.e)
+    _torch.load()
+    queries = (computable(x)[:, None] for x in (q, qpe))
+    keys = (computable(x)[:, :, None] for x in (kv, kpe))
+    out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=sm_scale or 0.0)
+    return out[:, 0].to(q.dtype), lse[:, :, 0] * _LOG2_E
 
 
 @uses("mla")

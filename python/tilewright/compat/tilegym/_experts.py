@@ -12,6 +12,9 @@ from tilewright.compat._experts import align, block_experts, gated_experts, rows
 from tilewright.compat._quantization import scaled_product
 from tilewright.compat._tensors import tensor
 
+_GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
+_PLAIN = ("silu", "gelu", "relu")
+
 Alignment = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -64,6 +67,52 @@ def invoke_fused_moe_kernel(
     if mul_routed_weight:
         back = ops.mul(back, topk_weights.to(back.dtype).reshape(-1, 1))
     C.view(-1, C.shape[-1]).copy_(back)
+
+
+def _activated(h: torch.Tensor, kind: str) -> torch.Tensor:
+    """What an expert makes of its first product, gates first where there are any."""
+    if kind == "relu_sq":
+        return tensor(ops.mul(ops.relu(h), ops.relu(h)))
+    if kind in _PLAIN:
+        return tensor(getattr(ops, kind)(h))
+    if kind not in _GATED:
+        known = ", ".join((*_GATED, *_PLAIN, "relu_sq"))
+        raise ValueError(f"moe_actgrad_bwd: activation_type {kind!r} is none of {known}")
+    gate, up = h.chunk(2, -1)
+    return tensor(ops.mul(getattr(ops, _GATED[kind])(gate), up))
+
+
+@uses("grouped_matmul", "mul", "sum", "silu", "gelu", "relu")
+def moe_actgrad_bwd(
+    dout: torch.Tensor,
+    h: torch.Tensor,
+    w2: torch.Tensor,
+    dh: torch.Tensor,
+    ds: torch.Tensor,
+    b2: torch.Tensor | None,
+    db2: torch.Tensor | None,
+    a_prime: torch.Tensor,
+    topk_scores: torch.Tensor,
+    expert_frequency_offset: torch.Tensor,
+    x_gather_idx: torch.Tensor,
+    s_scatter_idx: torch.Tensor,
+    activation_type: str,
+    max_tokens_per_expert: int | None = None,
+    **_tuning: Any,
+) -> None:
+    """The gradients of experts' activations, by expert: of h into dh, and of the scores into ds.
+
+    The activations times their scores go into a_prime; w2 is [E, I, H], and dout [T, H].
+    """
+    scores = topk_scores.float()[s_scatter_idx.long()][:, None]
+    offsets = expert_frequency_offset[1:].int().contiguous()
+    grad = ops.grouped_matmul(rows(dout.float(), x_gather_idx), w2.float().mT, offsets)
+    with torch.enable_grad():
+        leaf = h.detach().float().requires_grad_()
+        made = _activated(leaf, activation_type)
+        dh.copy_(torch.autograd.grad(made, leaf, ops.mul(grad, scores))[0])
+    a_prime.copy_(ops.mul(made.detach(), scores))
+    ds.copy_(ops.sum(ops.mul(grad, made.detach())))
 
 
 @uses("moe_align", "embedding", "grouped_matmul", "silu_and_mul", "moe_combine")

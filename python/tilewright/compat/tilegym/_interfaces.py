@@ -21,6 +21,17 @@ from tilewright.compat.tilegym._attention import (
 Interface = Callable[..., tuple[torch.Tensor, None]]
 
 
+class FlashAttentionFunction:
+    """fmha under the name of TileGym's autograd function."""
+
+    @staticmethod
+    def apply(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sm_scale: float, is_causal: bool
+    ) -> torch.Tensor:
+        """As fmha."""
+        return fmha(q, k, v, sm_scale, is_causal)
+
+
 @uses("attention")
 def attention_sink_interface(
     q: torch.Tensor,

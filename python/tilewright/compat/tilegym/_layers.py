@@ -14,6 +14,15 @@ from tilewright.compat.tilegym._backends import backend_of
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
 
+_SEEDS = 1 << 53  # of the operator's; TileGym's have 64 bits and a sign
+
+_ACTIVATIONS: dict[str, Literal["silu", "relu", "gelu", "gelu_tanh"]] = {
+    "silu": "silu",
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu-tanh": "gelu_tanh",
+}
+
 
 @uses("rope")
 def apply_rope_base(
@@ -119,10 +128,16 @@ def dropout(
     inplace: bool = False,
     **tuning: Any,
 ) -> torch.Tensor:
-    """Zeros with probability p, which ones by the seed; x itself where there is nothing to do."""
+    """Zeros with probability p, which ones by the seed; x itself where there is nothing to do.
+
+    Raises:
+        ValueError: p is no probability.
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: {p} is no probability")
     if not training or p == 0:
         return x
-    out: torch.Tensor = ops.dropout(x, p, seed, backend=backend_of(tuning))
+    out: torch.Tensor = ops.dropout(x, p, seed % _SEEDS, backend=backend_of(tuning))
     return x.copy_(out) if inplace else out
 
 
@@ -332,4 +347,28 @@ def geglu(
     """gelu(second half) * first half along `dim`."""
     first, second = input.chunk(2, dim)
     out: torch.Tensor = ops.mul(gelu(second, approximate, **tuning), first)
+    return out
+
+
+@uses("transpose")
+def transpose(inp: torch.Tensor, **tuning: Any) -> torch.Tensor:
+    """The transpose of a matrix, in memory."""
+    out: torch.Tensor = ops.transpose(inp, backend=backend_of(tuning))
+    return out
+
+
+@uses("linear", "mul")
+def linear_gluact_linear(
+    input: torch.Tensor,
+    weight_act: torch.Tensor,
+    weight_noact: torch.Tensor,
+    weight2: torch.Tensor,
+    act_type: str = "silu",
+    **tuning: Any,
+) -> torch.Tensor:
+    """The gated layer by its three weights: silu, relu, gelu or gelu-tanh of the first, times."""
+    if act_type not in _ACTIVATIONS:
+        raise ValueError(f"linear_gluact_linear: there is no act_type {act_type!r}")
+    gate = ops.linear(input, weight_act, activation=_ACTIVATIONS[act_type])
+    out: torch.Tensor = ops.linear(ops.mul(gate, ops.linear(input, weight_noact)), weight2)
     return out

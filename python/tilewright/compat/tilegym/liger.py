@@ -15,6 +15,7 @@ from tilewright.compat._coverage import refuse, uses
 from tilewright.compat._tensors import tensor
 from tilewright.compat.tilegym._liger_losses import *  # noqa: F403
 from tilewright.compat.tilegym._liger_policy import *  # noqa: F403
+from tilewright.compat.tilegym._liger_preferences import *  # noqa: F403
 
 MISSING: dict[str, str] = {}
 
@@ -54,6 +55,31 @@ def rms_norm(
     """RMS normalization over the last dimension, times W + offset."""
     weight = X.new_ones(X.shape[-1]) if W is None else _weight(W, offset)
     return tensor(catalog.rms_norm(X, weight, eps))
+
+
+@uses("rms_norm", "mul", "add")
+def modulated_rms_norm(
+    X: torch.Tensor,
+    W: torch.Tensor | None,
+    scale: torch.Tensor,
+    shift: torch.Tensor | None = None,
+    eps: float = 1e-6,
+    offset: float = 0.0,
+    casting_mode: str = "llama",
+    in_place: bool = True,
+) -> torch.Tensor:
+    """RMS normalization times W + offset, times 1 + scale, plus shift.
+
+    Each row of scale and shift is for as many rows of X, one after the other.
+    """
+    width = X.shape[-1]
+    count = scale.numel() // width
+    weight = None if W is None else W.float()
+    normal = rms_norm(X.float(), weight, eps, offset).reshape(count, -1, width)
+    out = catalog.mul(normal, 1 + scale.float().reshape(count, 1, width))
+    if shift is not None:
+        out = catalog.add(out, shift.float().reshape(count, 1, width))
+    return tensor(out).view(X.shape).to(X.dtype)
 
 
 @uses("rope")

@@ -1,0 +1,151 @@
+#include "tilewright/runtime/cuda/gemm_scaled.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tilewright/kernels/gemm_scaled_policy_sm90.h"
+#include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/gemm_scaled_image.h"
+#include "tilewright/runtime/cuda/jit.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
+#include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+using kernels::kScaledGemmBuildCount;
+using kernels::kScaledGemmBuilds;
+using kernels::ScaledGemmBuild;
+using Call = kernels::ScaledGroupedMatmul<f8_e4m3fn>;
+
+constexpr const char* kName = "scaled_grouped_matmul";
+constexpr int64_t kBlock = 128;  // values of k in a stage
+constexpr int64_t kFetched = 4;  // scales that are read at once
+constexpr int kAhead = 1024;     // bytes of a row of b that are asked for before a kernel's turn
+
+struct ScaledModule {
+  std::array<Kernel, kScaledGemmBuildCount> builds{};
+  PreparedOnce<kScaledGemmBuildCount> prepared;
+
+  ScaledModule() {
+    load_kernels(kName, "this GPU", gemm_scaled_image(),
+                 [this](std::string_view name, Kernel kernel) {
+                   for (const std::string_view text :  // gemm_scaled_kernels.cu
+                        {"10cuda_entry11gemm_scaledILi", "10cuda_entry17gemm_scaled_splitILi"}) {
+                     const int build = number_after(name, text);
+                     if (build >= 0) builds.at(size_t(build)) = kernel;
+                   }
+                 });
+  }
+};
+
+ScaledModule& module() {
+  static ScaledModule loaded;
+  return loaded;
+}
+
+template <class T>
+GemmOperand<T> matrix(const View<T, 2>& of) {
+  return {of.data, of.size(0), of.size(1), of.stride(0), of.stride(1), 0, 1};
+}
+/// [group, n, k]
+GemmOperand<const f8_e4m3fn> weight_of(const Call& call) {
+  const auto& b = call.b;
+  return {b.data, b.size(1), b.size(2), b.stride(1), b.stride(2), b.stride(0), b.size(0)};
+}
+
+/// Boxes of so many rows of 128 bytes.
+template <class T>
+tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
+  return encode_tensor_map<std::remove_const_t<T>, 3>(
+      kName, of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
+      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
+}
+
+/// Whether the scales for four blocks of k are 16 aligned bytes, whichever row they are of.
+template <int kRank>
+bool has_aligned_fours(const View<const float, kRank>& scales) {
+  bool out = reinterpret_cast<uintptr_t>(scales.data) % 16 == 0 && scales.stride(kRank - 1) == 1 &&
+             scales.size(kRank - 1) % kFetched == 0;
+  for (int i = 0; i + 1 < kRank; ++i) out = out && scales.stride(i) % kFetched == 0;
+  return out;
+}
+
+kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuild& build) {
+  const GemmOperand<const f8_e4m3fn> rows = matrix(call.a), weight = weight_of(call);
+  const GemmOperand<float> out = matrix(call.out);
+  kernels::ScaledGemmArguments to;
+  to.a = map_of(rows, build.rows);
+  to.b = map_of(weight, build.columns);
+  // A box that ends within 16 bytes of out's edge writes all of them.
+  to.stores_boxes = out.is_tma_legal() && out.columns % 4 == 0;
+  to.out = to.stores_boxes ? map_of(out, 64) : to.a;
+  to.a_scale = call.a_scale;
+  to.b_scale = call.b_scale;
+  to.groups = call.row_groups();
+  to.rows = call.out;
+  to.column_tiles = int((weight.rows + build.columns - 1) / build.columns);
+  to.k_blocks = int((weight.columns + kBlock - 1) / kBlock);
+  const bool one_scale = call.block_k >= weight.columns;
+  to.k_blocks_per_scale = one_scale ? to.k_blocks : int(call.block_k / kBlock);
+  to.columns_per_scale = std::min(call.block_n, weight.rows);
+  to.fetches_four = call.block_k == kBlock && has_aligned_fours<2>(call.a_scale) &&
+                    has_aligned_fours<3>(call.b_scale);
+  to.is_long = one_scale || call.block_k % (kFetched * kBlock) == 0;
+  if (build.columns == 64 && !call.offsets) {
+    to.ahead = kAhead;
+    to.b_data = reinterpret_cast<const char*>(weight.data);
+    to.b_row_stride = weight.row_stride;
+    to.b_row_bytes = weight.columns;
+  }
+  return to;
+}
+
+}  // namespace
+
+Support supports_sm90(const Call& call, int device) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
+  const GemmOperand<const f8_e4m3fn> rows = matrix(call.a), weight = weight_of(call);
+  if (rows.rows == 0 || rows.columns == 0 || weight.rows == 0 || weight.batch == 0)
+    return Support::no("an empty operand");
+  if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)
+    return Support::no("a size beyond 2^31");
+  if (!rows.is_tma_legal() || !weight.is_tma_legal())
+    return Support::no("rows of a or b that start at no multiple of 16 bytes");
+  if (call.out.stride(1) != 1 && weight.rows > 1) return Support::no("columns of out apart");
+  if (call.block_k % kBlock != 0 && call.block_k < rows.columns)
+    return Support::no("block_k that is no multiple of 128");
+  if (call.block_n % ScaledGemmBuild::kSpan != 0 && call.block_n < weight.rows)
+    return Support::no("block_n that is no multiple of 64");
+  return Support::yes();
+}
+
+void launch_sm90(const Call& call, int device, Stream stream) {
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  const kernels::ScaledGemmSize size{call.b.size(0), call.a.size(0), call.b.size(1), call.a.size(1),
+                                     bool(call.offsets)};
+  const auto index = size_t(kernels::choose_scaled_gemm_sm90(size, on.multiprocessors));
+  const ScaledGemmBuild& build = kScaledGemmBuilds[index];
+  kernels::ScaledGemmArguments arguments = arguments_of(call, build);
+
+  ScaledModule& from = module();
+  const int shared_bytes = build.shared_bytes();
+  from.prepared(index, on,
+                [&] { allow_shared_bytes(kName, from.builds[index], shared_bytes, on); });
+  const int64_t tiles = scaled_gemm_tiles(build, size);
+  const int64_t blocks = build.split > 1   ? tiles * build.split
+                         : size.is_grouped ? on.multiprocessors
+                                           : std::min<int64_t>(tiles, on.multiprocessors);
+  void* pointers[] = {&arguments};
+  check(launch_overlapped(from.builds[index], on, unsigned(blocks), unsigned(build.threads()), 1,
+                          unsigned(shared_bytes), stream, pointers),
+        "scaled_grouped_matmul: launching");
+  wait_if_asked(kName, on, stream);
+}
+
+}  // namespace tw::runtime::cuda
