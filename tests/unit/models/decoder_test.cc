@@ -197,6 +197,49 @@ TEST_P(DecoderBits, DoNotDependOnWhichLogitsAreWanted) {
   EXPECT_EQ(row(last, 1), row(all, 24));
 }
 
+TEST_P(DecoderBits, DoNotDependOnAnyScheduleOfAnyBatch) {
+  runtime::ThreadPool pool(2);
+  runtime::Context context(pool);
+  const Decoder decoder = load(pool);
+  const bool exact = GetParam().exact;
+  std::mt19937 random(11);
+  const auto below = [&](size_t n) { return size_t(random() % n); };
+  for (int round = 0; round < 8; ++round) {
+    const size_t count = 1 + below(5);
+    std::vector<std::vector<int32_t>> tokens;
+    std::vector<std::vector<float>> alone(count);
+    std::vector<KvCache> caches;
+    for (size_t s = 0; s < count; ++s) {
+      tokens.push_back(random_tokens(1 + below(60), uint32_t(random())));
+      KvCache cache = decoder.make_cache();
+      const SequenceTokens whole{&cache, tokens[s]};
+      decoder.forward(context, {&whole, 1}, exact, LogitRows::kAll, alone[s]);
+      caches.push_back(decoder.make_cache());
+    }
+    for (int step = 0; step < 12; ++step) {
+      std::vector<SequenceTokens> batch;
+      std::vector<size_t> members, starts;
+      for (size_t s = 0; s < count; ++s) {
+        // What was computed may be given up, to be computed again in other company.
+        if (below(3) == 0) caches[s].truncate(int64_t(below(size_t(caches[s].length()) + 1)));
+        const size_t held = size_t(caches[s].length()), left = tokens[s].size() - held;
+        if (left == 0 || below(4) == 0) continue;
+        members.push_back(s);
+        starts.push_back(held);
+        batch.push_back({&caches[s], std::span(tokens[s]).subspan(held, 1 + below(left))});
+      }
+      if (batch.empty()) continue;
+      std::vector<float> got;
+      decoder.forward(context, batch, exact, LogitRows::kAll, got);
+      size_t at = 0;
+      for (size_t b = 0; b < batch.size(); ++b)
+        for (size_t i = 0; i < batch[b].tokens.size(); ++i)
+          ASSERT_EQ(row(got, at++), row(alone[members[b]], starts[b] + i))
+              << "round " << round << ", step " << step << ", sequence " << members[b];
+    }
+  }
+}
+
 std::string kind_name(const testing::TestParamInfo<Kind>& param) {
   const std::string type = param.param.type == kF32 ? "F32" : "Q4";
   return type + (param.param.exact ? "Exact" : "Int8");
@@ -225,6 +268,37 @@ TEST(Generator, ReusesACommonPrefixWithoutChangingTheText) {
   EXPECT_EQ(fresh.reused_tokens, 0);
   EXPECT_EQ(reused.tokens, fresh.tokens);
   EXPECT_EQ(fresh.tokens.size(), 12u);
+}
+
+TEST(Generator, AnyPromptAfterAnyOtherGivesTheTextOfItsOwn) {
+  const std::vector<std::byte> bytes = model_bytes(kQ4_0);
+  runtime::ThreadPool pool(2);
+  runtime::Context context(pool);
+  const Decoder decoder = Decoder::load(GgufFile::parse(bytes, "tiny.gguf"), pool);
+  Generator warm(decoder, context);
+  std::mt19937 random(13);
+  std::vector<int32_t> prompt = random_tokens(30, 1);
+  int64_t reused = 0;
+  for (int run = 0; run < 24; ++run) {
+    // The next prompt begins as the last one and its answer do, up to anywhere.
+    const auto cached = warm.cached_tokens();
+    prompt.assign(cached.begin(), cached.begin() + int64_t(random() % (cached.size() + 1)));
+    const auto more = random_tokens(random() % 20 + size_t(prompt.empty()), uint32_t(random()));
+    prompt.insert(prompt.end(), more.begin(), more.end());
+    if (prompt.size() > 120) prompt.resize(120);
+    GenerateOptions options;
+    options.exact = random() % 4 == 0;
+    options.max_tokens = int64_t(random() % 10);
+    options.prefill_chunk = 1 + int64_t(random() % 33);
+    options.sampling = {.temperature = run % 2 == 0 ? 0.0f : 1.5f, .seed = run};
+    Generator cold(decoder, context);
+    const GenerateResult got = warm.run(prompt, options);
+    options.prefill_chunk = 512;
+    EXPECT_EQ(got.tokens, cold.run(prompt, options).tokens) << "run " << run;
+    EXPECT_LT(got.reused_tokens, int64_t(prompt.size()));
+    reused += got.reused_tokens;
+  }
+  EXPECT_GT(reused, 100);
 }
 
 TEST(Decoder, RefusesWhatItCannotRun) {
