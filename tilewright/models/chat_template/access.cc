@@ -28,7 +28,7 @@ Value subscript(Sandbox& sandbox, const Value& value, int64_t index) {
     case Type::kString: {
       const CodePoints points{value.text(), value.string().length};
       if (!points.ascii()) sandbox.scan(value.text().size());
-      return sandbox.string(points.slice(index, index + 1));
+      return sandbox.string_like(value, points.slice(index, index + 1));
     }
     case Type::kRange:
       return Value::integer(value.range().at(index));
@@ -78,9 +78,9 @@ Bounds slice_bounds(Sandbox& sandbox, const Value& start, const Value& stop, con
 Value slice_string(Sandbox& sandbox, const Value& value, const Bounds& bounds) {
   const CodePoints points{value.text(), value.string().length};
   sandbox.scan(value.text().size());
-  if (bounds.count == 0) return sandbox.string({});
+  if (bounds.count == 0) return sandbox.string_like(value, {});
   if (bounds.step == 1) {
-    return sandbox.string(points.slice(bounds.start, bounds.start + bounds.count));
+    return sandbox.string_like(value, points.slice(bounds.start, bounds.start + bounds.count));
   }
   std::vector<size_t> offsets;  // of every code point
   sandbox.charge(size_t(points.length), sizeof(size_t));
@@ -92,7 +92,7 @@ Value slice_string(Sandbox& sandbox, const Value& value, const Bounds& bounds) {
     size_t pos = offsets[size_t(bounds.start + i * bounds.step)];
     append_utf8(out, next_code_point(points.text, pos));
   }
-  return sandbox.string(out);
+  return sandbox.string_like(value, out);
 }
 
 }  // namespace

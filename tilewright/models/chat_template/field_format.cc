@@ -105,18 +105,27 @@ std::string group_digits(std::string_view digits, char separator, size_t size) {
   return out.append(digits.substr(whole));
 }
 
+/// Zeros in front, so many that the digits and the separators between groups are that wide.
+std::string fill_groups(Sandbox& sandbox, const std::string& digits, int64_t width, size_t size) {
+  const size_t whole = std::min(digits.find_first_of(".eE%"), digits.size());
+  size_t more = 0;
+  while (int64_t(digits.size() + more + (whole + more - 1) / size) < width) ++more;
+  sandbox.charge(more);
+  return std::string(more, '0') + digits;
+}
+
 Value finish_number(Sandbox& sandbox, const FieldSpec& spec, bool negative, std::string prefix,
                     std::string digits, size_t group_size) {
-  if (spec.grouping != 0) {
-    if (spec.fill == "0" && (spec.align == '=' || (spec.zero && spec.align == 0))) {
-      sandbox.fail("zeros in front of grouped digits are not supported", ErrorKind::kUnsupported);
-    }
-    digits = group_digits(digits, spec.grouping, group_size);
-  }
   if (negative) {
     prefix.insert(0, "-");
   } else if (is_one_of(spec.sign, "+ ")) {
     prefix.insert(0, 1, spec.sign);
+  }
+  if (spec.grouping != 0) {
+    const bool zeros = spec.fill == "0" && (spec.align == '=' || (spec.zero && spec.align == 0));
+    if (zeros)
+      digits = fill_groups(sandbox, digits, spec.width - int64_t(prefix.size()), group_size);
+    digits = group_digits(digits, spec.grouping, group_size);
   }
   const size_t fixed = prefix.size();
   return pad(sandbox, spec, spec.zero ? '=' : '>', prefix + digits, fixed);
@@ -201,7 +210,8 @@ Value format_integer(Sandbox& sandbox, int64_t value, const FieldSpec& spec) {
   if (spec.precision >= 0) sandbox.fail("precision not allowed in the format of an integer");
   if (spec.type == 'c') {
     const bool valid = value >= 0 && value < 0x110000 && (value < 0xD800 || value > 0xDFFF);
-    if (!valid || spec.sign != 0) sandbox.fail("'c' needs the number of a character");
+    if (!valid || spec.sign != 0 || spec.grouping != 0)
+      sandbox.fail("'c' needs the number of a character");
     std::string text;
     append_utf8(text, char32_t(value));
     return pad(sandbox, spec, spec.zero ? '=' : '>', std::move(text), 0);

@@ -10,7 +10,7 @@
 
 namespace tw::models::chat_template {
 
-inline constexpr int64_t kMaxWidth = 1 << 20;  // of a field
+inline constexpr int64_t kMaxWidth = 1 << 24;  // of a field
 inline constexpr std::string_view kFloatTypes = "eEfFgG%";
 
 /// How one value is written: [[fill]align][sign][#][0][width][,][.precision][type].

@@ -62,7 +62,7 @@ Value first(Sandbox& sandbox, const Value& self, const Arguments&) {
     Sequence& rest = self.sequence();
     if (rest.position < rest.items.size()) return rest.items[rest.position++];
   } else if (self.is_string() && self.string().length > 0) {
-    return get_item(sandbox, self, Value::integer(0));
+    return items_of(sandbox, get_item(sandbox, self, Value::integer(0)))[0];  // never safe
   } else if (const auto items = items_of(sandbox, self); !items.empty()) {
     return items.front();
   }

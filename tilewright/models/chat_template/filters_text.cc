@@ -19,17 +19,17 @@ std::string input_text(Sandbox& sandbox, const Value& value) {
 Value trim(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string text = input_text(sandbox, self);
   const Value& characters = arguments[0];
-  if (!characters.is_given() || characters.is_none()) return sandbox.string(strip(text));
+  if (!characters.is_given() || characters.is_none()) return sandbox.string_like(self, strip(text));
   if (!characters.is_string()) sandbox.fail("'trim' needs a string of characters");
-  return sandbox.string(strip(text, characters.text(), Side::kBoth));
+  return sandbox.string_like(self, strip(text, characters.text(), Side::kBoth));
 }
 
 Value upper(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string(to_upper(input_text(sandbox, self)));
+  return sandbox.string_like(self, to_upper(input_text(sandbox, self)));
 }
 
 Value lower(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string(to_lower(input_text(sandbox, self)));
+  return sandbox.string_like(self, to_lower(input_text(sandbox, self)));
 }
 
 Value title(Sandbox& sandbox, const Value& self, const Arguments&) {
@@ -37,7 +37,7 @@ Value title(Sandbox& sandbox, const Value& self, const Arguments&) {
 }
 
 Value capitalize_text(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string(capitalize(input_text(sandbox, self)));
+  return sandbox.string_like(self, capitalize(input_text(sandbox, self)));
 }
 
 Value as_string(Sandbox& sandbox, const Value& self, const Arguments&) {
@@ -52,30 +52,18 @@ Value replace_text(Sandbox& sandbox, const Value& self, const Arguments& argumen
                          limited ? to_index(sandbox, count, "'replace'") : -1);
 }
 
+/// Safe text stays as it is.
 Value escape(Sandbox& sandbox, const Value& self, const Arguments&) {
-  std::string out;
-  for (const char c : input_text(sandbox, self)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return sandbox.string(out);
+  if (self.is_string() && self.string().safe) return self;
+  return sandbox.safe(escape_html(input_text(sandbox, self)));
+}
+
+Value force_escape(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return sandbox.safe(escape_html(input_text(sandbox, self)));
+}
+
+Value mark_safe(Sandbox& sandbox, const Value& self, const Arguments&) {
+  return self.is_string() && self.string().safe ? self : sandbox.safe(to_text(sandbox, self));
 }
 
 /// The text that indents by `width`: a number of spaces, or the text itself.
@@ -102,7 +90,7 @@ Value indent(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
     }
     sandbox.append(out, lines[i]);
   }
-  return sandbox.adopt(std::move(out));
+  return self.string().safe ? sandbox.safe(out) : sandbox.adopt(std::move(out));
 }
 
 /// The separators argument of json.dumps: two strings.
@@ -146,12 +134,12 @@ constexpr Builtin kFilters[] = {
     {"capitalize", "", capitalize_text},
     {"e", "", escape},
     {"escape", "", escape},
-    {"forceescape", "", escape},
+    {"forceescape", "", force_escape},
     {"format", "*", format_filter},
     {"indent", "width? first? blank?", indent},
     {"lower", "", lower},
     {"replace", "old new count?", replace_text},
-    {"safe", "", as_string},
+    {"safe", "", mark_safe},
     {"string", "", as_string},
     {"title", "", title},
     {"tojson", "ensure_ascii? indent? separators? sort_keys?", tojson},

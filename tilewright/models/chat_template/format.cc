@@ -177,6 +177,7 @@ void append_repr(Sandbox& sandbox, std::string& out, const Value& value) {
     case Type::kFloat:
       return sandbox.append(out, format_float(value.real()));
     case Type::kString:
+      if (value.string().safe) return sandbox.append(out, "Markup(" + quote(value.text()) + ")");
       return sandbox.append(out, quote(value.text()));
     case Type::kList:
     case Type::kTuple:

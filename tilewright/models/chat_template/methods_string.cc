@@ -34,9 +34,9 @@ int64_t limit_argument(Sandbox& sandbox, const Value& value) {
   return value.is_given() ? to_index(sandbox, value, "a limit") : -1;
 }
 
-Value list_of(Sandbox& sandbox, const std::vector<std::string_view>& parts) {
+Value list_of(Sandbox& sandbox, const Value& self, const std::vector<std::string_view>& parts) {
   std::vector<Value> items;
-  for (const std::string_view part : parts) items.push_back(sandbox.string(part));
+  for (const std::string_view part : parts) items.push_back(sandbox.string_like(self, part));
   return sandbox.list(std::move(items));
 }
 
@@ -47,24 +47,24 @@ Value strip_method(Sandbox& sandbox, const Value& self, const Arguments& argumen
     if (arguments[0].is_given() && arguments[0].is_undefined()) {
       sandbox.fail_undefined(arguments[0]);
     }
-    return sandbox.string(strip(text, kSide));
+    return sandbox.string_like(self, strip(text, kSide));
   }
-  return sandbox.string(strip(text, text_argument(sandbox, arguments[0]), kSide));
+  return sandbox.string_like(self, strip(text, text_argument(sandbox, arguments[0]), kSide));
 }
 
 template <bool kFromRight>
 Value split_method(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string_view text = subject(sandbox, self);
   const int64_t limit = limit_argument(sandbox, arguments[1]);
-  if (!given(arguments[0])) return list_of(sandbox, split_space(text, limit, kFromRight));
+  if (!given(arguments[0])) return list_of(sandbox, self, split_space(text, limit, kFromRight));
   const std::string_view separator = text_argument(sandbox, arguments[0]);
   if (separator.empty()) sandbox.fail("empty separator");
-  return list_of(sandbox,
+  return list_of(sandbox, self,
                  kFromRight ? rsplit(text, separator, limit) : split(text, separator, limit));
 }
 
 Value splitlines(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
-  return list_of(sandbox, split_lines(subject(sandbox, self), is_true(arguments[0])));
+  return list_of(sandbox, self, split_lines(subject(sandbox, self), is_true(arguments[0])));
 }
 
 /// The part of a string that start and end arguments leave, and where it begins.
@@ -126,13 +126,20 @@ Value count(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   return Value::integer(part.has_value() ? count_occurrences(part->text, needle) : 0);
 }
 
+[[noreturn]] void fail_safe(Sandbox& sandbox, const char* method) {
+  sandbox.fail(std::string("the method '") + method + "' of safe text is not supported",
+               ErrorKind::kUnsupported);
+}
+
 Value replace_method(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  if (self.string().safe) fail_safe(sandbox, "replace");
   return replace_checked(sandbox, self.text(), text_argument(sandbox, arguments[0]),
                          text_argument(sandbox, arguments[1]),
                          limit_argument(sandbox, arguments[2]));
 }
 
 Value join(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  if (self.string().safe) fail_safe(sandbox, "join");
   std::string out;
   bool first = true;
   for (const Value& item : items_of(sandbox, arguments[0])) {
@@ -145,7 +152,7 @@ Value join(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
 
 template <std::string (*kFunction)(std::string_view)>
 Value transform(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string(kFunction(subject(sandbox, self)));
+  return sandbox.string_like(self, kFunction(subject(sandbox, self)));
 }
 
 template <bool (*kFunction)(std::string_view)>
@@ -180,14 +187,14 @@ Value check_all(Sandbox& sandbox, const Value& self, const Arguments&) {
 Value removeprefix(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string_view prefix = text_argument(sandbox, arguments[0]);
   const std::string_view text = self.text();
-  return text.starts_with(prefix) ? sandbox.string(text.substr(prefix.size())) : self;
+  return text.starts_with(prefix) ? sandbox.string_like(self, text.substr(prefix.size())) : self;
 }
 
 Value removesuffix(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string_view suffix = text_argument(sandbox, arguments[0]);
   const std::string_view text = self.text();
   if (!text.ends_with(suffix)) return self;
-  return sandbox.string(text.substr(0, text.size() - suffix.size()));
+  return sandbox.string_like(self, text.substr(0, text.size() - suffix.size()));
 }
 
 constexpr Builtin kMethods[] = {

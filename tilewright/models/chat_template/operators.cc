@@ -61,8 +61,18 @@ std::partial_ordering order(Sandbox& sandbox, const Value& a, const Value& b) {
   return x.size() <=> y.size();
 }
 
+/// One of the two is safe: the other is escaped.
+Value concatenate_safe(Sandbox& sandbox, const Value& a, const Value& b) {
+  const auto part = [&](const Value& value) {
+    sandbox.charge(value.text().size(), 6);
+    return value.string().safe ? std::string(value.text()) : escape_html(value.text());
+  };
+  return sandbox.safe(part(a) + part(b));
+}
+
 Value concatenate(Sandbox& sandbox, const Value& a, const Value& b) {
   if (a.is_string()) {
+    if (a.string().safe || b.string().safe) return concatenate_safe(sandbox, a, b);
     sandbox.charge(a.text().size() + b.text().size());
     return sandbox.adopt(std::string(a.text()).append(b.text()));
   }
@@ -81,7 +91,7 @@ Value repeat(Sandbox& sandbox, const Value& value, int64_t count) {
     if (value.text().empty()) return value;
     out.reserve(times * value.text().size());
     for (size_t i = 0; i < times; ++i) out += value.text();
-    return sandbox.adopt(std::move(out));
+    return value.string().safe ? sandbox.safe(out) : sandbox.adopt(std::move(out));
   }
   const auto& items = value.sequence().items;
   std::vector<Value> out;
@@ -109,6 +119,9 @@ std::string_view symbol(Operator op) {
 }
 
 Value arithmetic(Sandbox& sandbox, Operator op, const Value& a, const Value& b) {
+  if (op == Operator::kModulo && a.is_string() && a.string().safe) {
+    sandbox.fail("formatting of safe text is not supported", ErrorKind::kUnsupported);
+  }
   if (op == Operator::kModulo && a.is_string()) return format_percent(sandbox, a.text(), b);
   if (a.is_undefined()) sandbox.fail_undefined(a);
   if (b.is_undefined()) sandbox.fail_undefined(b);

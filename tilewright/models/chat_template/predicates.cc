@@ -25,6 +25,10 @@ Value defined(Sandbox&, const Value& self, const Arguments&) {
   return Value::boolean(!self.is_undefined());
 }
 
+Value escaped(Sandbox&, const Value& self, const Arguments&) {
+  return Value::boolean(self.is_string() && self.string().safe);
+}
+
 Value number(Sandbox&, const Value& self, const Arguments&) {
   return Value::boolean(self.is_number());
 }
@@ -104,6 +108,7 @@ constexpr Builtin kTests[] = {
     {"divisibleby", "num", divisible_by},
     {"eq", "/other", compare<Operator::kEqual>},
     {"equalto", "/other", compare<Operator::kEqual>},
+    {"escaped", "", escaped},
     {"even", "", has_parity<0>},
     {"false", "", is_constant<false>},
     {"filter", "", is_filter},

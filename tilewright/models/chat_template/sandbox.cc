@@ -88,6 +88,17 @@ Value Sandbox::adopt(std::string text) {
   return Value::of(&strings_.emplace_back(std::move(text)));
 }
 
+Value Sandbox::safe(std::string_view text) {
+  charge(sizeof(String) + text.size());
+  String& out = strings_.emplace_back(std::string(text));
+  out.safe = true;
+  return Value::of(&out);
+}
+
+Value Sandbox::string_like(const Value& like, std::string_view text) {
+  return like.is_string() && like.string().safe ? safe(text) : string(text);
+}
+
 Value Sandbox::sequence(Type type, std::vector<Value> items, const char* view_name) {
   charge(items.size(), sizeof(Value));
   charge(sizeof(Sequence));

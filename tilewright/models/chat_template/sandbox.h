@@ -95,6 +95,10 @@ class Sandbox {
   Value string(std::string_view text);
   /// The same for text that was built with append(), whose bytes are paid for.
   Value adopt(std::string text);
+  /// The same as text that needs no escaping: what the filters safe and escape give.
+  Value safe(std::string_view text);
+  /// A string that is safe where `like` is.
+  Value string_like(const Value& like, std::string_view text);
   Value list(std::vector<Value> items) { return sequence(Type::kList, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(Type::kTuple, std::move(items)); }
   Value iterator(std::vector<Value> items) { return sequence(Type::kIterator, std::move(items)); }

@@ -205,6 +205,7 @@ class PercentFormatter {
       const Value* found = values_.dict().find(text.substr(pos + 1, end - pos - 1));
       if (found == nullptr) sandbox_.fail("no key of that name to format");
       value = *found;
+      next_ = 1;  // the mapping is no value for conversions without a name
       pos = end + 1;
     }
     FieldSpec spec;
@@ -280,6 +281,9 @@ class PercentFormatter {
 }  // namespace
 
 Value format_braces(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
+  if (self.string().safe) {
+    sandbox.fail("formatting of safe text is not supported", ErrorKind::kUnsupported);
+  }
   sandbox.scan(self.text().size() * 8);
   return sandbox.adopt(BraceFormatter(sandbox, arguments).run(self.text(), 1));
 }

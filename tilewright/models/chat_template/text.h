@@ -78,6 +78,9 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 /// Appends \xhh, \uhhhh or \Uhhhhhhhh, the shortest that fits.
 void append_escape(std::string& out, char32_t code_point);
 
+/// The text with the characters that HTML gives a meaning as entities.
+std::string escape_html(std::string_view text);
+
 /// repr(str).
 std::string quote(std::string_view text);
 

@@ -129,8 +129,9 @@ struct Undefined {
 
 struct String {
   explicit String(std::string content);
-  std::string text;  // valid UTF-8
-  int64_t length;    // code points
+  bool safe = false;  // Markup: text that is joined to it is escaped
+  std::string text;   // valid UTF-8
+  int64_t length;     // code points
 };
 
 struct Sequence {
