@@ -50,6 +50,16 @@ def test_goes_into_the_current_stream() -> None:
     assert (out == 0).all()
 
 
+@pytest.mark.parametrize("columns", [1, 33, 63, 65, 130, 255])
+def test_what_is_behind_odd_columns_stays(columns: int) -> None:
+    wide = torch.full((1, 200, -(-columns // 8) * 8 + 8), 7.0, device="cuda", dtype=torch.bfloat16)
+    a, b = normal(1, 200, 128), normal(1, 128, columns, seed=1)
+    OPS.matmul.out(a, b, out=wide[:, :, :columns])
+    assert (wide[:, :, columns:] == 7).all()
+    want = (a.double() @ b.double()).to(torch.bfloat16)
+    torch.testing.assert_close(wide[:, :, :columns], want, rtol=1.6e-2, atol=0.1)
+
+
 def test_is_captured_in_a_graph() -> None:
     x, weight = normal(64, 4096), normal(4096)
     OPS.rms_norm(x, weight), OPS.softmax(x)

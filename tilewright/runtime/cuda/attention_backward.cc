@@ -81,8 +81,8 @@ Support supports(const AttentionBackward<T>& call) {
   for (const AttentionTensor<T>& x :
        {AttentionTensor<T>(call.q_grad), AttentionTensor<T>(call.k_grad),
         AttentionTensor<T>(call.v_grad)})
-    if (!x.is_aligned())
-      return Support::no("gradients whose rows do not begin at multiples of 16 bytes");
+    if (!x.is_writable())
+      return Support::no("gradients whose rows do not begin and end at multiples of 16 bytes");
   if (rows_of(call.q) + call.q.size(0) * call.q.size(2) * 64 > kMost || rows_of(call.k) > kMost)
     return Support::no("sizes beyond 2^29");
   return Support::yes();

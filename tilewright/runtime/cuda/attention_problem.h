@@ -86,7 +86,7 @@ struct AttentionProblem {
     if (options.scale < 0) return Support::no("negative scale");
     if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)
       return Support::no("empty tensors");
-    if (!q.is_aligned() || !k.is_aligned() || !v.is_aligned() || !out.is_aligned())
+    if (!q.is_aligned() || !k.is_aligned() || !v.is_aligned() || !out.is_writable())
       return Support::no("rows that do not begin at multiples of 16 bytes");
     constexpr int64_t kMost = int64_t{1} << 29;
     const double items = double(q.outer) * double(q.heads) * double(q.rows + sequences);

@@ -158,7 +158,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   kernels::GemmArguments<T, Epilogue> arguments;
   arguments.a = tensor_map(a.from, a.transposed ? kTileK : build.tile_m);
   arguments.b = tensor_map(b.from, b.transposed ? kTileK : build.tile_n);
-  if (p.out.is_tma_legal()) {
+  if (p.out.is_tma_writable()) {
     arguments.out = tensor_map(p.out, build.transposed_out ? build.box() : 64);
   } else {
     arguments.out = arguments.a;  // prefetched and not used

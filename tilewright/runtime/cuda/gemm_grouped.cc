@@ -79,8 +79,9 @@ Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device) {
     return Support::no("an empty operand");
   if (rows.rows > kMost || rows.columns > kMost || out.columns > kMost || weight.batch > kMost)
     return Support::no("a size beyond 2^31");
-  if (!rows.is_tma_legal() || !out.is_tma_legal())
-    return Support::no("rows of a or out that start at no multiple of 16 bytes");
+  if (!rows.is_tma_legal() || !out.is_tma_writable())
+    return Support::no(
+        "rows of a or out that start, or of out that end, at no multiple of 16 bytes");
   if (!weight.is_tma_legal() && !weight.transposed().is_tma_legal())
     return Support::no("rows of b that start at no multiple of 16 bytes");
   return Support::yes();

@@ -27,6 +27,11 @@ struct GemmOperand {
            (column_stride == 1 || columns == 1) && is_tma_stride<T>(rows, row_stride) &&
            is_tma_stride<T>(batch, batch_stride);
   }
+  /// TMA writes it. Of 16 bytes that the last columns share with what is behind them, it writes
+  /// all.
+  bool is_tma_writable() const {
+    return is_tma_legal() && columns * int64_t{sizeof(T)} % kTmaUnit == 0;
+  }
 };
 
 template <class T>

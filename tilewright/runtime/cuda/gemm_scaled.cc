@@ -80,8 +80,7 @@ kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuil
   kernels::ScaledGemmArguments to;
   to.a = map_of(rows, build.rows);
   to.b = map_of(weight, build.columns);
-  // A box that ends within 16 bytes of out's edge writes all of them.
-  to.stores_boxes = out.is_tma_legal() && out.columns % 4 == 0;
+  to.stores_boxes = out.is_tma_writable();
   to.out = to.stores_boxes ? map_of(out, 64) : to.a;
   to.a_scale = call.a_scale;
   to.b_scale = call.b_scale;

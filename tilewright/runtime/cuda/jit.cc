@@ -10,10 +10,12 @@
 namespace tw::runtime::cuda {
 namespace {
 
-/// As cmake/cuda.cmake gives nvcc. The program is in memory, includes and all.
+/// As cmake/cuda.cmake gives nvcc. The program is in memory, includes and all. Before CUDA 13.5
+/// NVRTC takes lambdas for functions of the host unless told otherwise.
 const std::vector<std::string>& options() {
   static const std::vector<std::string> kOptions = {"-std=c++20", "-prec-div=false",
-                                                    "-diag-suppress=445", "-no-source-include"};
+                                                    "-default-device", "-diag-suppress=445",
+                                                    "-no-source-include"};
   return kOptions;
 }
 

@@ -37,12 +37,13 @@ struct AlignedRow {
   /// Whole spans of it.
   TW_INLINE AlignedRow part(int64_t begin, int64_t count) const { return {data + begin, {count}}; }
 };
-template <class T>
+/// kInLoop: of a kernel with a loop over rows, before which the compiler would compute the
+/// reciprocals of all leading sizes, and keep them in registers.
+template <class T, bool kInLoop>
 struct AlignedRows {
   const Rows<T>& base;
-  /// As Rows::row, in a loop: unrolled, the compiler would compute the reciprocals of all sizes
-  /// before a kernel's loop over rows, and keep them in registers.
   __device__ __forceinline__ AlignedRow<T> row(int64_t i) const {
+    if constexpr (!kInLoop) return {base.row(i).data, {base.cols}};
     int64_t offset = 0;
     TW_ROLLED
     for (int d = base.lead - 1; d > 0; --d) {
@@ -319,12 +320,12 @@ __device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
          rows.cols % P::template kLanes<C> == 0 && R::is_aligned(rows.data) &&
          strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
 }
-template <class T>
-TW_INLINE AlignedRow<T> aligned(const View<T, 1>& row) {
+template <class P, class T>
+TW_INLINE AlignedRow<T> aligned(P, const View<T, 1>& row) {
   return {row.data, {row.size(0)}};
 }
-template <class T>
-TW_INLINE AlignedRows<T> aligned(const Rows<T>& rows) {
+template <class P, class T>
+TW_INLINE AlignedRows<T, (P::kSpans > 0)> aligned(P, const Rows<T>& rows) {
   return {rows};
 }
 
@@ -335,7 +336,7 @@ TW_INLINE AlignedRows<T> aligned(const Rows<T>& rows) {
 template <class C = float, class P, class F, class... Operand>
 __device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands) {
   if ((detail::is_aligned<C>(p, operands) && ...))
-    f(detail::aligned(operands)...);
+    f(detail::aligned(p, operands)...);
   else
     f(operands...);
 }
