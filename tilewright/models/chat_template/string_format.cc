@@ -210,7 +210,7 @@ class PercentFormatter {
     }
     FieldSpec spec;
     bool left = false, zero = false;
-    for (; pos < text.size() && is_one_of(text[pos], "-+ #0"); ++pos) {
+    for (; pos < text.size() && is_one_of(text[pos], "-+# 0"); ++pos) {
       left = left || text[pos] == '-';
       zero = zero || text[pos] == '0';
       spec.alternate = spec.alternate || text[pos] == '#';
