@@ -82,13 +82,24 @@ Support bind(void* library, Opened& to) {
   return Support::yes();
 }
 
+/// NVRTC opens its builtins by their name alone, and not every package tells the loader to look
+/// beside it. What is open by that name is found.
+void open_builtins(const NvrtcInfo& info) {
+  const std::string name =
+      "libnvrtc-builtins.so." + std::to_string(info.major) + "." + std::to_string(info.minor);
+  dlopen((fs::path(info.path).parent_path() / name).c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 Opened open() {
   Opened out;
   std::string tried;
   for (const std::string& name : nvrtc_candidates()) {
     void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
     const Support bound = library == nullptr ? Support::no("") : bind(library, out);
-    if (bound && library != nullptr) return out;
+    if (bound && library != nullptr) {
+      open_builtins(out.info);
+      return out;
+    }
     tried += (tried.empty() ? "" : ", ") + name;
     if (!bound.reason().empty()) tried += " (" + bound.reason() + ")";
     if (library != nullptr) dlclose(library);
