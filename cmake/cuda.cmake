@@ -37,6 +37,8 @@ if(TILEWRIGHT_CUDA)
     list(APPEND nvcc_flags -Xptxas=-v)
   endif()
   set(sources)
+  set(neutral_images)
+  set(embedded)
   foreach(header IN LISTS operator_headers)
     # Operators say where their kernels for GPUs come from, if not from the neutral text
     # (tilewright/ops/core/operator.h).
@@ -55,9 +57,17 @@ if(TILEWRIGHT_CUDA)
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} -fatbin -MD -MF ${stem}.d -MT ${IMAGE}
               ${stem}.cu -o ${IMAGE}
       COMMENT "Building CUDA kernels of ${NAME}" VERBATIM)
-    set_source_files_properties(${stem}.cc PROPERTIES OBJECT_DEPENDS ${IMAGE})
     list(APPEND sources ${stem}.cc)
+    list(APPEND neutral_images ${IMAGE})
+    string(APPEND embedded "TW_EMBED(tw_cuda_${NAME}, \"${IMAGE}\")\n")
   endforeach()
+  # On their own: what sources depend on is lost where several are compiled as one.
+  set(embedding ${PROJECT_BINARY_DIR}/kernels/cuda/neutral_images.cc)
+  file(CONFIGURE OUTPUT ${embedding} CONTENT
+       "#include \"tilewright/ops/core/build_cuda.h\"\n\n${embedded}" @ONLY)
+  set_source_files_properties(${embedding} PROPERTIES OBJECT_DEPENDS "${neutral_images}"
+                              SKIP_UNITY_BUILD_INCLUSION ON)
+  list(APPEND sources ${embedding})
 
   # tilewright_cuda_images(NAME FILE ELEMENT...): tilewright/runtime/cuda/NAME_kernels.cu as one
   # image FILE_ELEMENT.fatbin for each element type, and the host code that embeds them.
