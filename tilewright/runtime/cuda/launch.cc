@@ -47,9 +47,8 @@ Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigne
                          unsigned ranks) {
   LaunchAttribute attributes[2] = {{kProgrammaticStreamSerialization, 1, {}},
                                    {kClusterDimension, static_cast<int>(ranks), {}}};
-  const int one = 1;
-  for (int dimension = 1; dimension < 3; ++dimension)  // y and z
-    std::memcpy(attributes[1].rest + (dimension - 1) * sizeof one, &one, sizeof one);
+  const int yz[2] = {1, 1};  // after x
+  std::memcpy(attributes[1].rest, yz, sizeof yz);
   const unsigned count = gpu.compute_major < 9 ? 0 : ranks > 1 ? 2 : 1;
   const LaunchConfig config{{blocks, 1, 1}, {block_x, block_y, 1}, shared_bytes, stream, attributes,
                             count};
