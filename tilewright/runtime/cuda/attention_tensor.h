@@ -48,7 +48,9 @@ struct AttentionTensor {
            is_tma_stride<T>(heads, head_stride);
   }
   /// Of 16 bytes that a row's end shares with what is behind it, TMA writes all.
-  bool is_writable() const { return is_aligned() && dims * int64_t{sizeof(T)} % kTmaUnit == 0; }
+  bool is_writable() const {
+    return is_aligned() && dims * int64_t{sizeof(T)} % int64_t{kTmaUnit} == 0;
+  }
   bool counts_in_32_bits() const {
     constexpr int64_t kMost = int64_t{1} << 29;
     return outer <= kMost && rows <= kMost && heads <= kMost;

@@ -30,7 +30,7 @@ struct GemmOperand {
   /// TMA writes it. Of 16 bytes that the last columns share with what is behind them, it writes
   /// all.
   bool is_tma_writable() const {
-    return is_tma_legal() && columns * int64_t{sizeof(T)} % kTmaUnit == 0;
+    return is_tma_legal() && columns * int64_t{sizeof(T)} % int64_t{kTmaUnit} == 0;
   }
 };
 
