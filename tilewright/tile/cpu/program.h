@@ -17,7 +17,6 @@ struct CpuProgram {
   using Vec = vec<C, kBytes / int(sizeof(C))>;
   template <class C = float>
   static constexpr int kLanes = kBytes / int(sizeof(C));
-  static constexpr int64_t kSharedBytes = 0;
 
   /// As many rows as are a few tens of microseconds of work, fewer where threads would lack some.
   TW_INLINE static int64_t rows_per_program(int64_t rows, int64_t cols, const Machine& machine) {

@@ -82,7 +82,6 @@ struct Program {
 
   /// A program has one row: the blocks of a multiprocessor overlap each other.
   TW_INLINE static int64_t row_groups(int64_t rows, int64_t, const Machine&) { return rows; }
-  TW_INLINE static int64_t rows_per_program(int64_t, int64_t) { return 1; }
   /// Spans of a row of T that a thread keeps for arithmetic in C: in 32 registers at most.
   template <class C, class T>
   static constexpr int kKeptSpans =

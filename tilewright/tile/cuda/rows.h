@@ -111,16 +111,20 @@ __device__ __forceinline__ void for_row(P p, const AlignedRow<T>& row, F&& f) {
   for (int64_t c = int64_t{p.thread()} * kN; c < row.size(0); c += step)
     f(Span<P, C, true>{c, kN, -1});
 }
-/// The spans that the registers hold.
-template <class P, class C, class T, class F>
-__device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T>& row, F&& f) {
+/// Of n columns, the spans that the registers hold, kSlots a thread at most.
+template <class C, int kSlots, class P, class F>
+__device__ __forceinline__ void for_slots(P p, int64_t n, F&& f) {
   constexpr int kN = P::template kLanes<C>;
   using Column = typename ColumnOf<P::kSpans>::type;
-  const Column step = Column(p.threads()) * kN, n = Column(row.size(0));
+  const Column step = Column(p.threads()) * kN, end = Column(n);
   Column c = Column(p.thread()) * kN;
   TW_UNROLL
-  for (int slot = 0; slot < KeptRow<P, C, T>::kKept; ++slot, c += step)
-    if (c < n) f(Span<P, C, true>{int64_t(c), kN, slot});
+  for (int slot = 0; slot < kSlots; ++slot, c += step)
+    if (c < end) f(Span<P, C, true>{int64_t(c), kN, slot});
+}
+template <class P, class C, class T, class F>
+__device__ __forceinline__ void for_slots(P p, const KeptRow<P, C, T>& row, F&& f) {
+  for_slots<C, KeptRow<P, C, T>::kKept>(p, row.size(0), f);
 }
 template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const KeptRow<P, C, T>& row, F&& f) {
@@ -279,9 +283,12 @@ TW_INLINE int64_t first_part(const View<T, 1>& row) {
 /// Of a program: one row, unless its threads are spread.
 template <class P>
 TW_INLINE RowGroup row_group(P p, int64_t rows, int64_t cols) {
-  if constexpr (P::kSpans == 0) return {p.index(), p.index() + 1};
-  const int64_t count = P::rows_per_program(rows, cols), first = p.index() * count;
-  return {first, first + count < rows ? first + count : rows};
+  if constexpr (P::kSpans == 0) {
+    return {p.index(), p.index() + 1};
+  } else {
+    const int64_t count = P::rows_per_program(rows, cols), first = p.index() * count;
+    return {first, first + count < rows ? first + count : rows};
+  }
 }
 /// Nothing: other blocks run meanwhile.
 template <class P, class Row, class At>

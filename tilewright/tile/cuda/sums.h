@@ -48,12 +48,9 @@ __device__ __forceinline__ void put_sums(P, const View<float, 1>&) {}
 template <class P>
 __device__ __forceinline__ void put_sums(P p, const HeldSums<P>& sums) {
   if (sums.row.data == nullptr) return;
-  constexpr int kN = P::template kLanes<float>;
-  const int step = p.threads() * kN, n = int(sums.row.size(0));
-  int c = p.thread() * kN;
-  TW_UNROLL
-  for (int slot = 0; slot < HeldSums<P>::kKept; ++slot, c += step)
-    if (c < n) store_cached(sums.row, Span<P, float, true>{c, kN, slot}, sums.slots[slot]);
+  for_slots<float, HeldSums<P>::kKept>(p, sums.row.size(0), [&](const auto& at) {
+    store_cached(sums.row, at, sums.slots[at.slot]);
+  });
 }
 
 }  // namespace tw::tile
