@@ -207,9 +207,12 @@ def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float |
     if rates is None:
         return None
     flops, size = case.cost()
-    rate = rates["int8_dot_gops" if "u8" in case.dtypes else "f32_fma_gflops"]
-    if dtype_of(case) == "bf16":
-        rate = max(rate, rates["bf16_dot_gflops"])
+    if "u8" in case.dtypes:
+        rate = max(rates["int8_dot_gops"], rates["int8_tile_gops"])
+    elif dtype_of(case) == "bf16":
+        rate = max(rates[f"{kind}_gflops"] for kind in ("f32_fma", "bf16_dot", "bf16_tile"))
+    else:
+        rate = rates["f32_fma_gflops"]
     seconds = flops / (rate * 1e9 * threads) if rate else 0.0
     if size * copies > env["cpu"]["l3_bytes"]:
         written = sum(r.nbytes for r in results(implementation(case, "cpu")(*case.arguments())))

@@ -3,7 +3,7 @@
 # Per set: the compiler flags, and the /proc/cpuinfo flags that a machine must show to run it.
 # Names are those of tilewright/tile/cpu/NAME.h and of the namespaces tw::tile::NAME.
 
-set(TILEWRIGHT_ALL_ISAS avx2 avx512 avx512_vnni avx512_bf16 avx512_fp16)
+set(TILEWRIGHT_ALL_ISAS avx2 avx512 avx512_vnni avx512_bf16 avx512_fp16 amx)
 
 set(avx2_flags -mavx2 -mfma -mf16c -mbmi2)
 set(avx2_needs avx2 fma f16c bmi2)
@@ -22,6 +22,9 @@ set(avx512_bf16_needs ${avx512_vnni_needs} avx512_bf16)
 
 set(avx512_fp16_flags ${avx512_bf16_flags} -mavx512fp16)
 set(avx512_fp16_needs ${avx512_bf16_needs} avx512_fp16)
+
+set(amx_flags ${avx512_fp16_flags} -mamx-tile -mamx-bf16 -mamx-int8)
+set(amx_needs ${avx512_fp16_needs} amx_tile amx_bf16 amx_int8)
 
 # Sets `out` to those of TILEWRIGHT_ALL_ISAS that the machine running CMake can execute.
 function(tilewright_native_isas out)

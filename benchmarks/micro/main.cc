@@ -88,6 +88,8 @@ void measure_compute(ThreadPool& one, ThreadPool& all, Report& report) {
     add("int8_dot" + suffix, "GOP/s", tile::int8_dot_probe(isa));
     add("bf16_dot" + suffix, "GFLOP/s", tile::bf16_dot_probe(isa));
     add("f16_fma" + suffix, "GFLOP/s", tile::f16_fma_probe(isa));
+    add("bf16_tile" + suffix, "GFLOP/s", tile::bf16_tile_probe(isa));
+    add("int8_tile" + suffix, "GOP/s", tile::int8_tile_probe(isa));
   }
 }
 

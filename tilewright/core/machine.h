@@ -12,8 +12,9 @@ namespace tw {
 ///   avx512_vnni  + VNNI VBMI VBMI2 BITALG VPOPCNTDQ IFMA GFNI         (Ice Lake)
 ///   avx512_bf16  + BF16                                               (Zen 4)
 ///   avx512_fp16  + FP16                                               (Sapphire Rapids)
-enum class Isa : uint8_t { avx2, avx512, avx512_vnni, avx512_bf16, avx512_fp16 };
-inline constexpr int kIsaCount = 5;
+///   amx          + AMX TILE, BF16 and INT8                  (the same, where they are granted)
+enum class Isa : uint8_t { avx2, avx512, avx512_vnni, avx512_bf16, avx512_fp16, amx };
+inline constexpr int kIsaCount = 6;
 
 /// "avx2", "avx512", ...: the spelling of TILEWRIGHT_ISA.
 TW_DEVICE constexpr const char* name(Isa isa) {
@@ -28,6 +29,8 @@ TW_DEVICE constexpr const char* name(Isa isa) {
       return "avx512_bf16";
     case Isa::avx512_fp16:
       return "avx512_fp16";
+    case Isa::amx:
+      return "amx";
   }
   return "?";
 }
@@ -45,6 +48,8 @@ struct Machine {
   double bf16_dot_gflops = 0;     // vdpbf16ps; 0 when the build has none
   double f16_fma_gflops = 0;      // vfmaddph; 0 when the build has none
   double int8_dot_gops = 200;     // vpdpbusd, or vpmaddubsw + vpmaddwd + vpaddd
+  double bf16_tile_gflops = 0;    // tdpbf16ps; 0 when the build has none
+  double int8_tile_gops = 0;      // tdpbssd; 0 when the build has none
   double dram_read_gbs = 15;      // one thread
   double dram_read_all_gbs = 25;  // all threads
   double dram_copy_gbs = 20;      // all threads, bytes read + bytes written, the better store kind

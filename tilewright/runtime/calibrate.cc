@@ -272,6 +272,8 @@ CalibrationRun calibrate(ThreadPool& pool,
         .bf16_dot_gflops = share * measure_arithmetic(pool, tile::bf16_dot_probe(isa)),
         .f16_fma_gflops = share * measure_arithmetic(pool, tile::f16_fma_probe(isa)),
         .int8_dot_gops = share * measure_arithmetic(pool, tile::int8_dot_probe(isa)),
+        .bf16_tile_gflops = share * measure_arithmetic(pool, tile::bf16_tile_probe(isa)),
+        .int8_tile_gops = share * measure_arithmetic(pool, tile::int8_tile_probe(isa)),
     };
   }
   run.processor_share = (process_seconds() - processor_before) /

@@ -28,9 +28,15 @@ using nlohmann::json;
 constexpr int kFormat = 1;
 constexpr int64_t kMostBytes = 1 << 20;  // a file beyond this is not ours
 
-// X(field): the rates of a build, the rates of the machine.
+// The rates of a build, X(field, whether it may lack the instruction); the rates of the machine,
+// X(field).
 #define TW_FOR_EACH_CORE_RATE(X) \
-  X(f32_fma_gflops) X(bf16_dot_gflops) X(f16_fma_gflops) X(int8_dot_gops)
+  X(f32_fma_gflops, false)       \
+  X(bf16_dot_gflops, true)       \
+  X(f16_fma_gflops, true)        \
+  X(int8_dot_gops, false)        \
+  X(bf16_tile_gflops, true)      \
+  X(int8_tile_gops, true)
 #define TW_FOR_EACH_DRAM_RATE(X) X(dram_read_gbs) X(dram_read_all_gbs) X(dram_copy_gbs)
 
 [[noreturn]] void bad(const std::string& path, const std::string& what) {
@@ -41,9 +47,11 @@ constexpr int64_t kMostBytes = 1 << 20;  // a file beyond this is not ours
   throw Error(ErrorKind::kIo, path + ": " + what + ": " + std::strerror(errno));
 }
 
-/// A rate in (0, 10^6), or also 0 where `may_be_zero`. Anything else would mislead every schedule.
+/// A rate in (0, 10^6), or also 0 or none where `may_be_zero`. Anything else would mislead every
+/// schedule.
 double rate_of(const std::string& path, const json& object, const char* field, bool may_be_zero) {
   const auto it = object.find(field);
+  if (it == object.end() && may_be_zero) return 0;
   if (it == object.end() || !it->is_number()) bad(path, std::string(field) + " is not a number");
   const double value = it->get<double>();
   if (!(value >= 0 && value < 1e6) || (value == 0 && !may_be_zero))
@@ -53,10 +61,7 @@ double rate_of(const std::string& path, const json& object, const char* field, b
 
 CoreRates rates_from(const std::string& path, const json& object) {
   CoreRates out;
-#define TW_READ(field)                                                 \
-  out.field = rate_of(path, object, #field,                            \
-                      std::string_view(#field) == "bf16_dot_gflops" || \
-                          std::string_view(#field) == "f16_fma_gflops");
+#define TW_READ(field, may_be_zero) out.field = rate_of(path, object, #field, may_be_zero);
   TW_FOR_EACH_CORE_RATE(TW_READ)
 #undef TW_READ
   return out;
@@ -85,7 +90,7 @@ json to_json(const Calibration& calibration) {
   for (int i = 0; i < kIsaCount; ++i) {
     if (!calibration.rates[size_t(i)]) continue;
     json& entry = rates[name(static_cast<Isa>(i))];
-#define TW_WRITE(field) entry[#field] = calibration.rates[size_t(i)]->field;
+#define TW_WRITE(field, may_be_zero) entry[#field] = calibration.rates[size_t(i)]->field;
     TW_FOR_EACH_CORE_RATE(TW_WRITE)
 #undef TW_WRITE
   }

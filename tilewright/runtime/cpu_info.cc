@@ -6,6 +6,8 @@
 #include <string>
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tilewright/built_isas.h"
 #include "tilewright/core/error.h"
@@ -37,6 +39,21 @@ uint64_t native_xcr0() {
   return uint64_t(high) << 32 | low;
 }
 
+// Bits of XCR0.
+constexpr uint64_t kYmm = 0x6, kZmm = 0xe0, kTiles = 0x60000;  // 1-2, 5-7, 17-18
+
+/// Asks for the tiles of AMX, for all threads of the process; whether it has them now.
+bool request_tiles() {
+  constexpr int kArchReqXcompPerm = 0x1023, kTileData = 18;  // asm/prctl.h of Linux 5.16
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
+}
+
+/// The register state that this process may use.
+uint64_t usable_xcr0() {
+  const uint64_t saved = native_xcr0();
+  return (saved & kTiles) == kTiles && !request_tiles() ? saved & ~kTiles : saved;
+}
+
 /// A leaf, or zeros where the processor does not have it (Intel would repeat its last one).
 CpuidLeaf leaf_or_zero(const Cpuid& cpuid, uint32_t leaf, uint32_t subleaf) {
   const uint32_t range = leaf & 0x80000000u;
@@ -51,7 +68,6 @@ CpuFeatures read_features(const Cpuid& cpuid, uint64_t xcr0) {
   f.feature = (leaf_or_zero(cpuid, leaf, subleaf).reg >> bit) & 1u;
   TW_FOR_EACH_CPU_FEATURE(TW_READ)
 #undef TW_READ
-  constexpr uint64_t kYmm = 0x6, kZmm = 0xe0, kTiles = 0x60000;  // XCR0 bits 1-2, 5-7, 17-18
   if (!f.osxsave) xcr0 = 0;
   if ((xcr0 & kYmm) != kYmm) f.avx = f.avx2 = f.fma = f.f16c = f.avxvnni = false;
   if ((xcr0 & (kYmm | kZmm)) != (kYmm | kZmm)) {
@@ -241,7 +257,7 @@ const CpuInfo& cpu_info() {
   static const CpuInfo info = [] {
     const Cpuid cpuid = native_cpuid();
     const bool osxsave = (cpuid(1, 0).ecx >> 27) & 1u;
-    return read_cpu_info(cpuid, osxsave ? native_xcr0() : 0);
+    return read_cpu_info(cpuid, osxsave ? usable_xcr0() : 0);
   }();
   return info;
 }
@@ -260,6 +276,8 @@ bool runs(Isa isa, const CpuFeatures& f) {
       return runs(Isa::avx512_vnni, f) && f.avx512bf16;
     case Isa::avx512_fp16:
       return runs(Isa::avx512_bf16, f) && f.avx512fp16;
+    case Isa::amx:
+      return runs(Isa::avx512_fp16, f) && f.amx_tile && f.amx_bf16 && f.amx_int8;
   }
   return false;
 }

@@ -51,7 +51,7 @@ using Cpuid = std::function<CpuidLeaf(uint32_t leaf, uint32_t subleaf)>;
   X(avxvnni, 7, 1, eax, 4)          \
   X(avx512bf16, 7, 1, eax, 5)
 
-/// Feature bits as the instruction set has them and the operating system saves their registers.
+/// Feature bits as the instruction set has them and this process may use their registers.
 struct CpuFeatures {
 #define TW_FIELD(feature, ...) bool feature = false;
   TW_FOR_EACH_CPU_FEATURE(TW_FIELD)
@@ -90,11 +90,13 @@ struct CpuInfo {
   std::string key() const;
 };
 
-/// Reads a processor through `cpuid`; `xcr0` is what XGETBV(0) gives: the register state that the
-/// operating system saves.
+/// Reads a processor through `cpuid`; `xcr0` is the register state that the process may use, in the
+/// bits of XGETBV(0), which tells what the operating system saves.
 TW_API CpuInfo read_cpu_info(const Cpuid& cpuid, uint64_t xcr0);
 
-/// The processor this process runs on, read once.
+/// The processor this process runs on, read once. Where it has AMX, reading asks the kernel for the
+/// process's permission to use tiles (Linux grants their 8 KiB per thread on demand only); without
+/// it, which a signal stack too small for them prevents, AMX counts as absent.
 TW_API const CpuInfo& cpu_info();
 
 /// Whether code of that build can run on a processor with these features.

@@ -40,7 +40,13 @@ constexpr CoreTable kZen4{3.6, 32, 32, 64, 0, 64, 64, 128, 30, 40, 8};
 constexpr CoreTable kZen5{3.7, 32, 64, 128, 0, 64, 128, 256, 40, 42, 8};
 constexpr CoreTable kZen5Mobile{3.7, 32, 32, 64, 0, 64, 64, 128, 40, 60, 8};
 
+// Operations per cycle of tdpbf16ps and tdpbssd: 16 cycles for a product of whole tiles on every
+// core that has them so far.
+constexpr int kBf16Tile = 1024, kInt8Tile = 2048;
+
 const CoreTable& table_of(const CpuInfo& cpu) {
+  // A hypervisor may report an older model; no core that multiplies tiles is weaker than this.
+  if (cpu.features.amx_tile) return kSapphireRapids;
   switch (cpu.microarchitecture) {
     case Microarchitecture::kHaswell:
       return kHaswell;
@@ -95,6 +101,8 @@ Machine table_machine(const CpuInfo& cpu, Isa isa, int threads) {
   out.f16_fma_gflops = isa >= Isa::avx512_fp16 ? core.ghz * core.f16_zmm : 0;
   const int i8 = isa >= Isa::avx512_vnni ? core.vnni_zmm : zmm ? core.i8_zmm : core.i8_ymm;
   out.int8_dot_gops = core.ghz * i8;
+  out.bf16_tile_gflops = isa >= Isa::amx ? core.ghz * kBf16Tile : 0;
+  out.int8_tile_gops = isa >= Isa::amx ? core.ghz * kInt8Tile : 0;
   const int groups = (threads + core.group - 1) / core.group;
   out.dram_read_gbs = core.read_one;
   out.dram_read_all_gbs = std::min(core.read_one * threads, core.read_group * groups);
@@ -109,6 +117,8 @@ void apply(const Calibration& calibration, Machine& machine) {
     machine.bf16_dot_gflops = rates->bf16_dot_gflops;
     machine.f16_fma_gflops = rates->f16_fma_gflops;
     machine.int8_dot_gops = rates->int8_dot_gops;
+    machine.bf16_tile_gflops = rates->bf16_tile_gflops;
+    machine.int8_tile_gops = rates->int8_tile_gops;
   }
   machine.dram_read_gbs = calibration.dram_read_gbs;
   const double one = calibration.dram_read_gbs, all = calibration.dram_read_all_gbs;

@@ -17,6 +17,8 @@ struct CoreRates {
   double bf16_dot_gflops = 0;  // 0: the build has no such instruction
   double f16_fma_gflops = 0;
   double int8_dot_gops = 0;
+  double bf16_tile_gflops = 0;  // 0: the build has no such instruction
+  double int8_tile_gops = 0;    // 0: the build has no such instruction
 };
 
 /// The result of `tilewright env --calibrate`.

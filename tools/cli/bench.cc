@@ -158,6 +158,8 @@ json limits_of(const Machine& m) {
           {"f32_fma_gflops", m.f32_fma_gflops * m.threads},
           {"bf16_dot_gflops", m.bf16_dot_gflops * m.threads},
           {"int8_dot_gops", m.int8_dot_gops * m.threads},
+          {"bf16_tile_gflops", m.bf16_tile_gflops * m.threads},
+          {"int8_tile_gops", m.int8_tile_gops * m.threads},
           {"dram_read_gbs", m.dram_read_all_gbs},
           {"dram_copy_gbs", m.dram_copy_gbs}};
 }

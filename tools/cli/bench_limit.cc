@@ -24,12 +24,18 @@ Limit LimitMeter::limit_of(const ops::Cost& cost, double written, bool from_memo
                            DType dtype) const {
   Limit out{.amount = cost.flops, .arithmetic = tile::f32_fma_probe(machine_.isa)};
   double rate = machine_.f32_fma_gflops;
+  const auto consider = [&](double other, tile::ArithmeticProbe (*probe)(Isa)) {
+    if (other <= rate) return;
+    rate = other;
+    out.arithmetic = probe(machine_.isa);
+  };
   if (cost.arithmetic == DType::kI8) {
     rate = machine_.int8_dot_gops;
     out.arithmetic = tile::int8_dot_probe(machine_.isa);
-  } else if (dtype == DType::kBf16 && machine_.bf16_dot_gflops > rate) {
-    rate = machine_.bf16_dot_gflops;
-    out.arithmetic = tile::bf16_dot_probe(machine_.isa);
+    consider(machine_.int8_tile_gops, tile::int8_tile_probe);
+  } else if (dtype == DType::kBf16) {
+    consider(machine_.bf16_dot_gflops, tile::bf16_dot_probe);
+    consider(machine_.bf16_tile_gflops, tile::bf16_tile_probe);
   }
   if (!from_memory) return out;
   const bool reads = written < 0.1 * cost.bytes;

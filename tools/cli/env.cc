@@ -119,6 +119,8 @@ json rates_json(const Machine& machine, const std::string& source) {
           {"bf16_dot_gflops", machine.bf16_dot_gflops},
           {"f16_fma_gflops", machine.f16_fma_gflops},
           {"int8_dot_gops", machine.int8_dot_gops},
+          {"bf16_tile_gflops", machine.bf16_tile_gflops},
+          {"int8_tile_gops", machine.int8_tile_gops},
           {"dram_read_gbs", machine.dram_read_gbs},
           {"dram_read_all_gbs", machine.dram_read_all_gbs},
           {"dram_copy_gbs", machine.dram_copy_gbs}};
@@ -178,6 +180,8 @@ void print_rates(const json& rates) {
   rate("bf16 dot product", "bf16_dot_gflops", "GFLOP/s per core");
   rate("f16 multiply-add", "f16_fma_gflops", "GFLOP/s per core");
   rate("int8 dot product", "int8_dot_gops", "GOP/s per core");
+  rate("bf16 tile product", "bf16_tile_gflops", "GFLOP/s per core");
+  rate("int8 tile product", "int8_tile_gops", "GOP/s per core");
   rate("DRAM read, 1 thread", "dram_read_gbs", "GB/s");
   rate("DRAM read, all threads", "dram_read_all_gbs", "GB/s");
   rate("DRAM copy, all threads", "dram_copy_gbs", "GB/s read + written");

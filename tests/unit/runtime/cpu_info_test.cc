@@ -54,6 +54,10 @@ class FakeCpu {
     leaf(7).edx |= 1u << 23;
     return with_bf16();
   }
+  FakeCpu& with_amx() {
+    leaf(7).edx |= 1u << 22 | 1u << 24 | 1u << 25;
+    return with_fp16();
+  }
   CpuInfo read(uint64_t xcr0) const {
     return read_cpu_info(
         [this](uint32_t leaf, uint32_t subleaf) {
@@ -82,6 +86,7 @@ TEST(CpuInfo, EachLevelNeedsItsFeatures) {
   EXPECT_EQ(strongest(FakeCpu("GenuineIntel", 0x606a6).with_vnni().read(kSavesZmm)), 2);
   EXPECT_EQ(strongest(FakeCpu("AuthenticAMD", 0xa10f11).with_bf16().read(kSavesZmm)), 3);
   EXPECT_EQ(strongest(FakeCpu("GenuineIntel", 0x806f8).with_fp16().read(kSavesZmm)), 4);
+  EXPECT_EQ(strongest(FakeCpu("GenuineIntel", 0x806f8).with_amx().read(kSavesTiles)), 5);
 }
 
 TEST(CpuInfo, EveryRequiredBitIsRequired) {
@@ -95,6 +100,11 @@ TEST(CpuInfo, EveryRequiredBitIsRequired) {
     (reg == 1 ? cpu.leaf(7).ebx : cpu.leaf(7).ecx) &= ~(1u << bit);
     EXPECT_FALSE(runs(Isa::avx512_vnni, cpu.read(kSavesZmm).features)) << reg << ":" << bit;
   }
+  for (const uint32_t bit : {22u, 24u, 25u}) {
+    FakeCpu cpu("GenuineIntel", 0x806f8);
+    cpu.with_amx().leaf(7).edx &= ~(1u << bit);
+    EXPECT_FALSE(runs(Isa::amx, cpu.read(kSavesTiles).features)) << bit;
+  }
   for (const uint32_t bit : {12u, 28u, 29u}) {
     FakeCpu cpu("GenuineIntel", 0x606a6);
     cpu.with_avx2().leaf(1).ecx &= ~(1u << bit);
@@ -104,11 +114,10 @@ TEST(CpuInfo, EveryRequiredBitIsRequired) {
 
 TEST(CpuInfo, RegistersThatTheSystemDoesNotSaveAreNotUsed) {
   FakeCpu cpu("GenuineIntel", 0x806f8);
-  cpu.with_fp16().leaf(7).edx |= 1u << 22 | 1u << 24 | 1u << 25;
+  cpu.with_amx();
+  EXPECT_EQ(strongest(cpu.read(kSavesZmm)), 4);
   EXPECT_EQ(strongest(cpu.read(kSavesYmm)), 0);
   EXPECT_EQ(strongest(cpu.read(0x3)), -1);
-  EXPECT_FALSE(cpu.read(kSavesZmm).features.amx_tile);
-  EXPECT_TRUE(cpu.read(kSavesTiles).features.amx_tile);
   cpu.leaf(1).ecx &= ~(1u << 27);  // no OSXSAVE: xcr0 means nothing
   EXPECT_EQ(strongest(cpu.read(kSavesTiles)), -1);
 }
@@ -206,6 +215,7 @@ TEST(CpuInfo, AgreesWithTheSystemsOwnView) {
   EXPECT_EQ(f.avx512vnni, has("avx512_vnni"));
   EXPECT_EQ(f.avx512bf16, has("avx512_bf16"));
   EXPECT_EQ(f.avx512fp16, has("avx512_fp16"));
+  EXPECT_LE(f.amx_tile, has("amx_tile"));  // the process also needs permission
 }
 
 TEST(ChooseIsa, TheStrongestUnlessForced) {

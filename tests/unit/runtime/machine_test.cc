@@ -51,6 +51,17 @@ TEST(MachineTable, RatesAreThoseOfTheBuild) {
   EXPECT_EQ(all.isa, Isa::avx512_fp16);
 }
 
+TEST(MachineTable, TilesTellWhatAnOlderModelNumberHides) {
+  CpuInfo cpu = cpu_of(Microarchitecture::kIceLake);
+  cpu.features.amx_tile = true;
+  const Machine tiles = table_machine(cpu, Isa::amx, 2);
+  EXPECT_DOUBLE_EQ(tiles.bf16_tile_gflops, 16 * tiles.f32_fma_gflops);
+  EXPECT_DOUBLE_EQ(tiles.int8_tile_gops, 2 * tiles.bf16_tile_gflops);
+  const Machine none = table_machine(cpu, Isa::avx512_fp16, 2);
+  EXPECT_EQ(none.bf16_tile_gflops, 0);
+  EXPECT_EQ(none.int8_tile_gops, 0);
+}
+
 TEST(MachineTable, EveryMachineHasRatesAndCaches) {
   for (int m = 0; m <= int(Microarchitecture::kZen5Mobile); ++m) {
     const CpuInfo cpu = cpu_of(static_cast<Microarchitecture>(m));
@@ -78,8 +89,9 @@ TEST(MachineTable, UnknownCachesKeepSafeDefaults) {
 Calibration sample() {
   Calibration c;
   c.threads = 2;
-  c.rates[size_t(Isa::avx2)] = CoreRates{113.5, 0, 0, 227.25};
-  c.rates[size_t(Isa::avx512_fp16)] = CoreRates{226, 114, 455, 910};
+  c.rates[size_t(Isa::avx2)] = CoreRates{.f32_fma_gflops = 113.5, .int8_dot_gops = 227.25};
+  c.rates[size_t(Isa::avx512_fp16)] = CoreRates{226, 114, 455, 910, 0, 0};
+  c.rates[size_t(Isa::amx)] = CoreRates{225, 113, 454, 909, 2400, 4800};
   c.dram_read_gbs = 18;
   c.dram_read_all_gbs = 35.5;
   c.dram_copy_gbs = 45;
@@ -97,6 +109,10 @@ TEST(Calibration, ReplacesTheRatesOfItsBuild) {
   EXPECT_EQ(machine.dram_read_all_gbs, 35.5);
   EXPECT_EQ(machine.dram_copy_gbs, 45);
   EXPECT_EQ(machine.l2_bytes, 1 << 20);
+  Machine tiles = table_machine(cpu_of(Microarchitecture::kSapphireRapids), Isa::amx, 2);
+  apply(sample(), tiles);
+  EXPECT_EQ(tiles.bf16_tile_gflops, 2400);
+  EXPECT_EQ(tiles.int8_tile_gops, 4800);
   // A build that was not measured keeps the table's compute rates.
   Machine other = table_machine(cpu_of(Microarchitecture::kZen5), Isa::avx512, 2);
   const double before = other.f32_fma_gflops;
@@ -158,6 +174,18 @@ TEST_F(CalibrationFile, RoundTrip) {
   ASSERT_TRUE(back->rates[size_t(Isa::avx512_fp16)]);
   EXPECT_EQ(back->rates[size_t(Isa::avx512_fp16)]->f16_fma_gflops, 455);
   EXPECT_EQ(back->rates[size_t(Isa::avx2)]->int8_dot_gops, 227.25);
+  EXPECT_EQ(back->rates[size_t(Isa::amx)]->bf16_tile_gflops, 2400);
+  EXPECT_EQ(back->rates[size_t(Isa::amx)]->int8_tile_gops, 4800);
+}
+
+TEST_F(CalibrationFile, RatesOfWhatABuildMayLackCanBeMissing) {
+  write(R"({"format":1,"processors":{"cpu":{"threads":2,
+      "rates":{"avx2":{"f32_fma_gflops":113.5,"int8_dot_gops":227.25}},
+      "dram_read_gbs":1,"dram_read_all_gbs":1,"dram_copy_gbs":1}}})");
+  const auto back = read_calibration(path_, "cpu");
+  ASSERT_TRUE(back && back->rates[size_t(Isa::avx2)]);
+  EXPECT_EQ(back->rates[size_t(Isa::avx2)]->int8_dot_gops, 227.25);
+  EXPECT_EQ(back->rates[size_t(Isa::avx2)]->bf16_tile_gflops, 0);
 }
 
 TEST_F(CalibrationFile, KeepsOtherProcessorsAndLeavesNothingBehind) {
@@ -249,14 +277,17 @@ TEST(CalibrationPath, FollowsTheXdgVariables) {
 
 TEST(Probes, RunWhereTheBuildRuns) {
   for (const Isa isa : available_isas()) {
-    for (const auto& probe : {tile::f32_fma_probe(isa), tile::bf16_dot_probe(isa),
-                              tile::f16_fma_probe(isa), tile::int8_dot_probe(isa)}) {
+    for (const auto& probe :
+         {tile::f32_fma_probe(isa), tile::bf16_dot_probe(isa), tile::f16_fma_probe(isa),
+          tile::int8_dot_probe(isa), tile::bf16_tile_probe(isa), tile::int8_tile_probe(isa)}) {
       if (probe.run == nullptr) continue;
       EXPECT_GT(probe.ops_per_iteration, 0);
       probe.run(100);
     }
     EXPECT_EQ(tile::bf16_dot_probe(isa).run != nullptr, isa >= Isa::avx512_bf16);
     EXPECT_EQ(tile::f16_fma_probe(isa).run != nullptr, isa >= Isa::avx512_fp16);
+    EXPECT_EQ(tile::bf16_tile_probe(isa).run != nullptr, isa >= Isa::amx);
+    EXPECT_EQ(tile::int8_tile_probe(isa).run != nullptr, isa >= Isa::amx);
     ThreadPool pool(1);
     const TouchedMemory a(pool, 8192), b(pool, 8192);
     const tile::MemoryProbe memory = tile::memory_probe(isa);

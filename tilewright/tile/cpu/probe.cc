@@ -2,6 +2,8 @@
 
 #include <immintrin.h>
 
+#include "tilewright/tile/cpu/amx_tiles.h"
+
 // No std templates below: what they instantiate inside a function of a higher instruction set could
 // be merged with the baseline's copy.
 #define TW_TARGET(isa) __attribute__((target(isa), noinline))
@@ -10,6 +12,8 @@
 #define TW_AVX512_VNNI TW_TARGET("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")
 #define TW_AVX512_BF16 TW_TARGET("avx2,fma,avx512f,avx512bw,avx512vl,avx512bf16")
 #define TW_AVX512_FP16 TW_TARGET("avx2,fma,avx512f,avx512bw,avx512vl,avx512fp16")
+
+#define TW_AMX TW_TARGET("avx2,fma,avx512f,amx-tile,amx-bf16,amx-int8")
 
 // Empty assembly that "changes" a register: keeps the compiler from seeing a loop-invariant or dead
 // value. It costs no instruction.
@@ -131,6 +135,32 @@ TW_AVX512_VNNI void int8_dot_vnni(int64_t iterations) {
   for (int j = 0; j < kZmmSums; ++j) TW_OPAQUE_ZMM(sums[j]);
 }
 
+// Products of whole tiles, in the block of 2 x 2 that the kernels use. All operands are zero.
+
+constexpr int kTileSums = 4;
+
+TW_AMX void bf16_tiles(int64_t iterations) {
+  const TileConfig config;
+  const TileScope tiles(config);
+  for (int64_t i = 0; i < iterations; ++i) {
+    dot_bf16_tiles<0, 4, 6>();
+    dot_bf16_tiles<1, 4, 7>();
+    dot_bf16_tiles<2, 5, 6>();
+    dot_bf16_tiles<3, 5, 7>();
+  }
+}
+
+TW_AMX void int8_tiles(int64_t iterations) {
+  const TileConfig config;
+  const TileScope tiles(config);
+  for (int64_t i = 0; i < iterations; ++i) {
+    dot_int8_tiles<true, true, 0, 4, 6>();
+    dot_int8_tiles<true, true, 1, 4, 7>();
+    dot_int8_tiles<true, true, 2, 5, 6>();
+    dot_int8_tiles<true, true, 3, 5, 7>();
+  }
+}
+
 // Memory, 512 bytes per step.
 
 TW_AVX2 void read_ymm(const void* from, int64_t bytes) {
@@ -228,7 +258,8 @@ TW_AVX512 void copy_zmm(void* to, const void* from, int64_t bytes) {
 
 }  // namespace
 
-// Operations: 8 or 16 float lanes, 32 bf16 or f16, 32 or 64 bytes; two for each multiply-add.
+// Operations: 8 or 16 float lanes, 32 bf16 or f16, 32 or 64 bytes; two for each multiply-add. A
+// product of tiles is that of 16 rows with 16 columns.
 
 ArithmeticProbe f32_fma_probe(Isa isa) {
   if (isa == Isa::avx2) return {2.0 * 8 * kYmmSums, f32_fma_ymm};
@@ -249,6 +280,16 @@ ArithmeticProbe int8_dot_probe(Isa isa) {
   if (isa == Isa::avx2) return {2.0 * 32 * kYmmSums, int8_dot_ymm};
   if (isa == Isa::avx512) return {2.0 * 64 * kZmmSums, int8_dot_zmm};
   return {2.0 * 64 * kZmmSums, int8_dot_vnni};
+}
+
+ArithmeticProbe bf16_tile_probe(Isa isa) {
+  if (isa < Isa::amx) return {};
+  return {2.0 * kTileSums * 16 * 16 * 32, bf16_tiles};
+}
+
+ArithmeticProbe int8_tile_probe(Isa isa) {
+  if (isa < Isa::amx) return {};
+  return {2.0 * kTileSums * 16 * 16 * 64, int8_tiles};
 }
 
 MemoryProbe memory_probe(Isa isa) {
@@ -273,6 +314,7 @@ void spin_cycles(int64_t cycles) {
 #undef TW_AVX512_VNNI
 #undef TW_AVX512_BF16
 #undef TW_AVX512_FP16
+#undef TW_AMX
 #undef TW_OPAQUE_YMM
 #undef TW_OPAQUE_ZMM
 #undef TW_ZERO_SUMS

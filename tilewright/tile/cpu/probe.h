@@ -16,10 +16,12 @@ struct ArithmeticProbe {
 };
 
 /// What is measured for Machine's rates; run is null where the build has no such instruction.
-ArithmeticProbe f32_fma_probe(Isa isa);   // vfmadd
-ArithmeticProbe bf16_dot_probe(Isa isa);  // vdpbf16ps
-ArithmeticProbe f16_fma_probe(Isa isa);   // vfmaddph
-ArithmeticProbe int8_dot_probe(Isa isa);  // vpdpbusd, below avx512_vnni vpmaddubsw + vpmaddwd
+ArithmeticProbe f32_fma_probe(Isa isa);    // vfmadd
+ArithmeticProbe bf16_dot_probe(Isa isa);   // vdpbf16ps
+ArithmeticProbe f16_fma_probe(Isa isa);    // vfmaddph
+ArithmeticProbe int8_dot_probe(Isa isa);   // vpdpbusd, below avx512_vnni vpmaddubsw + vpmaddwd
+ArithmeticProbe bf16_tile_probe(Isa isa);  // tdpbf16ps
+ArithmeticProbe int8_tile_probe(Isa isa);  // tdpbssd
 
 /// Streams of memory. Pointers are aligned to 64, `bytes` is a multiple of 512.
 struct MemoryProbe {

@@ -12,6 +12,7 @@ namespace tw::tile {
 template <class Self, int kBytes>
 struct CpuProgram {
   static constexpr bool kOnGpu = false;
+  static constexpr bool kHasAmx = false;  // one build has it and hides this
   static constexpr int kVectorBytes = kBytes;
   template <class C>
   using Vec = vec<C, kBytes / int(sizeof(C))>;
