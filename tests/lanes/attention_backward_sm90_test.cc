@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tilewright/kernels/attention_backward_order_sm90.h"
+#include "tilewright/kernels/attention_backward_walk_sm90.h"
 
 namespace tw::kernels {
 namespace {
@@ -14,19 +14,21 @@ namespace {
 constexpr int kQueries = 64, kKeys = 128;
 using Arguments = AttentionBackwardArguments<bf16>;
 using Order = AttentionBackwardOrder<kQueries, kKeys, bf16>;
+using Walk = AttentionBackwardWalk<kQueries, kKeys, bf16>;
 
 /// An addition: to which block of queries, and which one in its order.
 struct Addition {
-  int batch, head, block, rank, key_block;
+  int sequence, head, block, rank;
 };
 
-Arguments arguments(int batches, int kv_heads, int group, int queries, int keys, int before,
+Arguments arguments(int sequences, int kv_heads, int group, int queries, int keys, int before,
                     int after) {
   Arguments out{};
-  out.batches = batches, out.kv_heads = kv_heads, out.group = group;
+  out.sequences = sequences, out.kv_heads = kv_heads, out.group = group;
   out.q_heads = kv_heads * group;
   out.queries = queries, out.keys = keys;
   out.query_blocks = (queries + kQueries - 1) / kQueries;
+  out.blocks = out.query_blocks * sequences;
   out.key_blocks = (keys + kKeys - 1) / kKeys;
   out.before = before, out.after = after;
   out.fold = after >= 0 && before < 0 ? 2 : 1;
@@ -47,17 +49,37 @@ std::vector<std::vector<Addition>> additions(const Arguments& given) {
   std::vector<std::vector<Addition>> out(gridDim.x);
   for (unsigned block = 0; block < gridDim.x; ++block)
     testing::run_warp(block, 0, [&] {
-      for (AttentionBackwardWalk<bf16> walk(given); walk.more(); walk.next()) {
-        const Order order{given, given.kv_len(walk.batch())};
+      for (Walk walk(given); walk.more(); walk.next()) {
+        const Order order = walk.order();
         const AttentionBackwardTile tile = order.tile(walk.key_block());
         for (int i = 0; i < tile.steps; ++i) {
           const auto at = tile.at(i);
           if (testing::lane() != 0) continue;
-          out[block].push_back({walk.batch(), walk.kv_head() * given.group + at.head, at.block,
-                                rank(order, walk.key_block(), at), walk.key_block()});
+          out[block].push_back({order.sequence.first_block, walk.kv_head() * given.group + at.head,
+                                at.block, rank(order, walk.key_block(), at)});
         }
       }
     });
+  return out;
+}
+
+/// Blocks that see each other, of all heads.
+int pairs(const Arguments& given) {
+  int out = 0;
+  for (int b = 0; b < given.sequences; ++b) {
+    const AttentionBackwardSequence of = given.sequence(b, kQueries);
+    for (int n = 0; n < of.keys; n += kKeys)
+      for (int m = 0; m < of.queries; m += kQueries) {
+        bool sees = false;
+        for (int i = m; i < std::min(m + kQueries, of.queries); ++i)
+          for (int j = n; j < std::min(n + kKeys, of.keys); ++j) {
+            const int at = i + of.keys - of.queries;
+            sees |= (given.before < 0 || j >= at - given.before) &&
+                    (given.after < 0 || j <= at + given.after);
+          }
+        out += sees ? given.q_heads : 0;
+      }
+  }
   return out;
 }
 
@@ -74,7 +96,7 @@ int simulate(const Arguments& given) {
     for (size_t i = 0; i < all.size(); ++i) {
       if (next[i] == all[i].size()) continue;
       const Addition& a = all[i][next[i]];
-      const auto key = std::make_tuple(a.batch, a.head, a.block);
+      const auto key = std::make_tuple(a.sequence, a.head, a.block);
       const auto found = before.find(key);
       if ((found == before.end() ? 0 : found->second) != a.rank) continue;
       ++added[key];
@@ -83,26 +105,14 @@ int simulate(const Arguments& given) {
     }
   }
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(next[i], all[i].size()) << "waits for ever";
-  int pairs = 0, sum = 0;
+  int sum = 0;
   for (const auto& [key, count] : added) sum += count;
-  for (int b = 0; b < given.batches; ++b)
-    for (int n = 0; n < given.key_blocks; ++n)
-      for (int m = 0; m < given.query_blocks; ++m) {
-        bool sees = false;
-        for (int i = m * kQueries; i < std::min((m + 1) * kQueries, given.queries); ++i)
-          for (int j = n * kKeys; j < std::min((n + 1) * kKeys, given.kv_len(b)); ++j) {
-            const int at = i + given.kv_len(b) - given.queries;
-            sees |= (given.before < 0 || j >= at - given.before) &&
-                    (given.after < 0 || j <= at + given.after);
-          }
-        pairs += sees ? given.q_heads : 0;
-      }
-  EXPECT_EQ(sum, pairs);
+  EXPECT_EQ(sum, pairs(given));
   return rounds - 1;
 }
 
 void use_ring(Arguments& given, int multiprocessors) {
-  const AttentionRing ring = choose_attention_ring(int64_t{given.batches} * given.kv_heads,
+  const AttentionRing ring = choose_attention_ring(int64_t{given.sequences} * given.kv_heads,
                                                    given.key_blocks, given.fold, multiprocessors);
   given.ring = ring.size;
   gridDim.x = unsigned(ring.size * ring.count);
@@ -126,6 +136,61 @@ TEST(AttentionBackwardOrder, CountsOnlyKeysThatAreThere) {
     use_ring(given, 5);
     simulate(given);
   }
+}
+
+/// Sequences of these lengths, and room for their schedule.
+struct Varlen {
+  std::vector<int32_t> q_offsets{2}, kv_offsets{0};
+  std::vector<int> rings, item_steps;
+  std::vector<AttentionBackwardTurn> turns;
+  Arguments given;
+
+  Varlen(const std::vector<int>& queries, const std::vector<int>& keys, int kv_heads, int group,
+         int after, int multiprocessors) {
+    for (const int n : queries) q_offsets.push_back(q_offsets.back() + n);
+    for (const int n : keys) kv_offsets.push_back(kv_offsets.back() + n);
+    const auto count = int64_t(queries.size());
+    rings.resize(size_t(count)), item_steps.resize(size_t(count)), turns.resize(size_t(count + 1));
+    given = arguments(int(count), kv_heads, group, q_offsets.back(), kv_offsets.back(), -1, after);
+    given.blocks = given.queries / kQueries + given.sequences;
+    given.q_offsets = {q_offsets.data(), {count + 1}, {1}};
+    given.kv_offsets = {kv_offsets.data(), {count + 1}, {1}};
+    given.workers = multiprocessors;
+    given.rings = rings.data(), given.item_steps = item_steps.data(), given.turns = turns.data();
+    gridDim.x = unsigned(multiprocessors);
+    testing::run_warp(0, 0, [&] { AttentionBackwardSchedule<kQueries, kKeys, 32, bf16>{given}(); });
+  }
+  Varlen(const Varlen&) = delete;
+  Varlen& operator=(const Varlen&) = delete;
+};
+
+TEST(AttentionBackwardOrder, AddsEveryPairOfSequencesOfDifferentLengths) {
+  const std::vector<int> some{300, 1, 0, 900, 64, 65, 129}, others{40, 300, 77, 1000, 0, 128, 129};
+  std::vector<int> many(40, 70);
+  many.push_back(1500);
+  for (const int after : {-1, 0, 60})
+    for (const int multiprocessors : {1, 3, 7, 20}) {
+      simulate(Varlen(some, some, 2, 1, after, multiprocessors).given);
+      simulate(Varlen(some, others, 1, 3, after, multiprocessors).given);
+      simulate(Varlen(many, many, 1, 1, after, multiprocessors).given);
+    }
+}
+
+TEST(AttentionBackwardOrder, PlacesOfSequencesDoNotOverlap) {
+  const Varlen x({0, 64, 1, 0, 63, 128, 0, 65}, {1, 1, 1, 1, 1, 1, 1, 1}, 1, 1, -1, 4);
+  for (int b = 0; b < x.given.sequences; ++b) {
+    const AttentionBackwardSequence of = x.given.sequence(b, kQueries);
+    const int end = of.first_block + (of.queries + kQueries - 1) / kQueries;
+    EXPECT_LE(end,
+              b + 1 < x.given.sequences ? x.given.first_block(b + 1, kQueries) : x.given.blocks);
+  }
+}
+
+TEST(AttentionBackwardOrder, LongSequencesAmongShortOnesKeepAllBlocksOfThreadsAtWork) {
+  const Varlen x({4096, 512, 512, 512, 512, 512, 512}, {4096, 512, 512, 512, 512, 512, 512}, 4, 1,
+                 -1, 16);
+  EXPECT_EQ(x.turns[0].sequence, 0);
+  EXPECT_LE(simulate(x.given), pairs(x.given) * 11 / 10 / 16);
 }
 
 TEST(AttentionBackwardOrder, NobodyWaitsWhereStepsTakeEquallyLong) {

@@ -1,7 +1,7 @@
 // What the warps of a block of attention's backward on Hopper share.
 #pragma once
 
-#include "tilewright/kernels/attention_backward_order_sm90.h"
+#include "tilewright/kernels/attention_backward_walk_sm90.h"
 #include "tilewright/tile/cuda/mbarrier.h"
 
 namespace tw::kernels {
@@ -23,7 +23,7 @@ struct AttentionBackwardBlock {
 
   using Arguments = AttentionBackwardArguments<T>;
   using Order = AttentionBackwardOrder<kQueries, kKeys, T>;
-  using Walk = AttentionBackwardWalk<T>;
+  using Walk = AttentionBackwardWalk<kQueries, kKeys, T>;
 
   /// Where a step adds, and as which one in the order of additions.
   struct Addition {

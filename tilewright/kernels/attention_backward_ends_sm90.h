@@ -8,41 +8,78 @@
 
 namespace tw::kernels {
 
+/// The block of queries of a block of threads.
+template <int kQueries, int kKeys, class T>
+struct AttentionBackwardPlace {
+  using Order = AttentionBackwardOrder<kQueries, kKeys, T>;
+  int64_t place;  // in the workspace
+  int head, index, block;
+
+  TW_PTX static AttentionBackwardPlace of(const AttentionBackwardArguments<T>& given) {
+    const int head = int(blockIdx.x) / given.blocks, at = int(blockIdx.x) - head * given.blocks;
+    const int index = given.q_offsets ? search(given, at) : at / given.query_blocks;
+    return {blockIdx.x, head, index, at - given.first_block(index, kQueries)};
+  }
+
+ private:
+  /// The last sequence that begins there or before.
+  TW_PTX static int search(const AttentionBackwardArguments<T>& given, int at) {
+    int low = 0, high = given.sequences;
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (given.first_block(middle, kQueries) <= at ? low : high) = middle;
+    }
+    return low;
+  }
+};
+
 /// A block of threads for each block of queries: lse in powers of two, and grad · out, where eight
-/// lanes have a row. What does not exist weighs nothing. Also the order of additions.
+/// lanes have a row. What does not exist weighs nothing. Also the order of additions, and zero for
+/// gradients of what is in no sequence.
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardRows {
   static constexpr int kThreads = 256, kLanes = 8, kQueries = kBuild.queries;
+  static constexpr int kResident = 5;  // blocks of a multiprocessor: enough loads in flight
+  using Order = AttentionBackwardOrder<kQueries, kBuild.kKeys, T>;
   const AttentionBackwardArguments<T>& given;
 
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    const int64_t place = blockIdx.x, row = place / given.query_blocks;
-    const int block = int(place - row * given.query_blocks);
-    const int batch = int(row / given.q_heads), head = int(row - int64_t{batch} * given.q_heads);
-    float* const to = given.rows + place * 2 * kQueries;
-    if (threadIdx.x == 0) given.added[place] = 0;
-    for (int i = int(threadIdx.x) / kLanes; i < kQueries; i += kThreads / kLanes) {
-      const int query = block * kQueries + i;
-      const float sum = query < given.queries ? product(batch, query, head) : 0;
-      if (threadIdx.x % kLanes != 0) continue;
-      constexpr float kLog2E = 1.4426950408889634f, kHigh = __builtin_inff();
-      const float lse = query < given.queries ? given.lse(batch, head, query) : -kHigh;
-      to[i] = lse == -kHigh ? kHigh : lse * kLog2E;  // a row that sees nothing weighs nothing
-      to[kQueries + i] = sum;
-    }
-    const int kv_head = head / given.group, within = head - kv_head * given.group;
-    if (kv_head == 0 && batch < given.rank_batches()) put_ranks(batch, within, block);
+    const auto at = AttentionBackwardPlace<kQueries, kBuild.kKeys, T>::of(given);
+    const Order order = Order::of(given, at.index);
+    if (threadIdx.x == 0) given.added[at.place] = 0;
+    if (at.block < order.query_blocks()) put_rows(order.sequence, at.place, at.head, at.block);
+    const bool leads = given.shares_ranks() ? at.index == 0 : true;
+    if (at.head < given.group && leads) put_ranks(order, at.head, at.block);
+    if (!given.q_offsets) return;
+    clear_outside(given.q_grad, given.q_offsets, given.queries, given.q_heads, given.dims);
+    clear_outside(given.k_grad, given.kv_offsets, given.keys, given.kv_heads, given.dims);
+    clear_outside(given.v_grad, given.kv_offsets, given.keys, given.kv_heads, given.value_dims);
   }
 
  private:
+  TW_PTX void put_rows(const AttentionBackwardSequence& of, int64_t place, int head,
+                       int block) const {
+    float* const to = given.rows + place * 2 * kQueries;
+    for (int i = int(threadIdx.x) / kLanes; i < kQueries; i += kThreads / kLanes) {
+      const int query = block * kQueries + i, row = of.first_query + query;
+      const bool exists = query < of.queries;
+      const float sum = exists ? product(of.outer, row, head) : 0;
+      if (threadIdx.x % kLanes != 0) continue;
+      constexpr float kLog2E = 1.4426950408889634f, kHigh = __builtin_inff();
+      const float lse = exists ? given.lse(of.outer, head, row) : -kHigh;
+      to[i] = lse == -kHigh ? kHigh : lse * kLog2E;  // a row that sees nothing weighs nothing
+      to[kQueries + i] = sum;
+    }
+  }
+
   /// A round of blocks of keys at a time.
-  TW_PTX void put_ranks(int batch, int within, int block) const {
+  TW_PTX void put_ranks(const Order& order, int within, int block) const {
     __shared__ int times[2 * kMostAttentionRing];
-    const AttentionBackwardOrder<kQueries, kBuild.kKeys, T> order{given, given.kv_len(batch)};
     const AttentionInterval all = order.key_blocks(block);
-    int* const to = given.ranks + given.rank_place(batch, within, block);
+    if (all.begin >= all.end) return;
+    int* const to = given.ranks + given.rank_place(order.sequence, within, block);
     const int span = order.span();
     for (int round = all.begin / span * span; round < all.end; round += span) {
       const int begin = max(all.begin, round), end = min(all.end, round + span);
@@ -52,6 +89,21 @@ struct AttentionBackwardRows {
       for (int n = begin + int(threadIdx.x); n < end; n += kThreads)
         to[n] = order.rank(n, block, times);
       __syncthreads();
+    }
+  }
+
+  /// All blocks of threads together, 16 bytes a thread.
+  TW_PTX static void clear_outside(const AttentionRows<T>& rows, const View<const int32_t, 1>& of,
+                                   int count, int heads, int dims) {
+    constexpr int kUnit = 16 / int(sizeof(T));
+    const int before = of(0), after = of(of.size(0) - 1);
+    const int units = heads * (dims / kUnit), outside = before + count - after;
+    for (int i = int(blockIdx.x); i < outside; i += int(gridDim.x)) {
+      const int row = i < before ? i : after + i - before;
+      for (int n = int(threadIdx.x); n < units; n += kThreads) {
+        const int head = n / (dims / kUnit), unit = n - head * (dims / kUnit);
+        reinterpret_cast<uint4*>(rows.at(0, row, head))[unit] = {0, 0, 0, 0};
+      }
     }
   }
 
@@ -90,17 +142,17 @@ struct AttentionBackwardQueries {
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    const int64_t place = blockIdx.x, row = place / given.query_blocks;
-    const int block = int(place - row * given.query_blocks);
-    const int batch = int(row / given.q_heads), head = int(row - int64_t{batch} * given.q_heads);
-    const AttentionInterval blocks =
-        AttentionBackwardOrder<kQueries, kBuild.kKeys, T>{given, given.kv_len(batch)}.key_blocks(
-            block);
+    using Order = AttentionBackwardOrder<kQueries, kBuild.kKeys, T>;
+    const auto at = AttentionBackwardPlace<kQueries, kBuild.kKeys, T>::of(given);
+    const Order order = Order::of(given, at.index);
+    const AttentionBackwardSequence& of = order.sequence;
+    if (at.block >= order.query_blocks()) return;
+    const AttentionInterval blocks = order.key_blocks(at.block);
     const int thread = int(threadIdx.x) % 128, part = int(threadIdx.x) / 128;
     float sums[kOfThread] = {};
     if (blocks.begin < blocks.end) {
       const auto* const from = reinterpret_cast<const float4*>(given.q_sums) +
-                               (place * kConsumers + part) * (kRows * kPartDims / 4) + thread;
+                               (at.place * kConsumers + part) * (kRows * kPartDims / 4) + thread;
       TW_UNROLL
       for (int i = 0; i < kOfThread; i += 4) {
         const float4 four = from[i / 4 * 128];
@@ -108,11 +160,12 @@ struct AttentionBackwardQueries {
         sums[i + 2] = four.z * given.scale, sums[i + 3] = four.w * given.scale;
       }
     }
-    const int first = block * kQueries + thread / 32 * 16 + thread % 32 / 4;
+    const int first = at.block * kQueries + thread / 32 * 16 + thread % 32 / 4;
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int query = first + 8 * r;
-      T* const to = query < given.queries ? given.q_grad.at(batch, query, head) : nullptr;
+      T* const to =
+          query < of.queries ? given.q_grad.at(of.outer, of.first_query + query, at.head) : nullptr;
       TW_UNROLL
       for (int i = 0; i < kPartDims / 8; i += 4)
         tile::cuda::store_fragment_row(to, part * kPartDims + 8 * i, given.dims,

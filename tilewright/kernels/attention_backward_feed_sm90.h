@@ -34,21 +34,21 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     Position q, grad;
     uint32_t phase = 0, tail_phase = 0;
     for (Walk walk(given); walk.more(); walk.next()) {
-      const AttentionBackwardTile tile =
-          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
+      const Order order = walk.order();
+      const AttentionBackwardTile tile = order.tile(walk.key_block());
       if (tile.steps == 0) continue;
-      load_keys(shared, walk, phase, tail_phase);
+      load_keys(shared, walk, order.sequence, phase, tail_phase);
       phase ^= 1;
+      const AttentionOrigin origin = given.q_origin(order.sequence);
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
         const int head = walk.kv_head() * given.group + within;
         const float* const rows =
-            given.rows + given.place(walk.batch(), head, block) * 2 * kQueries;
+            given.rows + given.place(order.sequence, head, block) * 2 * kQueries;
         load_block(shared.q[q.index], given.q, shared.q_full[q.index], shared.q_empty[q.index], q,
-                   walk.batch(), head, block, shared.rows[q.index][0], rows,
-                   &shared.blocks[q.index]);
+                   origin, head, block, shared.rows[q.index][0], rows, &shared.blocks[q.index]);
         load_block(shared.grad[grad.index], given.grad, shared.grad_full[grad.index],
-                   shared.grad_empty[grad.index], grad, walk.batch(), head, block,
+                   shared.grad_empty[grad.index], grad, origin, head, block,
                    shared.rows[grad.index][1], rows + kQueries);
       }
     }
@@ -57,8 +57,8 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   /// A block of queries, or of their gradients, and a number for each.
   TW_PTX static void load_block(char* smem, const tile::cuda::TensorMap& map,
                                 tile::cuda::Mbarrier& full, tile::cuda::Mbarrier& empty,
-                                Position& at, int batch, int head, int block, float* numbers,
-                                const float* from, int* name = nullptr) {
+                                Position& at, const AttentionOrigin& origin, int head, int block,
+                                float* numbers, const float* from, int* name = nullptr) {
     using namespace tile::cuda;
     if (elect_one()) {
       empty.wait(at.phase ^ 1);
@@ -68,17 +68,18 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
       for (int i = 0; i < kQueries; i += kRows)
         load_box(smem + c * kQueryChunk + i * kRowBytes, map, full, c * kChunk,
-                 block * kQueries + i, head, batch);
+                 origin.row + block * kQueries + i, head, origin.outer, origin.wrap);
       load_bulk(numbers, from, kQueries * int(sizeof(float)), full);
     }
     __syncwarp();
     at.next();
   }
 
-  TW_PTX void load_keys(Shared& shared, const Walk& walk, uint32_t phase,
-                        uint32_t& tail_phase) const {
+  TW_PTX void load_keys(Shared& shared, const Walk& walk, const AttentionBackwardSequence& of,
+                        uint32_t phase, uint32_t& tail_phase) const {
     using namespace tile::cuda;
-    const int there = given.kv_len(walk.batch()) - walk.key_block() * kKeys;
+    const AttentionOrigin origin = given.k_origin(of);
+    const int there = of.keys - walk.key_block() * kKeys;
     const bool tail = given.kv_lens && there < kKeys;
     if (elect_one()) {
       shared.keys_empty.wait(phase ^ 1);
@@ -88,8 +89,8 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
         shared.k_full.arrive_expect(kBuild.key_bytes());
         shared.v_full.arrive_expect(kBuild.key_bytes());
       }
-      load_key_block(shared.k, given.k, tail ? shared.tail_full : shared.k_full, walk);
-      load_key_block(shared.v, given.v, tail ? shared.tail_full : shared.v_full, walk);
+      load_key_block(shared.k, given.k, tail ? shared.tail_full : shared.k_full, walk, origin);
+      load_key_block(shared.v, given.v, tail ? shared.tail_full : shared.v_full, walk, origin);
     }
     __syncwarp();
     if (!tail) return;
@@ -107,12 +108,14 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     __syncwarp();
   }
   TW_PTX static void load_key_block(char* smem, const tile::cuda::TensorMap& map,
-                                    tile::cuda::Mbarrier& full, const Walk& walk) {
+                                    tile::cuda::Mbarrier& full, const Walk& walk,
+                                    const AttentionOrigin& origin) {
     TW_UNROLL
     for (int c = 0; c < kChunks; ++c) TW_UNROLL
     for (int i = 0; i < kKeys; i += kRows)
       tile::cuda::load_box(smem + c * kKeyChunk + i * kRowBytes, map, full, c * kChunk,
-                           walk.key_block() * kKeys + i, walk.kv_head(), walk.batch());
+                           origin.row + walk.key_block() * kKeys + i, walk.kv_head(), origin.outer,
+                           origin.wrap);
   }
 
   TW_PTX static void clear_rows(char* smem, int first) {
@@ -128,13 +131,13 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   TW_PTX void plan(Shared& shared) const {
     int turn = 0;  // of all steps
     for (Walk walk(given); walk.more(); walk.next()) {
-      const AttentionBackwardTile tile =
-          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
+      const Order order = walk.order();
+      const AttentionBackwardTile tile = order.tile(walk.key_block());
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
-        const int64_t at = given.rank_place(walk.batch(), within, block) + walk.key_block();
+        const int64_t at = given.rank_place(order.sequence, within, block) + walk.key_block();
         const int head = walk.kv_head() * given.group + within;
-        hand_over(shared, turn++, {given.place(walk.batch(), head, block), given.ranks[at]});
+        hand_over(shared, turn++, {given.place(order.sequence, head, block), given.ranks[at]});
       }
     }
     for (int i = 0; i < kAdders; ++i) hand_over(shared, turn++, {0, -1});

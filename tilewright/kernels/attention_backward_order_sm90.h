@@ -60,34 +60,42 @@ struct AttentionBackwardTile {
 template <int kQueries, int kKeys, class T>
 struct AttentionBackwardOrder {
   const AttentionBackwardArguments<T>& given;
-  int keys;  // that are there
+  AttentionBackwardSequence sequence;
 
+  TW_PTX static AttentionBackwardOrder of(const AttentionBackwardArguments<T>& given, int index) {
+    return {given, given.sequence(index, kQueries)};
+  }
+
+  TW_PTX int query_blocks() const { return (sequence.queries + kQueries - 1) / kQueries; }
+  /// Also of keys that are not there.
+  TW_PTX int all_key_blocks() const { return (sequence.key_rows + kKeys - 1) / kKeys; }
   /// Position of query 0 among the keys.
-  TW_PTX int offset() const { return keys - given.queries; }
+  TW_PTX int offset() const { return sequence.keys - sequence.queries; }
   /// Keys that any of queries [first, last] sees.
   TW_PTX AttentionInterval seen(int first, int last) const {
     const int begin = given.before < 0 ? 0 : max(0, first + offset() - given.before);
-    const int end = given.after < 0 ? keys : min(keys, last + offset() + given.after + 1);
+    const int end =
+        given.after < 0 ? sequence.keys : min(sequence.keys, last + offset() + given.after + 1);
     return {begin, end};
   }
   /// Queries that see any of keys [first, last], which are there.
   TW_PTX AttentionInterval seeing(int first, int last) const {
     const int begin = given.after < 0 ? 0 : max(0, first - offset() - given.after);
-    const int end =
-        given.before < 0 ? given.queries : min(given.queries, last - offset() + given.before + 1);
+    const int end = given.before < 0 ? sequence.queries
+                                     : min(sequence.queries, last - offset() + given.before + 1);
     return {begin, end};
   }
   /// Blocks of queries all of which see all of keys [first, last].
   TW_PTX AttentionInterval all_seeing(int first, int last) const {
-    if (last >= keys) return {0, 0};
+    if (last >= sequence.keys) return {0, 0};
     const int least = given.after < 0 ? 0 : max(0, last - offset() - given.after);
-    const int end = given.before < 0 ? given.queries : first - offset() + given.before + 1;
+    const int end = given.before < 0 ? sequence.queries : first - offset() + given.before + 1;
     return {(least + kQueries - 1) / kQueries,
-            end >= given.queries ? given.query_blocks : max(0, end) / kQueries};
+            end >= sequence.queries ? query_blocks() : max(0, end) / kQueries};
   }
   /// Blocks of keys that a block of queries sees.
   TW_PTX AttentionInterval key_blocks(int block) const {
-    const int first = block * kQueries, last = min(first + kQueries, given.queries) - 1;
+    const int first = block * kQueries, last = min(first + kQueries, sequence.queries) - 1;
     const AttentionInterval range = seen(first, last);
     if (first > last || range.begin >= range.end) return {0, 0};
     return {range.begin / kKeys, (range.end + kKeys - 1) / kKeys};
@@ -95,17 +103,17 @@ struct AttentionBackwardOrder {
   /// The first block of queries that may see a block of keys.
   TW_PTX int first_block(int key_block) const {
     const int begin = seeing(key_block * kKeys, key_block * kKeys).begin;
-    return min(begin, given.queries) / kQueries;
+    return min(begin, sequence.queries) / kQueries;
   }
   /// Blocks of keys of a round.
-  TW_PTX int span() const { return given.ring * given.fold; }
+  TW_PTX int span() const { return sequence.ring * given.fold; }
   /// Which member of the ring has a block of keys, of those of a round.
   TW_PTX int member(int index) const {
-    return index < given.ring ? index : 2 * given.ring - 1 - index;
+    return index < sequence.ring ? index : 2 * sequence.ring - 1 - index;
   }
 
   TW_PTX AttentionBackwardTile tile(int key_block) const {
-    const int first_key = key_block * kKeys, last = min(first_key + kKeys, keys) - 1;
+    const int first_key = key_block * kKeys, last = min(first_key + kKeys, sequence.keys) - 1;
     const AttentionInterval range = seeing(first_key, last);
     AttentionBackwardTile out{};
     if (first_key > last || range.begin >= range.end) return out;
@@ -113,16 +121,17 @@ struct AttentionBackwardOrder {
     out.end = (range.end + kQueries - 1) / kQueries;
     out.steps = out.round = given.group * (out.end - out.first);
     const int round = key_block / span() * span(), index = key_block - round;
-    if (index >= given.ring) {
+    if (index >= sequence.ring) {
       out.backwards = true;
       out.time = given.group * (out.end - first_block(round + member(index)));
       return out;
     }
     if (given.fold > 1) {
-      out.split = max(out.first, min(first_block(round + given.ring), out.end));
+      out.split = max(out.first, min(first_block(round + sequence.ring), out.end));
       out.round = given.group * (out.end - out.split);
     }
-    if (given.before < 0) out.start = int(index_quotient(int64_t{out.round} * index, given.ring));
+    if (given.before < 0)
+      out.start = int(index_quotient(int64_t{out.round} * index, sequence.ring));
     return out;
   }
 
@@ -140,39 +149,6 @@ struct AttentionBackwardOrder {
       if (times[i] < times[self] || (times[i] == times[self] && member(i) < member(self))) ++count;
     return count;
   }
-};
-
-/// The blocks of keys of a block of threads, one after the other.
-template <class T>
-class AttentionBackwardWalk {
- public:
-  TW_PTX explicit AttentionBackwardWalk(const AttentionBackwardArguments<T>& given)
-      : given_(given),
-        item_(int(blockIdx.x) / given.ring),
-        member_(int(blockIdx.x) - item_ * given.ring) {
-    if (more() && key_block() >= given_.key_blocks) next();
-  }
-
-  TW_PTX bool more() const { return item_ < given_.batches * given_.kv_heads; }
-  TW_PTX void next() {
-    do {
-      if (++turn_ / given_.fold * given_.ring * given_.fold >= given_.key_blocks) {
-        turn_ = 0;
-        item_ += int(gridDim.x) / given_.ring;
-      }
-    } while (more() && key_block() >= given_.key_blocks);
-  }
-  TW_PTX int batch() const { return item_ / given_.kv_heads; }
-  TW_PTX int kv_head() const { return item_ % given_.kv_heads; }
-  TW_PTX int key_block() const {
-    if (given_.fold == 1) return turn_ * given_.ring + member_;
-    const int first = turn_ / 2 * 2 * given_.ring;
-    return first + (turn_ % 2 == 0 ? member_ : 2 * given_.ring - 1 - member_);
-  }
-
- private:
-  const AttentionBackwardArguments<T>& given_;
-  int item_, member_, turn_ = 0;
 };
 
 }  // namespace tw::kernels

@@ -50,10 +50,10 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
     wait_for_grids_before();
     launch_grids_after();
     if (warpgroup == 0) {
-      give_registers<24>();
+      give_registers<kBuild.feed_registers()>();
       AttentionBackwardFeed<T, kBuild>{{}, given}(shared, warp);
     } else {
-      take_registers<240>();
+      take_registers<kBuild.consumer_registers()>();
       consume(shared, warpgroup - 1);
     }
   }
@@ -68,8 +68,7 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
     uint32_t phase = 0;
     int step = 0;  // of all tiles
     for (Walk walk(given); walk.more(); walk.next()) {
-      const AttentionBackwardTile tile =
-          Order{given, given.kv_len(walk.batch())}.tile(walk.key_block());
+      const AttentionBackwardTile tile = walk.order().tile(walk.key_block());
       KeySums k_sum, v_sum;
       if (tile.steps == 0) {
         TW_UNROLL
@@ -99,14 +98,14 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
     wgmma_wait<0>();
     pin(scores);
     const int first_key = walk.key_block() * kKeys + consumer * kRows;
-    const Order order{given, given.kv_len(walk.batch())};
+    const Order order = walk.order();
     const AttentionInterval inner = order.all_seeing(first_key, first_key + kRows - 1);
     int i = 0;
     for (; i < tile.steps - 1; ++i)
-      pass_block<false>(shared, at, step++, order.keys, first_key, inner, i > 0, consumer, scores,
-                        k_sum, v_sum);
-    pass_block<true>(shared, at, step++, order.keys, first_key, inner, i > 0, consumer, scores,
-                     k_sum, v_sum);
+      pass_block<false>(shared, at, step++, order, first_key, inner, i > 0, consumer, scores, k_sum,
+                        v_sum);
+    pass_block<true>(shared, at, step++, order, first_key, inner, i > 0, consumer, scores, k_sum,
+                     v_sum);
     hand_sums(shared, step - 1, consumer);
   }
 
@@ -119,7 +118,7 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
   /// One block of queries, whose scores are there; those of the next one are computed beside. Its
   /// sums are handed over during the next step, or after the last.
   template <bool kLast>
-  TW_PTX void pass_block(Shared& shared, Position& at, int step, int keys, int first_key,
+  TW_PTX void pass_block(Shared& shared, Position& at, int step, const Order& order, int first_key,
                          const AttentionInterval& inner, int started, int consumer, Scores& scores,
                          KeySums& k_sum, KeySums& v_sum) const {
     using namespace tile::cuda;
@@ -136,7 +135,7 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
     if (started) hand_sums(shared, step - 1, consumer);
     Weights weights, slopes;
     if (given.score_scale != 0) cap_scores(scores, given.score_scale);
-    if (block < inner.begin || block >= inner.end) Base::mask(keys, first_key, block, scores);
+    if (block < inner.begin || block >= inner.end) Base::mask(order, first_key, block, scores);
     Base::weigh(shared.rows[here.index][0], scores, weights);
     pin(v_sum);
     wgmma_fence();
@@ -221,15 +220,17 @@ struct AttentionBackwardSm90 : AttentionBackwardWeights<T, kBuild> {
   TW_PTX void put(const Walk& walk, int consumer, KeySums& k_sum, const KeySums& v_sum) const {
     TW_UNROLL
     for (int i = 0; i < kDims / 2; ++i) k_sum[i] *= given.scale;
+    const AttentionBackwardSequence of = walk.order().sequence;
     const int thread = int(threadIdx.x) % kWarpgroup;
     const int first =
         walk.key_block() * kKeys + consumer * kRows + thread / 32 * 16 + thread % 32 / 4;
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int key = first + 8 * r;
-      const bool exists = key < given.keys;
-      T* const k_row = exists ? given.k_grad.at(walk.batch(), key, walk.kv_head()) : nullptr;
-      T* const v_row = exists ? given.v_grad.at(walk.batch(), key, walk.kv_head()) : nullptr;
+      const bool exists = key < of.key_rows;
+      const int row = of.first_key + key;
+      T* const k_row = exists ? given.k_grad.at(of.outer, row, walk.kv_head()) : nullptr;
+      T* const v_row = exists ? given.v_grad.at(of.outer, row, walk.kv_head()) : nullptr;
       TW_UNROLL
       for (int i = 0; i < kDims / 8; i += 4) {
         tile::cuda::store_fragment_row(k_row, 8 * i, given.dims, k_sum + 4 * i + 2 * r);

@@ -19,15 +19,15 @@ struct AttentionBackwardWeights : AttentionBackwardBlock<T, kBuild> {
   using Weights = uint32_t[kQueries / 4];
   const typename Block::Arguments& given;
 
-  TW_PTX void mask(int keys, int first_key, int block, Scores& scores) const {
-    const Order order{given, keys};
+  TW_PTX static void mask(const Order& order, int first_key, int block, Scores& scores) {
     const int lane = int(threadIdx.x) % 32, offset = block * kQueries + lane % 4 * 2;
     const int key = first_key + int(threadIdx.x) % kWarpgroup / 32 * 16 + lane / 4;
     AttentionSpan spans[2];
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       const AttentionInterval seeing = order.seeing(key + 8 * r, key + 8 * r);
-      spans[r] = {seeing.begin - offset, (key + 8 * r < keys ? seeing.end : 0) - offset};
+      spans[r] = {seeing.begin - offset,
+                  (key + 8 * r < order.sequence.keys ? seeing.end : 0) - offset};
     }
     mask_scores(scores, spans);
   }

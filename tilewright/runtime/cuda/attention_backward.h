@@ -3,18 +3,28 @@
 
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/attention_backward.h"
+#include "tilewright/kernels/attention_varlen_backward.h"
 #include "tilewright/runtime/cuda/driver.h"
 
 namespace tw::runtime::cuda {
 
-/// Whether it takes this call on that device, or why the neutral kernel must.
+/// Kernels of 16-bit types have a build for Hopper.
+template <class K>
+inline constexpr bool kHasAttentionBackwardSm90 = false;
 template <class T>
-  requires(sizeof(T) == 2)
-TW_API Support supports_sm90(const kernels::AttentionBackward<T>& call, int device);
+inline constexpr bool kHasAttentionBackwardSm90<kernels::AttentionBackward<T>> = sizeof(T) == 2;
+template <class T>
+inline constexpr bool kHasAttentionBackwardSm90<kernels::AttentionVarlenBackward<T>> =
+    sizeof(T) == 2;
+
+/// Whether it takes this call on that device, or why the neutral kernel must.
+template <class K>
+  requires kHasAttentionBackwardSm90<K>
+TW_API Support supports_sm90(const K& call, int device);
 
 /// Launches it into `stream`; the call must be supported.
-template <class T>
-  requires(sizeof(T) == 2)
-TW_API void launch_sm90(const kernels::AttentionBackward<T>& call, int device, Stream stream);
+template <class K>
+  requires kHasAttentionBackwardSm90<K>
+TW_API void launch_sm90(const K& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

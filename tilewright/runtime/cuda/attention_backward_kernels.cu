@@ -14,10 +14,20 @@ using Rows = AttentionBackwardRows<Element, kAttentionBackwardBuilds[kIndex]>;
 template <int kIndex>
 using Queries = AttentionBackwardQueries<Element, kAttentionBackwardBuilds[kIndex]>;
 
+template <int kIndex>
+using Schedule =
+    AttentionBackwardSchedule<kAttentionBackwardBuilds[kIndex].queries,
+                              AttentionBackwardBuild::kKeys, kAttentionScheduleThreads, Element>;
+
 extern __shared__ __align__(1024) char dynamic_shared[];
 
 template <int kIndex>
-__global__ void __launch_bounds__(Rows<kIndex>::kThreads)
+__global__ void __launch_bounds__(kAttentionScheduleThreads)
+    backward_schedule(const __grid_constant__ Arguments arguments) {
+  Schedule<kIndex>{arguments}();
+}
+template <int kIndex>
+__global__ void __launch_bounds__(Rows<kIndex>::kThreads, Rows<kIndex>::kResident)
     backward_rows(const __grid_constant__ Arguments arguments) {
   Rows<kIndex>{arguments}();
 }
@@ -34,6 +44,7 @@ __global__ void __launch_bounds__(Queries<kIndex>::kThreads)
 
 template <int kIndex>
 void instantiate() {
+  [[maybe_unused]] const auto schedule = &backward_schedule<kIndex>;
   [[maybe_unused]] const auto rows = &backward_rows<kIndex>;
   [[maybe_unused]] const auto entry = &backward<kIndex>;
   [[maybe_unused]] const auto queries = &backward_queries<kIndex>;

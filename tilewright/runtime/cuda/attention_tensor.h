@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/attention_backward_build_sm90.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
@@ -51,6 +52,8 @@ struct AttentionTensor {
   bool is_writable() const {
     return is_aligned() && dims * int64_t{sizeof(T)} % int64_t{kTmaUnit} == 0;
   }
+  /// Whether cut_map() can have rows this far apart.
+  bool may_be_cut() const { return row_stride * int64_t{sizeof(T)} < int64_t{1} << 33; }
   bool counts_in_32_bits() const {
     constexpr int64_t kMost = int64_t{1} << 29;
     return outer <= kMost && rows <= kMost && heads <= kMost;
@@ -76,6 +79,24 @@ tile::cuda::TensorMap row_map(const AttentionTensor<const T>& x, int64_t box_row
   return tensor_map<T, 3>(x, {x.rows, x.heads, x.outer},
                           {x.row_stride, x.head_stride, x.outer_stride},
                           {uint32_t(box_rows), 1, 1});
+}
+
+/// The same, where kernels::AttentionOrigin says where a sequence begins that is a batch entry.
+template <class T>
+tile::cuda::TensorMap uncut_map(const AttentionTensor<const T>& x, int64_t box_rows) {
+  return tensor_map<T, 4>(x, {x.rows, x.heads, x.outer, 1},
+                          {x.row_stride, x.head_stride, x.outer_stride, 0},
+                          {uint32_t(box_rows), 1, 1, 1});
+}
+/// The same for one that is some of the rows.
+template <class T>
+tile::cuda::TensorMap cut_map(const AttentionTensor<const T>& x, int64_t box_rows) {
+  constexpr int64_t kFar = kernels::AttentionOrigin::kFar;
+  constexpr int64_t kStep = (int64_t{1} << 34) / int64_t{sizeof(T)};  // kFar of these are none
+  // The stride of a single row may be any.
+  const int64_t row = x.rows == 1 ? int64_t{kTmaUnit} : x.row_stride;
+  return tensor_map<T, 4>(x, {kFar, x.heads, 2 * kFar, 2 * kFar},
+                          {row, x.head_stride, row, kStep - row}, {uint32_t(box_rows), 1, 1, 1});
 }
 
 }  // namespace tw::runtime::cuda

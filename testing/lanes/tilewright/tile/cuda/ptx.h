@@ -78,6 +78,10 @@ T __shfl_up_sync(unsigned, T value, int step) {
   const int source = tw::testing::lane() - step;
   return tw::testing::from_lane(value, source < 0 ? tw::testing::lane() : source);
 }
+/// Of a block that is one warp.
+inline void __syncthreads() {
+  this_warp->meeting.arrive_and_wait();
+}
 inline unsigned __ballot_sync(unsigned, bool vote) {
   unsigned out = 0;
   for (int i = 0; i < 32; ++i) out |= unsigned(__shfl_sync(~0u, int(vote), i)) << i;
