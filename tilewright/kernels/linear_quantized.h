@@ -40,7 +40,7 @@ struct LinearQuantized {
     plan.phases = 2;
     plan.grid[0] = s.tokens * s.spans;
     plan.grid[1] = s.groups * s.programs;
-    plan.workspace_bytes = s.tokens * s.token_bytes;
+    plan.workspace_bytes = s.tokens * s.token_bytes + (s.is_tiled ? kTileOverrun : 0);
     plan.scratch_bytes = s.results_bytes + 2 * (s.codes_bytes + s.scales_bytes);
     return plan;
   }

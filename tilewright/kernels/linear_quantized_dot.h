@@ -87,6 +87,7 @@ struct UnpackedFormat {
   bool has_min;
   bool has_offset;
   tile::CodeRange range;
+  bool is_signed = false;  // offsets are taken from the codes, which are signed bytes then
 
   TW_INLINE constexpr int groups() const { return kQuantizedBlock / group; }
 };
@@ -103,6 +104,11 @@ TW_INLINE constexpr UnpackedFormat unpacked_format(QuantizedFormat f) {
   return {f.group, f.has_min, value_offset<P>(f) != 0, range};
 }
 
+/// The same with signed codes: what tiles multiply.
+TW_INLINE constexpr UnpackedFormat signed_format(QuantizedFormat f) {
+  return {f.group, f.has_min, false, {}, true};
+}
+
 /// A piece of a panel as bytes: codes [8 k-groups][64] per block, and scales, in the scratch
 /// memory.
 struct UnpackedPanel {
@@ -110,7 +116,7 @@ struct UnpackedPanel {
   float* scales;
 };
 
-template <class P, QuantizedFormat kF>
+template <class P, QuantizedFormat kF, bool kSigned>
 __attribute__((noinline)) void unpack_panel(P, const uint8_t* panel, int64_t begin, int64_t end,
                                             UnpackedPanel to) {
   constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>, kR = kQuantizedRows;
@@ -125,7 +131,10 @@ __attribute__((noinline)) void unpack_panel(P, const uint8_t* panel, int64_t beg
     for (int v = 0; v < kVecs; ++v) {
       tile::Bytes<P> values[8];
       TW_UNROLL
-      for (int g = 0; g < 8; ++g) values[g] = read_values<P, kF>(block, g, v);
+      for (int g = 0; g < 8; ++g) {
+        values[g] = read_values<P, kF>(block, g, v);
+        if constexpr (kSigned) values[g] -= tile::splat<tile::Bytes<P>>(value_offset<P>(kF));
+      }
       TW_UNROLL
       for (int g = 0; g < 8; ++g) tile::store(codes + 64 * g + v * P::kVectorBytes, values[g]);
       TW_UNROLL

@@ -2,13 +2,13 @@
 // tokens in, float32 sums out. See linear_quantized.h.
 #pragma once
 
-#include "tilewright/kernels/linear_quantized_dot.h"
+#include "tilewright/kernels/linear_quantized_amx.h"
 
 namespace tw::kernels {
 
 /// Tokens of the tallest register tile; smaller ones are powers of two below.
 template <class P>
-inline constexpr int kMaxTileTokens = P::kRegisters == 32 ? 12 : 4;
+inline constexpr int kMaxTileTokens = P::kHasAmx ? tile::kTileRows : P::kRegisters == 32 ? 12 : 4;
 
 /// Consecutive tokens.
 struct TokenRange {
@@ -36,6 +36,7 @@ struct QuantizedSchedule {
   int64_t piece;                          // blocks of a panel taken apart at a time
   int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
   bool is_streamed;                                  // one token, straight from the panels
+  bool is_tiled;                                     // products are those of AMX tiles
 
   static constexpr int64_t kSpan = 64;
 };
@@ -52,7 +53,8 @@ struct QuantizedProduct {
   TW_INLINE QuantizedSchedule schedule(const Machine& machine) const {
     const QuantizedHeader h = header();
     const QuantizedFormat f = format();
-    constexpr int64_t kPiece = 16, kExactPiece = 4;  // x 16 rows: 8 KiB of codes or of weights
+    // x 16 rows: 8 KiB of codes or of weights; 12 of codes for tiles, which take longer to begin.
+    constexpr int64_t kPiece = 16, kTiledPiece = 24, kExactPiece = 4;
     constexpr int64_t kTile = kMaxTileTokens<P>, kMostTiles = 192 / kTile;
     QuantizedSchedule s{};
     s.tokens = tokens;
@@ -62,6 +64,7 @@ struct QuantizedProduct {
     s.token_bytes = s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
     s.spans = (s.blocks + s.kSpan - 1) / s.kSpan;
     s.is_streamed = !exact && tokens == 1;
+    if constexpr (P::kHasAmx) s.is_tiled = !exact && prefers_tiles(machine, f, tokens);
     s.programs = s.is_streamed ? streams(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
 
     // The tokens of a program stay in half of L2 while it walks the panels.
@@ -75,8 +78,9 @@ struct QuantizedProduct {
       s.results_bytes *= s.pairs / (s.programs > 0 ? s.programs : 1) + 1;
       return s;
     }
-    s.piece = exact ? kExactPiece : kPiece;
-    if (s.piece > s.blocks) s.piece = s.blocks;
+    const int64_t longest = exact ? kExactPiece : s.is_tiled ? kTiledPiece : kPiece;
+    const int64_t pieces = (s.blocks + longest - 1) / longest;
+    s.piece = pieces > 0 ? (s.blocks + pieces - 1) / pieces : 0;
     s.codes_bytes = s.piece * kQuantizedBlock * kQuantizedRows * (exact ? 4 : 1);
     if (!exact) s.scales_bytes = s.piece * f.groups() * (1 + f.has_min) * kQuantizedRows * 4;
     return s;
@@ -150,12 +154,17 @@ struct QuantizedProduct {
       tile::store(out.sums + i, typename P::f32{});
     if (exact)
       multiply_exact<P, kF>(p, s, panel, count, out);
-    else
-      multiply<P, kF>(p, s, panel, count, out);
+    else if (!s.is_tiled)
+      multiply<P, kF, false>(p, s, panel, count, out);
+    if constexpr (P::kHasAmx && kF.groups() == 1) {
+      if (!s.is_tiled) return out;
+      const tile::TileScope scope(quantized_tiles());
+      multiply<P, kF, true>(p, s, panel, count, out);
+    }
     return out;
   }
 
-  template <class P, QuantizedFormat kF>
+  template <class P, QuantizedFormat kF, bool kTiled>
   TW_INLINE void multiply(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
                           const QuantizedResults& out) const {
     uint8_t* const scratch = p.template scratch<uint8_t>() + s.results_bytes;
@@ -167,8 +176,9 @@ struct QuantizedProduct {
     for (int64_t b = 0; b < s.blocks; b += s.piece) {
       const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
       for (int i = 0; i < count; ++i)
-        unpack_panel<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end, piece[i]);
-      dot_tiles<P, unpacked_format<P>(kF)>(p, s, piece, count, b, end, out);
+        unpack_panel<P, kF, kTiled>(p, panel + i * kF.panel_bytes(s.blocks), b, end, piece[i]);
+      constexpr UnpackedFormat kU = kTiled ? signed_format(kF) : unpacked_format<P>(kF);
+      dot_tiles<P, kU>(p, s, piece, count, b, end, out);
     }
   }
 
@@ -183,8 +193,12 @@ struct QuantizedProduct {
       const uint8_t* x =
           p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
-      for (int i = 0; i < count; ++i)
-        dot_tile<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
+      for (int i = 0; i < count; ++i) {
+        if constexpr (kU.is_signed)
+          dot_tile_amx<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
+        else
+          dot_tile<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
+      }
     });
   }
 

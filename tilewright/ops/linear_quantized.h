@@ -24,7 +24,7 @@ struct LinearQuantized {
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
       "exact: bool = false) -> out: T[*, N]"};
   static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
-  static constexpr Isa kIsas[] = {Isa::avx512_vnni};
+  static constexpr Isa kIsas[] = {Isa::avx512_vnni, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
   template <class T>

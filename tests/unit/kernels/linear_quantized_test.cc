@@ -357,7 +357,7 @@ float emulate_row(const uint8_t* blocks, int64_t k, const float* x) {
 template <DType kType>
 void check_bits() {
   SCOPED_TRACE(std::string(name(kType)));
-  const int64_t tokens = 14, k = 3 * std::max(64, info(kType).block_elements);
+  const int64_t tokens = 30, k = 3 * std::max(64, info(kType).block_elements);
   const Weight w(kType, 35, k);
   const auto x = normals(tokens * k, 13);
   std::vector<float> want;
