@@ -10,7 +10,7 @@
 //
 // Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A single token
 // multiplies panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
-// run register tiles over it. Bits depend on neither (linear_quantized_dot.h).
+// run register tiles over it, or tiles of AMX. Bits depend on none of it (linear_quantized_dot.h).
 #pragma once
 
 #include "tilewright/kernels/linear_epilogue.h"

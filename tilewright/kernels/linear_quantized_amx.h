@@ -1,5 +1,5 @@
-// The register tile of linear_quantized on AMX: 16 tokens times the 16 rows of a panel. Its sums are
-// the integers of dot_tile and are scaled in the same order, so bits are the same.
+// The register tile of linear_quantized on AMX: 16 tokens times the 16 rows of a panel. Its sums
+// are the integers of dot_tile and are scaled in the same order, so bits are the same.
 //
 // A product of tiles takes 16 cycles per block of 32 k, and storing its sums 16 more beside it; the
 // rest scales them. While tiles are in use one port alone multiplies or converts 512-bit floats:
@@ -52,8 +52,7 @@ __attribute__((noinline)) void dot_tile_amx(P, UnpackedPanel panel, const uint8_
 
   const auto multiply = [&]<int kTile>(int64_t block) TW_INLINED {
     tile::load_tile<2>(x + block * kBlockBytes, kQuantizedBlock);
-    tile::load_tile<3>(panel.codes + block * kQuantizedRows * kQuantizedBlock,
-                       tile::kTileRowBytes);
+    tile::load_tile<3>(panel.codes + block * kQuantizedRows * kQuantizedBlock, tile::kTileRowBytes);
     tile::zero_tile<kTile>();
     tile::dot_int8_tiles<true, true, kTile, 2, 3>();
   };

@@ -8,7 +8,9 @@ namespace tw::kernels {
 
 /// Tokens of the tallest register tile; smaller ones are powers of two below.
 template <class P>
-inline constexpr int kMaxTileTokens = P::kHasAmx ? tile::kTileRows : P::kRegisters == 32 ? 12 : 4;
+inline constexpr int kMaxTileTokens = P::kHasAmx            ? tile::kTileRows
+                                      : P::kRegisters == 32 ? 12
+                                                            : 4;
 
 /// Consecutive tokens.
 struct TokenRange {
