@@ -47,7 +47,9 @@ struct GemmShape {
   int64_t packed_bytes;   // of one value of k, packed
   double gflops;          // of one thread
   int64_t max_tile_rows;  // of the register tile
-  int64_t panel_columns;  // columns of a panel that the register tile takes at once
+  int64_t live_rows;      // rows of a and columns of b that are to be in L1 together
+  bool may_share_b;       // where it is not ready, it may be packed once for all tasks
+  bool b_across;          // a panel has a short piece of each of many rows
 };
 
 /// Tasks of one multiplication, numbered row block first, then panel block, then batch.
@@ -60,6 +62,7 @@ struct GemmSchedule {
   int64_t row_blocks = 0, panel_blocks = 0;
   int64_t k_block = 0, k_blocks = 0;
   bool share_a = false;      // a phase of its own packs a, once, for all tasks
+  bool share_b = false;      // and b
   bool k_innermost = false;  // a panel is finished before the next one begins
 
   TW_INLINE int64_t tasks(int64_t batch) const { return batch * row_blocks * panel_blocks; }
@@ -98,18 +101,19 @@ TW_INLINE int64_t wanted_tasks(const GemmShape& s, const Machine& machine) {
 TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine) {
   using namespace gemm_detail;
   constexpr int64_t kPanel = GemmSchedule::kPanel, kResult = 4;  // bytes of a sum
-  constexpr int64_t kSharedBytes = 64 << 20;  // memory worth spending on a packed copy of a
+  constexpr int64_t kSharedBytes = 64
+                                   << 20;  // memory worth spending on a packed copy of a, or of b
   GemmSchedule out;
 
   const int64_t row_tiles = blocks(s.m, s.max_tile_rows), panels = blocks(s.n, kPanel);
   out.tile_rows = blocks(s.m, row_tiles);
 
-  // The live columns of a panel stay in two thirds of L1 while tiles of a stream past them. One
-  // row tile uses a panel once: it is read whole, or packed in pieces that stay in half of L1.
-  const int64_t live = row_tiles > 1
-                           ? machine.l1d_bytes * 2 / 3 / (s.panel_columns * s.packed_bytes)
-                           : machine.l1d_bytes / 2 / (kPanel * s.packed_bytes);
-  out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 16);
+  // What is live stays in two thirds of L1: the columns of a panel, past which tiles of a stream,
+  // and these, too, where the instruction takes them up as fast. One row tile uses a panel once: it
+  // is read whole, or packed in pieces that stay in half of L1.
+  const int64_t live = row_tiles > 1 ? machine.l1d_bytes * 2 / 3 / (s.live_rows * s.packed_bytes)
+                                     : machine.l1d_bytes / 2 / (kPanel * s.packed_bytes);
+  out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 32);
   out.k_blocks = blocks(s.k, out.k_block);
 
   // A block of a, k_block deep, keeps half of L2; its results, where k has several blocks, a
@@ -141,6 +145,9 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
     out.row_blocks = blocks(row_tiles, block_tiles);
   }
   out.share_a = may_share && out.panel_blocks > 1;
+  out.share_b =
+      s.may_share_b && (out.row_blocks > 1 || (s.b_across && row_tiles > 1)) &&
+      double(s.batch) * double(s.n) * double(s.k * s.packed_bytes) <= double(kSharedBytes);
   return out;
 }
 

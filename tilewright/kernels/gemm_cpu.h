@@ -4,9 +4,9 @@
 //
 // A task owns a block of rows and a range of panels (kPanelWidth columns each). For each block of k
 // it takes its rows of a, packed and widened once, and walks its panels: a panel that is not ready
-// to be multiplied is packed into L1 just before all row tiles of the task pass over it. The
-// epilogue sees each tile when its last product is in, while it is in L1. A single row tile reads b
-// as it lies (tile/cpu/mma_rows.h where b is not packed).
+// to be multiplied is packed into L1 just before all row tiles of the task pass over it, or in a
+// phase before all tasks. The epilogue sees each tile when its last product is in, while it is in
+// L1. A single row tile reads b as it lies (tile/cpu/mma_rows.h where b is not packed).
 //
 // A Problem tells what to multiply:
 //     int64_t batch, m, n, k
@@ -22,68 +22,14 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/kernels/gemm.h"
-#include "tilewright/tile/cpu/mma_rows.h"
-#include "tilewright/tile/cpu/pack.h"
+#include "tilewright/kernels/gemm_inner_cpu.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
 static_assert(GemmSchedule::kPanel == tile::kPanelWidth);
 
-/// b as it is: row n holds the coefficients of output column n.
-template <class T>
-struct StridedPanels {
-  using Element = T;
-  static constexpr bool kPacked = false;
-  Rows<const T> rows;
-};
-
-/// b packed beforehand (kernels/panel_layout.h).
-template <class T>
-struct ReadyPanels {
-  using Element = T;
-  static constexpr bool kPacked = true;
-  const T* data;
-  int64_t stride;  // elements from one panel to the next
-};
-
 namespace gemm_detail {
-
-/// The instruction that multiplies, and what it wants its operands to look like.
-template <class T>
-struct FmaInner {
-  using Units = tile::WidenedUnits<T>;
-  using Scratch = tile::PlainPanel<float>;  // a panel packed or widened by the task
-  using Ready = tile::PlainPanel<T>;        // a packed panel as it lies
-  /// Rows from which widening a panel once beats widening it in every register tile.
-  template <class P>
-  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
-};
-template <>
-struct FmaInner<float> {
-  using Units = tile::WidenedUnits<float>;
-  using Scratch = tile::PlainPanel<float>;
-  using Ready = tile::PlainPanel<float>;
-  template <class P>
-  static constexpr int64_t kWidenRows = int64_t{1} << 62;
-};
-template <>
-struct FmaInner<bf16> {
-  using Units = tile::WidenedUnits<bf16>;
-  using Scratch = tile::PlainPanel<float>;
-  using Ready = tile::Bf16Panel;
-  template <class P>
-  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
-};
-#if defined(__AVX512BF16__)
-struct Bf16DotInner {
-  using Units = tile::PairUnits;
-  using Scratch = tile::Bf16DotPanel;
-  using Ready = tile::Bf16DotPanel;
-  template <class P>
-  static constexpr int64_t kWidenRows = int64_t{1} << 62;
-};
-#endif
 
 /// One multiplication under one schedule. Copied into every task: only views and sizes.
 template <class Inner, class P, class Problem>
@@ -93,7 +39,8 @@ struct Gemm {
   using Units = typename Inner::Units;
   using Unit = typename Units::Unit;
   using Scratch = typename Inner::Scratch;
-  static constexpr int64_t kDepth = Units::kDepth;
+  static constexpr int64_t kDepth = Units::kDepth, kStep = Inner::kStep;
+  static constexpr int64_t kMostRows = Inner::template kTileRows<P>;
   static constexpr int64_t kPanel = GemmSchedule::kPanel;
   static constexpr int kLanes = P::template kLanes<float>;
 
@@ -106,7 +53,7 @@ struct Gemm {
     if constexpr (B::kPacked)
       ready = what.m < Inner::template kWidenRows<P>;
     else
-      ready = what.m <= tile::kMaxTileRows<P> && what.b(0).rows.col_stride == 1;
+      ready = Inner::kReadsRows && what.m <= kMostRows && what.b(0).rows.col_stride == 1;
     const GemmShape shape{.batch = sizes.occupied(),
                           .m = what.m,
                           .n = what.n,
@@ -115,12 +62,14 @@ struct Gemm {
                           .b_bytes = sizeof(T),
                           .packed_bytes = int64_t{sizeof(Unit)} / kDepth,
                           .gflops = gflops,
-                          .max_tile_rows = tile::kMaxTileRows<P>,
-                          .panel_columns = 2 * kLanes};
+                          .max_tile_rows = kMostRows,
+                          .live_rows = Inner::kWholeTiles ? kMostRows + kPanel : 2 * kLanes,
+                          .may_share_b = Inner::kWholeTiles && !ready && !sizes.kDiffer,
+                          .b_across = b_across()};
     s = schedule_gemm(shape, machine);
   }
 
-  static int64_t units(int64_t k) { return (k + kDepth - 1) / kDepth; }
+  static int64_t units(int64_t k) { return (k + kStep - 1) / kStep * (kStep / kDepth); }
   static int64_t padded(int64_t bytes) { return (bytes + 63) / 64 * 64; }
   /// A single row of float32 in order needs no packing.
   bool direct_a(const Rows<const T>& a) const {
@@ -128,17 +77,31 @@ struct Gemm {
     return false;
   }
 
+  /// Whether b's columns lie side by side, so that a panel has a piece of each of its rows.
+  bool b_across() const {
+    if constexpr (!B::kPacked) return problem.b(0).rows.col_stride != 1;
+    return false;
+  }
+
   // ---- memory ----------------------------------------------------------------------------
-  /// Where the packed rows of a matrix begin, and end for the last.
+  /// As how many rows of a so many are packed: as whole row tiles where the instruction wants them.
+  int64_t stored(int64_t rows) const {
+    return Inner::kWholeTiles ? (rows + s.tile_rows - 1) / s.tile_rows * s.tile_rows : rows;
+  }
+  /// No fewer than `matrices` matrices of so many rows together are packed as.
+  int64_t stored(int64_t matrices, int64_t rows) const {
+    return rows + (Inner::kWholeTiles ? matrices * (s.tile_rows - 1) : 0);
+  }
+  /// Where the packed rows of a matrix begin.
   int64_t shared_a_units(int64_t batch) const {
-    return sizes.rows_before(batch) * units(problem.k);
+    return stored(batch, sizes.rows_before(batch)) * units(problem.k);
   }
   int64_t own_a_bytes() const {
     const int64_t depth = units(s.k_innermost ? problem.k : s.k_block);
     return s.share_a ? 0 : padded(s.block_rows * depth * int64_t{sizeof(Unit)});
   }
   int64_t panel_bytes() const {
-    return ready ? 0 : padded(units(s.k_block) * kPanel * int64_t{sizeof(Unit)});
+    return ready || s.share_b ? 0 : padded(units(s.k_block) * kPanel * int64_t{sizeof(Unit)});
   }
   int64_t tile_bytes() const {
     int64_t tiles_rows = s.tile_rows;
@@ -146,14 +109,28 @@ struct Gemm {
     return padded(tiles_rows * kPanel * int64_t{sizeof(float)});
   }
 
+  int64_t shared_a_bytes() const {
+    const int64_t rows = s.share_a ? stored(problem.batch, sizes.all_rows()) : 0;
+    return padded(rows * units(problem.k) * int64_t{sizeof(Unit)});
+  }
+  bool packs_first() const { return s.share_a || s.share_b; }
+  int64_t pack_a_tasks() const { return s.share_a ? problem.batch * s.k_blocks * s.row_blocks : 0; }
+  /// Where the packed panel j of a matrix begins.
+  int64_t shared_b_units(int64_t batch, int64_t j) const {
+    return (batch * gemm_detail::blocks(problem.n, kPanel) + j) * units(problem.k) * kPanel;
+  }
+  Unit* shared_b(P p) const {
+    return reinterpret_cast<Unit*>(p.template workspace<char>() + shared_a_bytes());
+  }
+
   tile::Plan plan() const {
     tile::Plan out;
-    const int64_t pack_tasks = s.share_a ? problem.batch * s.k_blocks * s.row_blocks : 0;
-    out.phases = s.share_a ? 2 : 1;
-    out.grid[0] = pack_tasks;
+    out.phases = packs_first() ? 2 : 1;
+    out.grid[0] = pack_a_tasks();
+    if (s.share_b) out.grid[0] += problem.batch * s.k_blocks * s.panel_blocks;
     out.grid[out.phases - 1] = s.tasks(problem.batch);
-    if (s.share_a)
-      out.workspace_bytes = sizes.all_rows() * units(problem.k) * int64_t{sizeof(Unit)};
+    out.workspace_bytes = shared_a_bytes();
+    if (s.share_b) out.workspace_bytes += shared_b_units(problem.batch, 0) * int64_t{sizeof(Unit)};
     out.scratch_bytes = own_a_bytes() + panel_bytes() + tile_bytes();
     return out;
   }
@@ -162,12 +139,10 @@ struct Gemm {
   /// Rows [row, row + count) of a, k values from `first` on, as row tiles one after the other.
   void pack_a(P p, const Rows<const T>& a, int64_t row, int64_t count, int64_t first, int64_t k,
               Unit* to) const {
-    const int64_t ahead = a.lead_strides[a.lead - 1] * s.tile_rows;
     for (int64_t r = 0; r < count; r += s.tile_rows) {
-      const tile::PackRows<P, T> rows(gemm_detail::at_most(s.tile_rows, count - r), a.col_stride,
-                                      ahead, [&](int i) { return a.row(row + r + i).data; });
-      Unit* end = to + units(k) * rows.count;
-      tile::pack_tight<Units>(p, rows, first, k, to, end);
+      const int64_t valid = gemm_detail::at_most(s.tile_rows, count - r);
+      Unit* end = to + units(k) * stored(valid);
+      Inner::pack_rows(p, a, row + r, valid, int(s.tile_rows), first, k, to, end);
       to = end;
     }
   }
@@ -204,7 +179,26 @@ struct Gemm {
   }
 
   // ---- phases ----------------------------------------------------------------------------
-  __attribute__((noinline)) void pack_task(P p) const {
+  /// The panels of a block, for a block of k. As many k at a time as one product takes, so that
+  /// rows of b whose columns lie side by side are read from one end to the other.
+  __attribute__((noinline)) void pack_b_task(P p) const {
+    const int64_t index = p.index() - pack_a_tasks(), k_at = index % s.k_blocks;
+    const int64_t panel_block = index / s.k_blocks % s.panel_blocks;
+    const int64_t batch = index / s.k_blocks / s.panel_blocks;
+    const int64_t begin = k_at * s.k_block;
+    const int64_t end = gemm_detail::at_most(begin + s.k_block, problem.k);
+    const B b = problem.b(batch);
+    const int64_t first_panel = panel_block * s.block_panels;
+    const int64_t last_panel =
+        gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
+    const int64_t step = b_across() ? kStep : s.k_block;
+    for (int64_t first = begin; first < end; first += step)
+      for (int64_t j = first_panel; j < last_panel; ++j)
+        pack_panel(p, b, j * kPanel, first, gemm_detail::at_most(step, end - first),
+                   shared_b(p) + shared_b_units(batch, j) + units(first) * kPanel);
+  }
+
+  __attribute__((noinline)) void pack_a_task(P p) const {
     const int64_t index = p.index(), row_block = index % s.row_blocks;
     const int64_t k_at = index / s.row_blocks % s.k_blocks;
     const int64_t batch = index / s.row_blocks / s.k_blocks;
@@ -214,7 +208,8 @@ struct Gemm {
     const int64_t count = gemm_detail::at_most(s.block_rows, rows - row);
     const int64_t k = gemm_detail::at_most(s.k_block, depth - first);
     Unit* to = p.template workspace<Unit>() + shared_a_units(batch);
-    pack_a(p, problem.a(batch), row, count, first, k, to + units(first) * rows + row * units(k));
+    pack_a(p, problem.a(batch), row, count, first, k,
+           to + units(first) * stored(rows) + row * units(k));
   }
 
   __attribute__((noinline)) void multiply_task(P p) const {
@@ -232,12 +227,14 @@ struct Gemm {
     task.panel = reinterpret_cast<Unit*>(scratch + own_a_bytes());
     task.tiles = reinterpret_cast<float*>(scratch + own_a_bytes() + panel_bytes());
     task.shared_a = p.template workspace<Unit>() + shared_a_units(batch);
+    task.shared_b = shared_b(p) + shared_b_units(batch, 0);
     if (!s.share_a && s.k_innermost && !direct_a(task.a)) {
       for (int64_t first = 0; first < task.depth; first += s.k_block)
         pack_a(p, task.a, task.row, task.rows, first,
                gemm_detail::at_most(s.k_block, task.depth - first),
-               task.own_a + units(first) * task.rows);
+               task.own_a + units(first) * stored(task.rows));
     }
+    const typename Inner::Scope scope(s.tile_rows);
     const auto epilogue = problem.epilogue(batch);
     const int64_t first_panel = panel_block * s.block_panels;
     const int64_t last_panel =
@@ -262,6 +259,7 @@ struct Gemm {
     Unit* panel = nullptr;
     float* tiles = nullptr;
     const Unit* shared_a = nullptr;
+    const Unit* shared_b = nullptr;
     int64_t packed_block = -1;  // the block of k that own_a holds
 
     /// At least one, so that empty sums are written.
@@ -270,11 +268,18 @@ struct Gemm {
     /// The task's rows for one block of k, packed.
     const Unit* rows_of_a(P p, int64_t block, int64_t first, int64_t k) {
       if (gemm.direct_a(a)) return reinterpret_cast<const Unit*>(a.row(row).data) + first;
-      if (gemm.s.share_a) return shared_a + units(first) * all_rows + row * units(k);
-      if (gemm.s.k_innermost) return own_a + units(first) * rows;
+      if (gemm.s.share_a) return shared_a + units(first) * gemm.stored(all_rows) + row * units(k);
+      if (gemm.s.k_innermost) return own_a + units(first) * gemm.stored(rows);
       if (packed_block != block) gemm.pack_a(p, a, row, rows, first, k, own_a);
       packed_block = block;
       return own_a;
+    }
+
+    /// Panel j for one block of k, packed.
+    const Unit* columns_of_b(P p, int64_t j, int64_t first, int64_t k) {
+      if (gemm.s.share_b) return shared_b + (j * units(gemm.problem.k) + units(first)) * kPanel;
+      gemm.pack_panel(p, b, j * kPanel, first, k, panel);
+      return panel;
     }
 
     /// All tiles of the task in panel j, for one block of k. slot: where their sums are kept.
@@ -285,7 +290,7 @@ struct Gemm {
       const int64_t k = gemm_detail::at_most(plan.k_block, depth - first);
       const int64_t columns = gemm_detail::at_most(kPanel, gemm.problem.n - column);
       const Unit* packed = rows_of_a(p, block, first, k);
-      if (!gemm.ready) gemm.pack_panel(p, b, column, first, k, panel);
+      const Unit* panel_units = gemm.ready ? nullptr : columns_of_b(p, j, first, k);
       // What is needed next: the next panel, or the next block of k of this one.
       const char* ahead = nullptr;
       const char* ahead_end = nullptr;
@@ -297,29 +302,33 @@ struct Gemm {
       }
       for (int64_t r = 0; r < rows; r += plan.tile_rows) {
         const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));
+        const int height = int(gemm.stored(count));
         float* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
         const bool is_last = block == k_blocks() - 1;
         if (is_last) epilogue.prefetch(row + r, count, column, columns);
-        if (ahead >= ahead_end) ahead = reinterpret_cast<const char*>(tile);
+        if (ahead >= ahead_end) {  // nothing more
+          ahead = reinterpret_cast<const char*>(tile);
+          ahead_end = nullptr;
+        }
         if (!gemm.ready) {
-          const auto* from = reinterpret_cast<const typename Scratch::Element*>(panel);
-          ahead = tile::mma<Scratch>(p, count, packed, from, k, tile, columns, block > 0, ahead);
+          const auto* from = reinterpret_cast<const typename Scratch::Element*>(panel_units);
+          ahead = tile::mma<Scratch>(p, height, packed, from, k, tile, columns, block > 0, ahead);
         } else if constexpr (B::kPacked) {
           const T* from = b.data + j * b.stride + first * kPanel;
-          ahead = tile::mma<typename Inner::Ready>(p, count, packed, from, k, tile, columns,
+          ahead = tile::mma<typename Inner::Ready>(p, height, packed, from, k, tile, columns,
                                                    block > 0, ahead);
         } else {
           multiply_rows(p, count, packed, column, columns, tile);
         }
         if (is_last) epilogue(p, tile, row + r, count, column, columns);
-        packed += units(k) * count;
+        packed += units(k) * height;
       }
     }
 
     /// One tile of all k, b unpacked.
     void multiply_rows(P p, int count, const Unit* packed, int64_t column, int64_t columns,
                        float* tile) const {
-      if constexpr (!B::kPacked)
+      if constexpr (!B::kPacked && Inner::kReadsRows)
         tile::with_rows<tile::kMaxTileRows<P>>(count, [&]<int kRows>() {
           // Two chains for each row of a where one would not keep up with memory.
           constexpr int kGroups = kRows <= 2 ? 2 : 1;
@@ -344,10 +353,12 @@ struct Gemm {
   };
 
   TW_INLINE void run(P p) const {
-    if (s.share_a && p.phase() == 0)
-      pack_task(p);
-    else
+    if (!packs_first() || p.phase() == 1)
       multiply_task(p);
+    else if (p.index() < pack_a_tasks())
+      pack_a_task(p);
+    else if constexpr (!B::kPacked)
+      pack_b_task(p);
   }
 };
 
@@ -355,6 +366,13 @@ struct Gemm {
 template <class P, class Problem, class F>
 TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
   using T = typename Problem::Panels::Element;
+#if defined(__AMX_BF16__)
+  if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
+    if (machine.bf16_tile_gflops > machine.f32_fma_gflops &&
+        machine.bf16_tile_gflops > machine.bf16_dot_gflops)
+      return f(Gemm<Bf16TileInner, P, Problem>(problem, machine, machine.bf16_tile_gflops));
+  }
+#endif
 #if defined(__AVX512BF16__)
   if constexpr (P::kHasBf16 && tile::same_type<T, bf16>) {
     if (machine.bf16_dot_gflops > machine.f32_fma_gflops)

@@ -203,6 +203,7 @@ TW_INLINE auto with_rows(int rows, F&& f) {
 /// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
 /// returns where to go on.
 template <class Format, class P>
+  requires requires { Format::kUnitDepth; }
 TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
                           const typename Format::Element* b, int64_t k, float* c, int64_t cols,
                           bool accumulate, const char* ahead) {

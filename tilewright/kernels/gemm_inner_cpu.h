@@ -1,0 +1,133 @@
+// What gemm_cpu.h multiplies, and the instructions it does so with. Each tells what it wants its
+// operands to look like:
+//
+//     Units                 what a, and b where the task packs it, are packed into
+//     Scratch, Ready        formats (tile/cpu/mma.h) of a panel packed by the task, and of one that
+//                           was packed beforehand
+//     kTileRows<P>          most rows of a register tile
+//     kWidenRows<P>         rows from which a packed panel is widened once for all row tiles
+//     kReadsRows            whether b can be multiplied as its rows lie, for a single row tile
+//     kStep                 values of k that are multiplied together: a is filled up to them
+//     kWholeTiles           whether a is packed as whole row tiles, filled up with any rows
+//     pack_rows()           packs `count` of a's rows as a row tile of `height`, up to `end`
+//     Scope                 held while a task multiplies row tiles of so many rows
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/tile/cpu/mma_rows.h"
+#include "tilewright/tile/cpu/pack.h"
+#if defined(__AMX_BF16__)
+#include "tilewright/tile/cpu/mma_tiles.h"
+#endif
+
+namespace tw::kernels {
+
+/// b as it is: row n holds the coefficients of output column n.
+template <class T>
+struct StridedPanels {
+  using Element = T;
+  static constexpr bool kPacked = false;
+  Rows<const T> rows;
+};
+
+/// b packed beforehand (kernels/panel_layout.h).
+template <class T>
+struct ReadyPanels {
+  using Element = T;
+  static constexpr bool kPacked = true;
+  const T* data;
+  int64_t stride;  // elements from one panel to the next
+};
+
+namespace gemm_detail {
+
+inline constexpr int64_t kNeverWidened = int64_t{1} << 62;
+
+/// What the instructions on vectors share.
+template <class PackedUnits>
+struct VectorInner {
+  using Units = PackedUnits;
+  template <class P>
+  static constexpr int64_t kTileRows = tile::kMaxTileRows<P>;
+  static constexpr bool kReadsRows = true;
+  static constexpr bool kWholeTiles = false;
+  static constexpr int64_t kStep = Units::kDepth;
+  struct Scope {
+    TW_INLINE explicit Scope(int64_t) {}
+  };
+
+  template <class P, class T>
+  TW_INLINE static void pack_rows(P p, const Rows<const T>& a, int64_t row, int64_t count,
+                                  int height, int64_t first, int64_t k, typename Units::Unit* to,
+                                  typename Units::Unit* end) {
+    const int64_t ahead = a.lead_strides[a.lead - 1] * height;
+    const tile::PackRows<P, T> rows(count, a.col_stride, ahead,
+                                    [&](int i) { return a.row(row + i).data; });
+    tile::pack_tight<Units>(p, rows, first, k, to, end);
+  }
+};
+
+template <class T>
+struct FmaInner : VectorInner<tile::WidenedUnits<T>> {
+  using Scratch = tile::PlainPanel<float>;
+  using Ready = tile::PlainPanel<T>;
+  /// Rows from which widening a panel once beats widening it in every register tile.
+  template <class P>
+  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
+};
+template <>
+struct FmaInner<float> : VectorInner<tile::WidenedUnits<float>> {
+  using Scratch = tile::PlainPanel<float>;
+  using Ready = tile::PlainPanel<float>;
+  template <class P>
+  static constexpr int64_t kWidenRows = kNeverWidened;
+};
+template <>
+struct FmaInner<bf16> : VectorInner<tile::WidenedUnits<bf16>> {
+  using Scratch = tile::PlainPanel<float>;
+  using Ready = tile::Bf16Panel;
+  template <class P>
+  static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
+};
+#if defined(__AVX512BF16__)
+struct Bf16DotInner : VectorInner<tile::PairUnits> {
+  using Scratch = tile::Bf16DotPanel;
+  using Ready = tile::Bf16DotPanel;
+  template <class P>
+  static constexpr int64_t kWidenRows = kNeverWidened;
+};
+#endif
+#if defined(__AMX_BF16__)
+/// tdpbf16ps. Row tiles of a are stored whole, so that one configuration serves all of a task.
+struct Bf16TileInner {
+  using Units = tile::PairUnits;
+  using Scratch = tile::Bf16TilePanel;
+  using Ready = tile::Bf16TilePanel;
+  template <class P>
+  static constexpr int64_t kTileRows = 2 * tile::kTileRows;
+  template <class P>
+  static constexpr int64_t kWidenRows = kNeverWidened;
+  static constexpr bool kReadsRows = false;
+  static constexpr bool kWholeTiles = true;
+  static constexpr int64_t kStep = tile::kTileDepth;
+  struct Scope : tile::TileScope {
+    TW_INLINE explicit Scope(int64_t rows) : TileScope(tile::product_tiles(int(rows))) {}
+  };
+
+  template <class P>
+  TW_INLINE static void pack_rows(P p, const Rows<const bf16>& a, int64_t row, int64_t count,
+                                  int height, int64_t first, int64_t k, uint32_t* to, uint32_t*) {
+    for (int i = 0; i < height; i += tile::kTileRows) {
+      const int64_t from = i < count ? i : count - 1;
+      const tile::PackRows<P, bf16> rows(count - from, a.col_stride, 0,
+                                         [&](int j) { return a.row(row + from + j).data; });
+      const int rest = height - i;
+      tile::pack_tile_rows(p, rows, first, k, rest < tile::kTileRows ? rest : tile::kTileRows,
+                           to + i * tile::kTilePairs, height * tile::kTilePairs);
+    }
+  }
+};
+#endif
+
+}  // namespace gemm_detail
+}  // namespace tw::kernels

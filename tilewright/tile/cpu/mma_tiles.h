@@ -1,0 +1,133 @@
+// mma (mma.h) by the tiles of AMX, for bf16: up to 32 rows by the 32 columns of a panel at once, in
+// 2 x 2 tiles.
+//
+// A panel of bf16 pairs, b[k / 2][kPanelWidth][2], is two right operands side by side as it lies.
+// Left operands are rows of 32 values of k, `height` rows together: a[k / 32][height][32]. What is
+// left of k is filled with zeros, in a when it is packed and in b here, so that the 32 values which
+// one instruction sums follow from k alone: an element sees the same operations whatever the
+// blocking, if blocks of k begin at multiples of 32, and whatever the number of rows.
+#pragma once
+
+#include "tilewright/tile/cpu/amx_tiles.h"
+#include "tilewright/tile/cpu/mma.h"
+#include "tilewright/tile/cpu/pack.h"
+#include "tilewright/tile/cpu/transpose.h"
+
+namespace tw::tile {
+
+/// Values of k in a row of a tile, and pairs of them.
+inline constexpr int kTileDepth = 32, kTilePairs = kTileDepth / 2;
+
+/// The left operand of `height` <= 32 rows: tiles 4 and 5, the rows beyond 16 in the latter. Tiles
+/// 0 to 3 are the results by row and column, 6 and 7 the right operand.
+TW_INLINE TileConfig product_tiles(int height) {
+  TileConfig out;
+  const int upper = height < kTileRows ? height : kTileRows, lower = height - upper;
+  out.rows[0] = out.rows[1] = out.rows[4] = uint8_t(upper);
+  if (lower > 0) out.rows[2] = out.rows[3] = out.rows[5] = uint8_t(lower);
+  return out;
+}
+
+namespace detail {
+
+/// Adds the products of the tile pairs at a and b.
+template <bool kLower>
+TW_INLINE void multiply_tiles(const uint32_t* a, const void* b) {
+  constexpr int64_t kPanelBytes = kPanelWidth * int64_t{sizeof(uint32_t)};
+  load_tile<6>(b, kPanelBytes);
+  load_tile<4>(a, kTileRowBytes);
+  dot_bf16_tiles<0, 4, 6>();
+  load_tile<7>(static_cast<const char*>(b) + kTileRowBytes, kPanelBytes);
+  dot_bf16_tiles<1, 4, 7>();
+  if constexpr (kLower) {
+    load_tile<5>(a + tile::kTileRows * kTilePairs, kTileRowBytes);
+    dot_bf16_tiles<2, 5, 6>();
+    dot_bf16_tiles<3, 5, 7>();
+  }
+}
+
+/// From one row of the result to the next.
+inline constexpr int64_t kResultBytes = kPanelWidth * int64_t{sizeof(float)};
+
+/// f.operator()<tile>(its first element in c).
+template <bool kLower, class F>
+TW_INLINE void for_result_tiles(float* c, F&& f) {
+  f.template operator()<0>(c);
+  f.template operator()<1>(c + tile::kTileRows);
+  if constexpr (kLower) {
+    f.template operator()<2>(c + tile::kTileRows * kPanelWidth);
+    f.template operator()<3>(c + tile::kTileRows * kPanelWidth + tile::kTileRows);
+  }
+}
+
+template <bool kLower, class P>
+__attribute__((noinline)) const char* mma_tiles(P, int height, const uint32_t* a, const bf16* b,
+                                                int64_t k, float* c, bool accumulate,
+                                                const char* ahead) {
+  constexpr int kLinesAhead = 8;  // as many for each k as mma fetches
+  const bool fetch = ahead != reinterpret_cast<const char*>(c);  // there is something ahead
+  if (accumulate)
+    for_result_tiles<kLower>(c, []<int kTile>(float* at) { load_tile<kTile>(at, kResultBytes); });
+  else
+    for_result_tiles<kLower>(c, []<int kTile>(float*) { zero_tile<kTile>(); });
+  const int64_t step = height * kTilePairs;
+  for (; k >= kTileDepth; k -= kTileDepth) {
+    multiply_tiles<kLower>(a, b);
+    if (fetch) {
+      TW_UNROLL
+      for (int i = 0; i < kLinesAhead; ++i) prefetch_l2(ahead + 64 * i);
+      ahead += 64 * kLinesAhead;
+    }
+    a += step;
+    b += kTileDepth * kPanelWidth;
+  }
+  if (k > 0) {
+    alignas(64) bf16 rest[kTileDepth * kPanelWidth] = {};
+    const int64_t values = (k + 1) / 2 * 2 * kPanelWidth;
+    __builtin_memcpy(rest, b, size_t(values) * sizeof(bf16));
+    multiply_tiles<kLower>(a, rest);
+  }
+  for_result_tiles<kLower>(c, []<int kTile>(float* at) { store_tile<kTile>(at, kResultBytes); });
+  return ahead;
+}
+
+}  // namespace detail
+
+/// A panel of bf16 pairs, for mma.
+struct Bf16TilePanel {
+  using Element = bf16;
+  using Unit = uint32_t;
+  static constexpr int kDepth = kTileDepth;
+};
+
+/// mma for 1 <= height <= 32 rows within a TileScope of product_tiles(height).
+template <class Format, class P>
+  requires same_type<Format, Bf16TilePanel>
+TW_INLINE const char* mma(P p, int height, const uint32_t* a, const bf16* b, int64_t k, float* c,
+                          int64_t, bool accumulate, const char* ahead) {
+  if (height > kTileRows) return detail::mma_tiles<true>(p, height, a, b, k, c, accumulate, ahead);
+  return detail::mma_tiles<false>(p, height, a, b, k, c, accumulate, ahead);
+}
+
+/// Packs `height` <= 16 rows as rows of tiles: to[k / 32][height][32], `pitch` units from one 32 of
+/// k to the next. Rows from rows.count on repeat others.
+template <class P>
+TW_INLINE void pack_tile_rows(P p, const PackRows<P, bf16>& rows, int64_t first, int64_t k,
+                              int height, uint32_t* to, int64_t pitch) {
+  using V = typename P::template Vec<uint32_t>;
+  for (int64_t at = 0; at < k; at += kTileDepth, to += pitch) {
+    const int64_t count = k - at < kTileDepth ? k - at : kTileDepth;
+    if (rows.stride == 1 && count == kTileDepth) {
+      for (int i = 0; i < height; ++i)
+        store(to + i * kTilePairs, load_bits<V>(rows.row[i] + first + at));
+    } else {
+      alignas(64) uint32_t units[kTilePairs * kTileRows] = {}, turned[kTileRows * kTilePairs];
+      pack_wide<PairUnits>(p, rows, first + at, count, units, kTileRows);
+      transpose_block(p, units, kTileRows, turned, kTilePairs, kTilePairs, kTileRows,
+                      [](int64_t) {});
+      __builtin_memcpy(to, turned, size_t(height) * kTileRowBytes);
+    }
+  }
+}
+
+}  // namespace tw::tile
