@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 ENTRY_POINT = re.compile(r"\btw::ops::kernel_entries<")
+PERSONALITY = "DW.ref.__gxx_personality_v0"  # a pointer, in whatever has destructors to run
 STRONG, WEAK = "T", "WVu"
 
 
@@ -31,7 +32,7 @@ def offending_symbols(object_file: Path, isa: str) -> list[str]:
     offending = []
     for line in output.splitlines():
         _, kind, name = line.split(maxsplit=2)
-        if kind not in STRONG + WEAK or tag.search(name):
+        if kind not in STRONG + WEAK or tag.search(name) or name == PERSONALITY:
             continue
         if kind == STRONG and ENTRY_POINT.search(name):
             continue
