@@ -63,7 +63,7 @@ struct LinearQuantized {
     const int64_t token = p.index() / s.spans;
     const int64_t begin = p.index() % s.spans * s.kSpan;
     const int64_t end = begin + s.kSpan < s.blocks ? begin + s.kSpan : s.blocks;
-    const TokenRange tile = product().template tile_of<P>(token);
+    const TokenRange tile = product().tile_of(token, s.tallest);
     uint8_t* to = p.template workspace<uint8_t>() + tile.first * s.token_bytes;
     const int slot = int(token - tile.first);
     const View<const T, 1> row = x.row(token);

@@ -8,9 +8,9 @@ namespace tw::kernels {
 
 /// Tokens of the tallest register tile; smaller ones are powers of two below.
 template <class P>
-inline constexpr int kMaxTileTokens = P::kHasAmx            ? tile::kTileRows
-                                      : P::kRegisters == 32 ? 12
-                                                            : 4;
+TW_INLINE constexpr int tallest_tile(bool is_tiled) {
+  return is_tiled ? tile::kTileRows : P::kRegisters == 32 ? 12 : 4;
+}
 
 /// Consecutive tokens.
 struct TokenRange {
@@ -39,6 +39,7 @@ struct QuantizedSchedule {
   int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
   bool is_streamed;                                  // one token, straight from the panels
   bool is_tiled;                                     // products are those of AMX tiles
+  int tallest;                                       // tokens of a register tile
 
   static constexpr int64_t kSpan = 64;
 };
@@ -57,7 +58,7 @@ struct QuantizedProduct {
     const QuantizedFormat f = format();
     // x 16 rows: 8 KiB of codes or of weights; 12 of codes for tiles, which take longer to begin.
     constexpr int64_t kPiece = 16, kTiledPiece = 24, kExactPiece = 4;
-    constexpr int64_t kTile = kMaxTileTokens<P>, kMostTiles = 192 / kTile;
+    constexpr int64_t kMostTokens = 192;
     QuantizedSchedule s{};
     s.tokens = tokens;
     s.blocks = h.k / kQuantizedBlock;
@@ -70,9 +71,11 @@ struct QuantizedProduct {
     s.programs = s.is_streamed ? streams(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
 
     // The tokens of a program stay in half of L2 while it walks the panels.
-    int64_t tiles = machine.l2_bytes / 2 / (kTile * s.token_bytes + 1);
-    tiles = tiles < 1 ? 1 : tiles > kMostTiles ? kMostTiles : tiles;
-    s.group = tiles * kTile;
+    s.tallest = tallest_tile<P>(s.is_tiled);
+    const int64_t most_tiles = kMostTokens / s.tallest;
+    int64_t tiles = machine.l2_bytes / 2 / (s.tallest * s.token_bytes + 1);
+    tiles = tiles < 1 ? 1 : tiles > most_tiles ? most_tiles : tiles;
+    s.group = tiles * s.tallest;
     s.groups = (tokens + s.group - 1) / s.group;
     const int64_t most = s.group < tokens ? s.group : tokens;
     s.results_bytes = most * kResultStride * 4;
@@ -89,11 +92,9 @@ struct QuantizedProduct {
   }
 
   /// The tile that holds `token`: full ones first, the rest in falling powers of two.
-  template <class P>
-  TW_INLINE TokenRange tile_of(int64_t token) const {
-    constexpr int kMax = kMaxTileTokens<P>;
-    TokenRange tile{token / kMax * kMax, kMax};
-    if (tile.first + kMax <= tokens) return tile;
+  TW_INLINE TokenRange tile_of(int64_t token, int tallest) const {
+    TokenRange tile{token / tallest * tallest, tallest};
+    if (tile.first + tallest <= tokens) return tile;
     for (;;) {
       const int64_t rest = tokens - tile.first;
       tile.count = rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
@@ -190,7 +191,7 @@ struct QuantizedProduct {
                                            const UnpackedPanel (&piece)[2], int count,
                                            int64_t begin, int64_t end,
                                            const QuantizedResults& out) const {
-    for_tiles<P>(out.tokens, [&]<int kTokens>(int64_t token) {
+    for_tiles<tallest_tile<P>(kU.is_signed)>(out.tokens, [&]<int kTokens>(int64_t token) {
       constexpr int64_t kBytes = kQuantizedBlock + 4 + 4 * kU.groups();  // of a token's block
       const uint8_t* x =
           p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
@@ -221,7 +222,7 @@ struct QuantizedProduct {
   __attribute__((noinline)) void exact_tiles(P p, const QuantizedSchedule& s, const float* weights,
                                              int count, int64_t begin, int64_t end,
                                              const QuantizedResults& out) const {
-    for_tiles<P>(out.tokens, [&]<int kTokens>(int64_t token) {
+    for_tiles<tallest_tile<P>(false)>(out.tokens, [&]<int kTokens>(int64_t token) {
       const float* x = p.template workspace<float>() + token * s.token_bytes / 4 + begin * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
       for (int i = 0; i < count; ++i)
@@ -231,11 +232,10 @@ struct QuantizedProduct {
   }
 
   /// Calls f.operator()<tokens>(first token) for every tile of a range.
-  template <class P, class F>
+  template <int kMax, class F>
   TW_INLINE void for_tiles(TokenRange range, F&& f) const {
-    constexpr int kMax = kMaxTileTokens<P>;
     for (int64_t t = range.first; t < range.first + range.count;) {
-      const int count = tile_of<P>(t).count;
+      const int count = tile_of(t, kMax).count;
       if (count == kMax)
         f.template operator()<kMax>(t);
       else if (count == 8)
