@@ -1,7 +1,8 @@
 """Matrix multiplication beside cuBLAS, and in groups beside torch._grouped_mm, on a GPU.
 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
-in groups, where torch has none with such scales, beside torch._grouped_mm in bf16.
+in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of 4-bit weights
+("int4") in groups of 128 beside the same product of bf16 weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
@@ -42,6 +43,7 @@ FP8_BLOCKS = [
     (m, *nk) for m in (4096, 128, 64) for nk in ((4096, 7168), (7168, 16384), (2112, 7168))
 ]
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
+INT4 = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
 HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
@@ -198,6 +200,35 @@ def _fp8(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def _int4_operands(size: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
+    """x, weights, scales and zero points, and the same weights in bf16."""
+    m, n, k = size
+    codes = torch.randint(0, 16, (n, k), device="cuda", dtype=torch.uint8)
+    weight = (codes[:, ::2] | codes[:, 1::2] << 4).view(torch.int8)
+    scale = _normal(n, k // 128).abs() / 64
+    zero = torch.randint(0, 16, (n, k // 128), device="cuda", dtype=torch.int8)
+    wide = (codes.float() - zero.float().repeat_interleave(128, 1)).bfloat16()
+    return _normal(m, k), weight, scale, zero, wide * scale.repeat_interleave(128, 1)
+
+
+def _int4(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+    calls: dict[str, Call] = {
+        "ours": lambda x, weight, scale, zero, _: OPS.linear_int4(x, weight, scale, zero),
+        "cublas_bf16": lambda *of: F.linear(of[0], of[4]),
+    }
+    for size in INT4:
+        label = f"int4 {'x'.join(map(str, size))}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        m, n, k = size
+        operands = [_int4_operands(size) for _ in range(8)]
+        _check(calls["ours"](*operands[0]), calls["cublas_bf16"](*operands[0]), k)
+        weight_bytes = n * k // 2 + n * (k // 128) * 3
+        results.append(_report(label, 2.0 * m * n * k, _replayed(calls, operands), weight_bytes))
+    return results
+
+
 def _report(
     label: str, flops: float, seconds: dict[str, float], weight_bytes: int
 ) -> dict[str, Any]:
@@ -206,7 +237,7 @@ def _report(
                       for name, s in seconds.items())  # fmt: skip
     rate = weight_bytes / seconds["ours"] * 1e-12
     print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
-    return {"case": label, "dtype": "f8_e4m3fn", "flops": flops, "seconds": seconds,
+    return {"case": label, "dtype": label.split()[0], "flops": flops, "seconds": seconds,
             "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
 
 
@@ -262,7 +293,7 @@ def main() -> None:
               f"{ratio:5.3f}", flush=True)  # fmt: skip
         results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
-    results += _grouped(options) + _fp8(options) + _fp8_grouped(options)
+    results += _grouped(options) + _fp8(options) + _fp8_grouped(options) + _int4(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,
                    "tilewright": tilewright.__version__}  # fmt: skip

@@ -47,6 +47,7 @@
 #include "tilewright/ops/linear.h"
 #include "tilewright/ops/linear_attention.h"
 #include "tilewright/ops/linear_attention_backward.h"
+#include "tilewright/ops/linear_int4.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
@@ -155,6 +156,7 @@ using All = Catalog<          //
     Linear,                   //
     LinearAttention,          //
     LinearAttentionBackward,  //
+    LinearInt4,               //
     LinearPacked,             //
     LinearQuantized,          //
     Log,                      //

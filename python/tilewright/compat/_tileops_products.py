@@ -96,7 +96,7 @@ def fp8_quant(input_tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return scale.squeeze(-1), codes
 
 
-@uses("dequantize_int4", "linear")
+@uses("linear_int4")
 def gemm_w4a16(
     activation: torch.Tensor,
     packed_weight: torch.Tensor,
@@ -107,9 +107,8 @@ def gemm_w4a16(
 ) -> torch.Tensor:
     """Activation [M, K] times weights [N, K], two in a byte and the low half first."""
     codes, zero = packed_weight.view(torch.int8), weight_zero.view(torch.int8)
-    scale = weight_scale if weight_scale.dtype == torch.float16 else weight_scale.float()
-    weight = ops.dequantize_int4(codes, scale, zero, group_size)
-    return tensor(ops.linear(activation, weight.to(activation.dtype)))
+    scale = weight_scale.to(activation.dtype)
+    return tensor(ops.linear_int4(activation, codes, scale, zero, group_size=group_size))
 
 
 __all__ = list(provided(vars()))

@@ -34,6 +34,7 @@ KEPT = {
     "linear_quantized": {"K"},
     "dequantize": {"M", "N", "A", "B"},
     "dequantize_int4": {"P", "G"},
+    "linear_int4": {"P", "G"},
     "scaled_grouped_matmul": {"G", "N", "K", "A", "B"},
     "permute": {"R"},
     "rope": {"S", "P", "R", "D"},

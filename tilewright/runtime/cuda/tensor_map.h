@@ -28,6 +28,8 @@ inline constexpr int kTensorMapType = -1;
 template <>
 inline constexpr int kTensorMapType<f8_e4m3fn> = 0;
 template <>
+inline constexpr int kTensorMapType<int8_t> = 0;
+template <>
 inline constexpr int kTensorMapType<f16> = 6;
 template <>
 inline constexpr int kTensorMapType<float> = 7;

@@ -1,0 +1,77 @@
+#pragma once
+
+#include "tilewright/kernels/linear_int4.h"
+#include "tilewright/ops/core/blocks.h"
+#include "tilewright/ops/core/operator.h"
+
+namespace tw::ops {
+
+/// Linear layer with weights of 4-bit numbers without sign, two in a byte with the low half first,
+/// less the zero point of their group (8, where there is none) and times its scale. Activations are
+/// not rounded; sums are float32.
+struct LinearInt4 {
+  static constexpr Schema kSchema{
+      "linear_int4(x: T[*, 2*P], weight: i8[N, P], scale: T[N, G], zero: i8[N, G]?, bias: T[N]?, "
+      "group_size: i64 = 128) -> out: T[*, N]"};
+  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
+
+  template <class T>
+  using Kernel = kernels::LinearInt4<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_blocks("scale", "2*P", k.x.cols, k.group_size, k.scale.size(1));
+  }
+  template <class T>
+  static Support supports(const Kernel<T>& k) {
+    return supports_shapes(k);
+  }
+
+  template <class T>
+  static void reference(const Kernel<T>& k) {
+    for (int64_t m = 0; m < k.out.rows; ++m)
+      for (int64_t n = 0; n < k.out.cols; ++n) {
+        double sum = k.bias ? double(k.bias(n)) : 0;
+        for (int64_t i = 0; i < k.x.cols; ++i) {
+          const int byte = uint8_t(k.weight(n, i / 2)), code = i % 2 == 0 ? byte % 16 : byte / 16;
+          const int64_t g = i / k.group_size;
+          const int zero = k.zero ? int(k.zero(n, g)) : 8;
+          sum += double(k.x(m, i)) * double(code - zero) * double(k.scale(n, g));
+        }
+        k.out(m, n) = T(sum);
+      }
+  }
+
+  template <class T>
+  static Cost cost(const Kernel<T>& k) {
+    const double m = double(k.out.rows), n = double(k.out.cols), depth = double(k.x.cols);
+    const double groups = double(k.scale.size(1)), size = sizeof(T);
+    return {.flops = 2 * m * n * depth,
+            .bytes = n * (depth / 2 + groups * (size + (k.zero ? 1 : 0))) + size * m * (depth + n)};
+  }
+
+  // On Hopper: one kernel for few tokens by the length of a group, one for many.
+  static constexpr Case kEdgeCases[] = {
+      {"no tokens", "*=0 P=8 N=3 G=1"},
+      {"no features", "*=3 P=8 N=0 G=1"},
+      {"empty sums", "*=2 P=0 N=5 G=0 +bias"},
+      {"one byte", "*=1 P=1 N=1 G=1 +zero"},
+      {"odd groups", "*=2x3 P=17 N=35 G=5 group_size=7 +zero +bias"},
+      {"several stretches of k, tiles and panels", "*=53 P=300 N=150 G=5 +bias"},
+      {"one token", "*=1 P=320 N=70 G=5 +zero +bias"},
+      {"a tile of tokens, groups of 32", "*=8 P=144 N=64 G=9 group_size=32 +zero"},
+      {"several tiles of tokens", "*=29 P=512 N=131 G=8 +bias"},
+      {"tokens, groups of 64", "*=19 P=96 N=40 G=3 group_size=64 +zero"},
+      {"many tokens", "*=140 P=416 N=264 G=7 +zero +bias"},
+      {"many tokens, groups of 64", "*=60 P=160 N=90 G=5 group_size=64 +zero"},
+      {"many tokens, groups of 32", "*=70 P=80 N=24 G=5 group_size=32"},
+      {"one group", "*=40 P=272 N=33 G=1 group_size=1000 +zero"},
+      {"much k", "*=2 P=4112 N=16 G=65 +zero"}};
+  static constexpr Case kWorkloads[] = {{"llama-3.1-8b/o, decode", "*=1 P=2048 N=4096 G=32 +zero"},
+                                        {"llama-3.1-8b/up, decode", "*=1 P=2048 N=14336 G=32 +zero"},
+                                        {"llama-3.1-8b/up, batch 16", "*=16 P=2048 N=14336 G=32 +zero"},
+                                        {"llama-3.1-8b/up, batch 128",
+                                         "*=128 P=2048 N=14336 G=32 +zero"}};
+};
+
+}  // namespace tw::ops

@@ -1,0 +1,169 @@
+#include "tilewright/runtime/cuda/linear_int4.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "tilewright/kernels/linear_int4_policy_sm90.h"
+#include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/jit.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
+#include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/linear_int4_image.h"
+#include "tilewright/runtime/cuda/tensor_map.h"
+
+namespace tw::runtime::cuda {
+namespace {
+
+using kernels::kLinearInt4BuildCount;
+using kernels::kLinearInt4Builds;
+using kernels::kLinearInt4FewBuildCount;
+using kernels::kLinearInt4FewBuilds;
+using kernels::LinearInt4Build;
+using kernels::LinearInt4FewBuild;
+
+constexpr const char* kName = "linear_int4";
+
+/// The functions of one element type, found when the first of them is launched.
+struct Int4Module {
+  std::array<Kernel, kLinearInt4BuildCount> builds{};
+  std::array<Kernel, kLinearInt4FewBuildCount> few{};
+  PreparedOnce<kLinearInt4BuildCount> prepared;
+
+  explicit Int4Module(const char* image) {
+    load_kernels(kName, "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      const int of_few = number_after(name, "10cuda_entry15linear_int4_fewILi");
+      if (of_few >= 0) few.at(size_t(of_few)) = kernel;
+      const int build = number_after(name, "10cuda_entry11linear_int4ILi");
+      if (build >= 0) builds.at(size_t(build)) = kernel;
+    });
+  }
+};
+
+template <class T>
+Int4Module& module() {
+  static Int4Module loaded(linear_int4_image<T>());
+  return loaded;
+}
+
+/// Rows whose leading dimensions merge into one stride.
+template <class T>
+GemmOperand<T> as_operand(const Rows<T>& rows) {
+  return {rows.data, rows.rows, rows.cols, rows.lead_strides[0], rows.col_stride, 0, 1};
+}
+GemmOperand<const int8_t> as_operand(const View<const int8_t, 2>& weight) {
+  return {weight.data, weight.size(0), weight.size(1), weight.stride(0), weight.stride(1), 0, 1};
+}
+
+/// Boxes of so many rows of 128 bytes.
+template <class T>
+tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
+  return encode_tensor_map<std::remove_const_t<T>, 3>(
+      kName, of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
+      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
+}
+
+/// Values of k that have the same scale.
+template <class T>
+int64_t group_of(const kernels::LinearInt4<T>& call) {
+  constexpr int64_t kUnit = LinearInt4FewBuild::kSpan;
+  return call.group_size < call.x.cols ? call.group_size : (call.x.cols + kUnit - 1) / kUnit * kUnit;
+}
+
+template <class T>
+Support supports(const kernels::LinearInt4<T>& call, int device) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
+  if (call.out.rows == 0 || call.out.cols == 0 || call.x.cols == 0)
+    return Support::no("an empty operand");
+  if (call.x.lead > 1 || call.out.lead > 1)
+    return Support::no("leading dimensions that no one stride describes");
+  if (call.out.rows > kMost || call.out.cols > kMost || call.x.cols > kMost)
+    return Support::no("a size beyond 2^31");
+  if (!as_operand(call.x).is_tma_legal() || !as_operand(call.weight).is_tma_legal() ||
+      call.weight.size(1) % int64_t{kTmaUnit} != 0)
+    return Support::no("rows of x or of the weight that start or end at no multiple of 16 bytes");
+  if (call.weight.stride(0) > kMost / LinearInt4FewBuild::kMostFeatures)
+    return Support::no("rows of the weight too far apart");
+  if (group_of(call) % LinearInt4FewBuild::kUnit != 0)
+    return Support::no("a group_size that is no multiple of 32");
+  return Support::yes();
+}
+
+template <class T>
+kernels::LinearInt4Arguments<T> arguments_of(const kernels::LinearInt4<T>& call) {
+  kernels::LinearInt4Arguments<T> to{};
+  to.scale = call.scale;
+  to.zero = call.zero;
+  to.bias = call.bias;
+  to.out = {call.out.data,
+            {call.out.rows, call.out.cols},
+            {call.out.lead_strides[0], call.out.col_stride}};
+  to.tokens = call.x.data;
+  to.token_stride = call.x.lead_strides[0];
+  to.weight_data = call.weight.data;
+  to.weight_stride = call.weight.stride(0);
+  to.depth = int(call.x.cols);
+  to.groups = int(call.scale.size(1));
+  to.chunks_per_group = int(std::max<int64_t>(1, group_of(call) / LinearInt4Build::kChunk));
+  to.units_per_group = int(group_of(call) / LinearInt4FewBuild::kUnit);
+  constexpr int64_t kFour = 4;  // features
+  to.stores_words = reinterpret_cast<uintptr_t>(call.out.data) % (kFour * sizeof(T)) == 0 &&
+                    call.out.col_stride == 1 &&
+                    (call.out.lead_strides[0] % kFour == 0 || call.out.rows == 1);
+  return to;
+}
+
+template <class T>
+void launch(const kernels::LinearInt4<T>& call, int device, Stream stream) {
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  const kernels::LinearInt4Choice choice = kernels::choose_linear_int4_sm90(
+      {call.out.rows, call.out.cols, call.x.cols, group_of(call)}, on.multiprocessors);
+  kernels::LinearInt4Arguments<T> arguments = arguments_of(call);
+  Int4Module& from = module<T>();
+  Kernel kernel = nullptr;
+  int tokens = 0, features = 0, threads = 0, shared_bytes = 0;
+  const auto index = size_t(choice.build);
+  if (choice.few) {
+    const LinearInt4FewBuild& build = kLinearInt4FewBuilds[index];
+    tokens = build.tokens, features = build.features, threads = LinearInt4FewBuild::kThreads;
+    kernel = from.few[index];
+  } else {
+    const LinearInt4Build& build = kLinearInt4Builds[index];
+    tokens = build.tokens, features = build.features(), threads = LinearInt4Build::kThreads;
+    shared_bytes = build.shared_bytes();
+    kernel = from.builds[index];
+    from.prepared(index, on, [&] { allow_shared_bytes(kName, kernel, shared_bytes, on); });
+    arguments.x = map_of(as_operand(call.x), tokens);
+    arguments.weight = map_of(as_operand(call.weight), features);
+    arguments.stages = int((call.x.cols + LinearInt4Build::kDepth - 1) / LinearInt4Build::kDepth);
+  }
+  arguments.token_tiles = int((call.out.rows + tokens - 1) / tokens);
+  arguments.splits = choice.splits;
+  const int64_t blocks =
+      (call.out.cols + features - 1) / features * arguments.token_tiles * choice.splits;
+  void* pointers[] = {&arguments};
+  check(launch_overlapped(kernel, on, unsigned(blocks), unsigned(threads), 1,
+                          unsigned(shared_bytes), stream, pointers, unsigned(choice.splits)),
+        "linear_int4: launching");
+  wait_if_asked(kName, on, stream);
+}
+
+}  // namespace
+
+Support supports_sm90(const kernels::LinearInt4<f16>& call, int device) {
+  return supports(call, device);
+}
+Support supports_sm90(const kernels::LinearInt4<bf16>& call, int device) {
+  return supports(call, device);
+}
+void launch_sm90(const kernels::LinearInt4<f16>& call, int device, Stream stream) {
+  launch(call, device, stream);
+}
+void launch_sm90(const kernels::LinearInt4<bf16>& call, int device, Stream stream) {
+  launch(call, device, stream);
+}
+
+}  // namespace tw::runtime::cuda
