@@ -38,12 +38,16 @@ struct AlignedRow {
   TW_INLINE AlignedRow part(int64_t begin, int64_t count) const { return {data + begin, {count}}; }
 };
 /// kInLoop: of a kernel with a loop over rows, before which the compiler would compute the
-/// reciprocals of all leading sizes, and keep them in registers.
+/// reciprocals of all leading sizes, and keep them in registers. Others would compute them before
+/// their first load, which rows of one stride need not wait for.
 template <class T, bool kInLoop>
 struct AlignedRows {
   const Rows<T>& base;
   __device__ __forceinline__ AlignedRow<T> row(int64_t i) const {
-    if constexpr (!kInLoop) return {base.row(i).data, {base.cols}};
+    if constexpr (!kInLoop) {
+      if (base.lead == 1) return {base.data + i * base.lead_strides[0], {base.cols}};
+      return {base.row(i).data, {base.cols}};
+    }
     int64_t offset = 0;
     TW_ROLLED
     for (int d = base.lead - 1; d > 0; --d) {
