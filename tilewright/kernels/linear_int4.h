@@ -20,7 +20,7 @@ struct LinearInt4 {
   static constexpr int kGpuRegisters = 128;
   static constexpr int64_t kRows = 48, kColumns = 128, kDepth = 256;  // of a program on a CPU
 
-  Rows<const T> x;              // [*, k]
+  Rows<const T> x;               // [*, k]
   View<const int8_t, 2> weight;  // [n, k / 2], the low half first
   View<const T, 2> scale;        // [n, k / group_size], rounded up
   View<const int8_t, 2> zero;    // the same, or absent
@@ -130,8 +130,9 @@ struct LinearInt4 {
         const View<T, 1> to = out.row(first_row + r).part(first_column + c, width);
         const View<float, 1> from = view(sums + c * rows + r * kPanel, width);
         if (bias)
-          tile::map_row(p, to, [](auto a, auto b) { return a + b; }, from,
-                        bias.part(first_column + c, width));
+          tile::map_row(
+              p, to, [](auto a, auto b) { return a + b; }, from,
+              bias.part(first_column + c, width));
         else
           tile::map_row(p, to, [](auto v) { return v; }, from);
       }
@@ -142,9 +143,8 @@ struct LinearInt4 {
     constexpr int64_t kTile = tile::kMaxTileRows<P>;
     for (int64_t r = 0; r < rows; r += kTile) {
       const int64_t height = rows - r < kTile ? rows - r : kTile;
-      const tile::PackRows<P, T> from(height, x.col_stride, 0, [&](int i) {
-        return x.row(first_row + r + i).data;
-      });
+      const tile::PackRows<P, T> from(height, x.col_stride, 0,
+                                      [&](int i) { return x.row(first_row + r + i).data; });
       float* const end = to + count * height;
       tile::pack_tight<tile::WidenedUnits<T>>(p, from, k, count, to, end);
       to = end;

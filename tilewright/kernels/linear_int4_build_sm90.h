@@ -18,7 +18,7 @@ struct LinearInt4Build {
 
   TW_INLINE constexpr int features() const { return 64 * kConsumers / ways; }
   static constexpr int kScaleWarps = 2;
-  static constexpr int kConsumers = 2;                      // warpgroups
+  static constexpr int kConsumers = 2;                     // warpgroups
   static constexpr int kThreads = 128 * (1 + kConsumers);  // the last one copies
   TW_INLINE constexpr int stages() const {
     constexpr int kMost = 232448 - 1024, kBarriers = 16;  // bytes
@@ -31,13 +31,12 @@ struct LinearInt4Build {
   }
 
  private:
-  TW_INLINE constexpr int stage_bytes() const { 
+  TW_INLINE constexpr int stage_bytes() const {
     return features() * (128 + kDepth / kChunk * 8) + tokens * kDepth * 2;
   }
 };
 
-inline constexpr LinearInt4Build kLinearInt4Builds[] = {
-    {64, 2}, {128, 2}, {128, 1}};
+inline constexpr LinearInt4Build kLinearInt4Builds[] = {{64, 2}, {128, 2}, {128, 1}};
 inline constexpr int kLinearInt4BuildCount =
     int(sizeof(kLinearInt4Builds) / sizeof(kLinearInt4Builds[0]));
 
@@ -64,12 +63,12 @@ struct LinearInt4Arguments {
   View<const int8_t, 2> zero;    // the same, or no data: 8
   View<const T, 1> bias;         // [n], or no data
   View<T, 2> out;                // [m, n]
-  const T* tokens;          // x
+  const T* tokens;               // x
   int64_t token_stride;
   const int8_t* weight_data;
-  int64_t weight_stride;    // bytes from a feature to the next
-  int depth;                // k
-  int stages;               // blocks of k
+  int64_t weight_stride;  // bytes from a feature to the next
+  int depth;              // k
+  int stages;             // blocks of k
   int groups;
   int chunks_per_group, units_per_group;  // that have the same scale
   int token_tiles, splits;  // splits: blocks of a cluster, which share the k of one tile

@@ -2,10 +2,10 @@
 // memory straight into the registers of the warp that multiplies them.
 //
 // The matrix instruction does not care which values of k its columns are, as long as both operands
-// agree: a lane takes 8 i adjacent ones of a span of 32 i, in one load, and its numbers come out of a
-// word with a shift and a mask for every two. A warp has all of the block's features and every eighth
-// span; warps and blocks of a cluster add up in order. Whole numbers are exact in 16 bits, and scales,
-// of a span or of each fourth of one, multiply float32 sums, as in linear_int4_sm90.h.
+// agree: a lane takes 8 i adjacent ones of a span of 32 i, in one load, and its numbers come out of
+// a word with a shift and a mask for every two. A warp has all of the block's features and every
+// eighth span; warps and blocks of a cluster add up in order. Whole numbers are exact in 16 bits,
+// and scales, of a span or of each fourth of one, multiply float32 sums, as in linear_int4_sm90.h.
 #pragma once
 
 #include "tilewright/kernels/linear_int4_store_sm90.h"
@@ -184,8 +184,7 @@ struct LinearInt4FewSm90 {
     for (int t = 0; t < kTiles; ++t) load(span, t, weights);
     RawScales next[kParts];
     load_scales(span, next);
-    _Pragma("unroll 1")
-    for (; span < last_span; span += kWays) {
+    _Pragma("unroll 1") for (; span < last_span; span += kWays) {
       Tokens tokens;
       load_tokens(span, tokens);
       Scales scales[kParts];

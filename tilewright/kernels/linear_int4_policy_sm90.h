@@ -45,9 +45,11 @@ constexpr int build(int tokens, int ways) {
 constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
                                                    int multiprocessors) {
   using namespace linear_int4_policy;
-  constexpr int64_t kFewest = 8, kFew = 32;  // tokens
+  constexpr int64_t kFewest = 8, kFew = 16;  // tokens
   LinearInt4Choice out;
-  if (size.m <= kFew || size.group % LinearInt4Build::kChunk != 0) {
+  // Two tiles of tokens read the weights twice: that pays where multiprocessors would idle.
+  const bool idles = 2 * blocks(size.n, LinearInt4FewBuild::kMostFeatures) <= multiprocessors;
+  if (size.m <= (idles ? 2 * kFew : kFew) || size.group % LinearInt4Build::kChunk != 0) {
     out.few = true;
     const bool narrow = size.group % LinearInt4FewBuild::kSpan != 0;
     out.build = few_build(size.m <= kFewest ? 8 : 16, narrow);

@@ -6,9 +6,9 @@
 // The product is computed transposed: features are the rows of wgmma, whose left operand may come
 // from registers, where the weights become 16-bit whole numbers without a rounding; tokens are its
 // columns. The tensor cores add up the 64 values of k of a chunk, which have one scale; times the
-// scale, the sums are added in float32. One warp keeps a ring of stages full by TMA. Where tiles are
-// too few to draw all of the memory's bandwidth, the blocks of a cluster share the k of one and add
-// up in order through distributed shared memory: equal calls give equal bits.
+// scale, the sums are added in float32. One warp keeps a ring of stages full by TMA. Where tiles
+// are too few to draw all of the memory's bandwidth, the blocks of a cluster share the k of one and
+// add up in order through distributed shared memory: equal calls give equal bits.
 //
 // Weights that stay in registers follow Marlin (Frantar et al., arXiv:2408.11743) in idea.
 #pragma once
@@ -33,7 +33,8 @@ struct LinearInt4Sm90 {
   static constexpr int kWarpgroup = 128, kWarps = 4 * kConsumers;
   static constexpr int kDepth = LinearInt4Build::kDepth, kChunk = LinearInt4Build::kChunk;
   static constexpr int kWays = kBuild.ways;
-  static constexpr int kChunks = kDepth / kChunk, kOwnChunks = kChunks / kWays, kSteps = kChunk / 16;
+  static constexpr int kChunks = kDepth / kChunk, kOwnChunks = kChunks / kWays,
+                       kSteps = kChunk / 16;
   const LinearInt4Arguments<T>& given;
 
   /// Of a feature and a chunk of k. `zero` is a pair of T, with what int4_pair asks for.
@@ -48,7 +49,8 @@ struct LinearInt4Sm90 {
     tile::cuda::Mbarrier full[kStages], empty[kStages];
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kStages >= 2);
-  static_assert(LinearInt4Store<T, kTokens, kFeatures, kWays, 1>::kBytes <= sizeof(Shared::weight) + sizeof(Shared::x));
+  static_assert(LinearInt4Store<T, kTokens, kFeatures, kWays, 1>::kBytes <=
+                sizeof(Shared::weight) + sizeof(Shared::x));
 
   using Position = GemmRingPosition<kStages>;
   using Sums = float[kTokens / 2];
@@ -144,7 +146,8 @@ struct LinearInt4Sm90 {
         const int last = int(given.out.size(1)) - 1;
         const int64_t n = min(first_feature() + i * kScaleThreads + thread, last);
         to.scale[c][i] = is_new ? given.scale(n, group) : to.scale[c > 0 ? c - 1 : 0][i];
-        if (given.zero) to.zero[c][i] = is_new ? given.zero(n, group) : to.zero[c > 0 ? c - 1 : 0][i];
+        if (given.zero)
+          to.zero[c][i] = is_new ? given.zero(n, group) : to.zero[c > 0 ? c - 1 : 0][i];
       }
     }
   }
@@ -189,8 +192,7 @@ struct LinearInt4Sm90 {
       const char* const line = weight + (row() + 8 * h) * 128;
       TW_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const uint4 words =
-            *reinterpret_cast<const uint4*>(line + ((2 * c + half) ^ swizzle) * 16);
+        const uint4 words = *reinterpret_cast<const uint4*>(line + ((2 * c + half) ^ swizzle) * 16);
         const uint32_t word[] = {words.x, words.y, words.z, words.w};
         TW_UNROLL
         for (int i = 0; i < 4; ++i)
@@ -256,10 +258,12 @@ struct LinearInt4Sm90 {
   TW_PTX void put(Shared& shared, const Sums& sums) const {
     using Store = LinearInt4Store<T, kTokens, kFeatures, kWays, kConsumers * kWarpgroup>;
     float* const all = reinterpret_cast<float*>(&shared);
-    tile::cuda::sync_named(Store::kBarrier, kConsumers * kWarpgroup);  // nobody multiplies from there
+    tile::cuda::sync_named(Store::kBarrier,
+                           kConsumers * kWarpgroup);  // nobody multiplies from there
     TW_UNROLL
     for (int i = 0; i < kTokens / 8; ++i)
-      Store::keep(all, way(), 8 * i, row(), {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]});
+      Store::keep(all, way(), 8 * i, row(),
+                  {sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]});
     Store{given}.put(all, first_token(), first_feature());
   }
 };

@@ -20,6 +20,8 @@ struct AttentionBackward {
       "q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"};
   /// Of a GPU's matrix instructions, as AttentionFamily has it.
   static constexpr double kToleranceScale = AttentionFamily::kToleranceScale;
+  /// They take weights and slopes in 16 bits: a gradient has the rounding of one product more.
+  static constexpr double kGpuToleranceScale = 1.5 * kToleranceScale;
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

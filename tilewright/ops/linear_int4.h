@@ -67,11 +67,11 @@ struct LinearInt4 {
       {"many tokens, groups of 32", "*=70 P=80 N=24 G=5 group_size=32"},
       {"one group", "*=40 P=272 N=33 G=1 group_size=1000 +zero"},
       {"much k", "*=2 P=4112 N=16 G=65 +zero"}};
-  static constexpr Case kWorkloads[] = {{"llama-3.1-8b/o, decode", "*=1 P=2048 N=4096 G=32 +zero"},
-                                        {"llama-3.1-8b/up, decode", "*=1 P=2048 N=14336 G=32 +zero"},
-                                        {"llama-3.1-8b/up, batch 16", "*=16 P=2048 N=14336 G=32 +zero"},
-                                        {"llama-3.1-8b/up, batch 128",
-                                         "*=128 P=2048 N=14336 G=32 +zero"}};
+  static constexpr Case kWorkloads[] = {
+      {"llama-3.1-8b/o, decode", "*=1 P=2048 N=4096 G=32 +zero"},
+      {"llama-3.1-8b/up, decode", "*=1 P=2048 N=14336 G=32 +zero"},
+      {"llama-3.1-8b/up, batch 16", "*=16 P=2048 N=14336 G=32 +zero"},
+      {"llama-3.1-8b/up, batch 128", "*=128 P=2048 N=14336 G=32 +zero"}};
 };
 
 }  // namespace tw::ops

@@ -1,7 +1,7 @@
 // Which kernel of the linear layer with 4-bit weights runs on Hopper.
-#include <gtest/gtest.h>
-
 #include "tilewright/kernels/linear_int4_policy_sm90.h"
+
+#include <gtest/gtest.h>
 
 namespace tw::kernels {
 namespace {
@@ -16,6 +16,7 @@ TEST(LinearInt4PolicySm90, TokensDecide) {
   EXPECT_TRUE(choose(1, 4096, 4096, 128).few);
   EXPECT_TRUE(choose(32, 4096, 4096, 128).few);
   EXPECT_FALSE(choose(33, 4096, 4096, 128).few);
+  EXPECT_FALSE(choose(32, 14336, 4096, 128).few);
   const LinearInt4Choice many = choose(128, 14336, 4096, 128);
   EXPECT_EQ(kLinearInt4Builds[many.build].tokens, 128);
   EXPECT_EQ(kLinearInt4Builds[many.build].ways, 1);

@@ -68,7 +68,8 @@ tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
 template <class T>
 int64_t group_of(const kernels::LinearInt4<T>& call) {
   constexpr int64_t kUnit = LinearInt4FewBuild::kSpan;
-  return call.group_size < call.x.cols ? call.group_size : (call.x.cols + kUnit - 1) / kUnit * kUnit;
+  return call.group_size < call.x.cols ? call.group_size
+                                       : (call.x.cols + kUnit - 1) / kUnit * kUnit;
 }
 
 template <class T>

@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(LinearInt4FewBuild::kThreads)
 
 template <int kIndex>
 void instantiate() {
-  if constexpr (kIndex < kLinearInt4BuildCount)
-    [[maybe_unused]] const auto entry = &linear_int4<kIndex>;
+  if constexpr (kIndex < kLinearInt4BuildCount) [[maybe_unused]]
+    const auto entry = &linear_int4<kIndex>;
   if constexpr (kIndex < kLinearInt4FewBuildCount) {
     [[maybe_unused]] const auto entry = &linear_int4_few<kIndex>;
     instantiate<kIndex + 1>();

@@ -1,7 +1,7 @@
 // Pairs of 4-bit numbers as pairs of 16-bit floats: lop3 and a subtraction.
 //
-// A 16-bit float of 2^7 (bf16) or 2^10 (f16) has its last bit at 1: with a number in its low bits it
-// is that much larger, exactly. After Kim et al., arXiv:2211.10017.
+// A 16-bit float of 2^7 (bf16) or 2^10 (f16) has its last bit at 1: with a number in its low bits
+// it is that much larger, exactly. After Kim et al., arXiv:2211.10017.
 #pragma once
 
 #include "tilewright/tile/cuda/ptx.h"

@@ -1,20 +1,21 @@
 // mma: the matrix instruction of one warp, m16 x n8 x 16 of 16-bit elements, float32 sums.
 //
-// Lane l gives a's rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1, + 8, + 9): a[0] and a[1] are the two
-// rows of the first eight columns, a[2] and a[3] those of the others; b[0] and b[1] are the same
-// columns of b's row l / 4. Its sums are of rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1).
+// Lane l gives a's rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1, + 8, + 9): a[0] and a[1] are the
+// two rows of the first eight columns, a[2] and a[3] those of the others; b[0] and b[1] are the
+// same columns of b's row l / 4. Its sums are of rows l / 4 (+ 8) and columns 2 (l % 4) (+ 1).
 #pragma once
 
 #include "tilewright/tile/cuda/ptx.h"
 
 namespace tw::tile::cuda {
 
-#define TW_MMA(T)                                                                                \
-  TW_PTX void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], T) {            \
-    asm("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T ".f32 {%0, %1, %2, %3},"              \
-        " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                         \
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                         \
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                     \
+#define TW_MMA(T)                                                                  \
+  TW_PTX void mma(float(&d)[4], const uint32_t(&a)[4], const uint32_t(&b)[2], T) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." #T "." #T                         \
+        ".f32 {%0, %1, %2, %3},"                                                   \
+        " {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                           \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                           \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));       \
   }
 /// d += a b; the last argument only names the type.
 TW_MMA(bf16)

@@ -1,5 +1,5 @@
-// wgmma whose left operand is in registers: WgmmaFragment<T, N, transB>::mma, m64 x N x 16 of 16-bit
-// elements; a transposed b has n along its rows in shared memory, as it mostly has here.
+// wgmma whose left operand is in registers: WgmmaFragment<T, N, transB>::mma, m64 x N x 16 of
+// 16-bit elements; a transposed b has n along its rows in shared memory, as it mostly has here.
 //
 // Thread t of warp w gives rows 16 w + t / 4 (+ 8) and columns 2 (t % 4) (+ 1, + 8, + 9): a[0] and
 // a[1] are the two rows of the first eight columns, a[2] and a[3] those of the others. Sums of an
