@@ -36,7 +36,7 @@ def page(tool: str) -> str:
         defined = " ".join("/".join(combo.values()) for combo in op["reference_dtypes"])
         dtypes += f" ({defined})" if defined else ""
         schema = op["schema"].replace("|", "\\|")
-        gradient = f"`{op['gradient']}`" if op["gradient"] else ""
+        gradient = f"`{op['gradient']['text']}`" if op["gradient"] else ""
         rows.append(f"| {op['name']} | `{schema}` | {dtypes or 'as stated'} | {gradient} |\n")
     return HEAD + "".join(rows)
 
