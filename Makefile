@@ -71,6 +71,8 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --work decode "first token" --out benchmarks/results/smollm2_q4_0.json
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
+	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \
+	  --out benchmarks/results/peers.json
 	python3 benchmarks/report.py
 
 lint:  ## layers, budgets, formatting, spelling, scripts

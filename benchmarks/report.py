@@ -9,6 +9,7 @@ Example:
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,44 @@ def operators(data: dict[str, Any]) -> str:
             for count in threads
         ]
         lines.append(f"| {op} | {workload} | {dtype} | {some['limit']} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+PEER_NAMES = {"torch": "eager", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
+
+
+def beside_torch(data: dict[str, Any]) -> str:
+    """One row for each workload of benchmarks/run.py: times of ours, and of peers over ours."""
+    names = list(dict.fromkeys(name for row in data["results"] for name in row.get("peers", {})))
+    threads = sorted({row["threads"] for row in data["results"]})
+    found: dict[tuple[str, str, str], dict[int, dict[str, Any]]] = {}
+    for row in data["results"]:
+        if row.get("peers"):
+            key = (row["op"], row["workload"], row["dtype"])
+            found.setdefault(key, {})[row["threads"]] = row
+    heads, means = [], []
+    for count in threads:
+        of = f"{count} thread{'s' * (count > 1)}"
+        heads += [f"us, {of}", *(f"{PEER_NAMES[name]}, {of}" for name in names)]
+        for name in names:
+            ratios = [rows[count]["peers"][name]["ratio"] for rows in found.values()
+                      if name in rows.get(count, {}).get("peers", {})]  # fmt: skip
+            means.append(f"{statistics.geometric_mean(ratios):.2f} x {PEER_NAMES[name]}, {of}")
+    lines = [
+        f"{data['cpu']}, {data['isa']}; tilewright {data['tilewright']}, PyTorch {data['torch']} "
+        f"({data['torch_isa']}); suite {data['suite']}. Times of peers over ours; geometric means: "
+        f"{'; '.join(means)}.\n",
+        f"| operator | workload | dtype | {' | '.join(heads)} |",
+        f"|---|---|---|{'---|' * len(heads)}",
+    ]
+    for key, rows in found.items():
+        cells = list(key)
+        for count in threads:
+            row = rows.get(count, {"peers": {}})
+            cells.append(f"{row['us']:.1f}" if "us" in row else "")
+            cells += [f"{row['peers'][name]['ratio']:.2f} x" if name in row["peers"] else ""
+                      for name in names]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -179,6 +218,7 @@ def gpu_attention(data: dict[str, Any]) -> str:
 SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
     ("Operators on a CPU", "operators.json", operators, True),
+    ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),

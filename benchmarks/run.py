@@ -7,7 +7,7 @@ there are more than the last cache holds where a model's would come from memory.
 
 Example:
     python benchmarks/run.py --suite smoke
-    python benchmarks/run.py --op rms_norm --dtype bf16 --out rms_norm.json
+    python benchmarks/run.py rms_norm softmax --dtype bf16 --threads 1,2 --out norms.json
     build/release/tilewright compare before.json after.json
 """
 
@@ -50,9 +50,10 @@ PEER_TOLERANCE = 8  # times ours: composites round between their steps
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("ops", nargs="*", metavar="OP", help="only these operators")
     parser.add_argument("--suite", default="smoke", help="of benchmarks/suites.yaml")
     parser.add_argument("--family", action="append", help="only this family of operators")
-    parser.add_argument("--op", action="append", help="only this operator")
+    parser.add_argument("--op", action="append", dest="named", help="the same as OP")
     parser.add_argument("--dtype", action="append", help="f32, f16, ... instead of the suite's")
     parser.add_argument("--backend", default="cpu", help="one of tilewright's (default: cpu)")
     parser.add_argument("--peers", default="torch,inductor", help=f"{', '.join(PEERS)}, or none")
@@ -64,9 +65,24 @@ def arguments() -> argparse.Namespace:
         help="training: forward and backward, of operators that have a gradient",
     )
     parser.add_argument("--mode", choices=MODES, default="timing")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--threads", type=thread_counts, default=[torch.get_num_threads()], help="as in 1,2"
+    )
     parser.add_argument("--out", type=Path, help="write JSON to this file")
+    parser.add_argument(
+        "--no-samples",
+        action="store_true",
+        help="leave out of the file what only `tilewright compare` reads",
+    )
     return parser.parse_args()
+
+
+def thread_counts(text: str) -> list[int]:
+    """Numbers of threads, each at least 1."""
+    counts = [int(part) for part in text.split(",")]
+    if min(counts) < 1:
+        raise ValueError(text)
+    return counts
 
 
 def dtype_of(case: Case) -> str:
@@ -77,7 +93,7 @@ def dtype_of(case: Case) -> str:
 
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:
     """The workloads of a suite."""
-    wanted = set(args.op or ())
+    wanted = {*args.ops, *(args.named or ())}
     for family in args.family or ():
         if family not in families:
             raise SystemExit(f"run.py: no family {family!r}; there are {', '.join(families)}")
@@ -222,7 +238,9 @@ def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float |
     return seconds or None
 
 
-def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[str, Any]:
+def measure(
+    case: Case, args: Any, threads: int, seconds: float, env: dict[str, Any]
+) -> dict[str, Any]:
     """One row."""
     row: dict[str, Any] = {
         "op": case.op.name,
@@ -230,12 +248,12 @@ def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[
         "case": case.text,
         "dtype": "/".join(case.dtypes),
         "pass": args.work,
-        "threads": args.threads,
+        "threads": threads,
         "backend": args.backend,
     }
     ours = implementation(case, args.backend)
     given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args.work)
-    others, row["peers_left_out"] = peers(case, args.peer_names, given[0], args.threads)
+    others, row["peers_left_out"] = peers(case, args.peer_names, given[0], threads)
     training = args.work == "training"
     if training:
         ours, others = step(ours), {name: step(other) for name, other in others.items()}
@@ -264,7 +282,7 @@ def measure(case: Case, args: Any, seconds: float, env: dict[str, Any]) -> dict[
     p50 = row["us"] * 1e-6
     if not training:  # whose cost nobody states
         row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
-    if not training and (least := limit(case, env, args.threads, len(given))):
+    if not training and (least := limit(case, env, threads, len(given))):
         row["fraction_of_limit"] = least / p50
     row["peers"] = {
         name: {
@@ -304,7 +322,7 @@ def machine() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def show(row: dict[str, Any]) -> None:
     """A row as a line."""
-    name = f"{row['op']} {row['workload']} {row['dtype']}"
+    name = f"{row['op']} {row['workload']} {row['dtype']} x{row['threads']}"
     if row["status"] != "ok":
         print(f"{name:52} MISMATCH, not timed: {row['mismatch']}")
         return
@@ -316,6 +334,23 @@ def show(row: dict[str, Any]) -> None:
     parts += [f"{peer} {r['ratio']:.2f}x" for peer, r in row["peers"].items()]
     parts += [f"{peer} MISMATCH" for peer in row["mismatched_peers"]]
     print("  ".join(parts), flush=True)
+
+
+def show_means(rows: list[dict[str, Any]], args: Any) -> None:
+    """A line for each peer and number of threads."""
+    for threads in args.threads:
+        for peer in args.peer_names:
+            ratios = [
+                row["peers"][peer]["ratio"]
+                for row in rows
+                if row["threads"] == threads and peer in row.get("peers", {})
+            ]
+            if ratios:
+                mean = torch.tensor(ratios).log().mean().exp().item()
+                print(
+                    f"geometric mean against {peer}, threads {threads}: "
+                    f"{mean:.2f}x over {len(ratios)} workloads"
+                )
 
 
 def main() -> int:
@@ -332,23 +367,22 @@ def main() -> int:
     if args.work == "training" and "onnxruntime" in args.peer_names:
         raise SystemExit("run.py: onnxruntime has no gradients: --pass forward")
     _torch.load()
-    torch.set_num_threads(args.threads)
     about, env = machine()
     suite = config["suites"][args.suite]
     seconds = suite["seconds"] * MODES[args.mode]
     rows = []
     with torch.inference_mode(args.work == "forward"):
         for case in select(suite, config["families"], args):
-            rows.append(measure(case, args, seconds, env))
-            show(rows[-1])
+            for threads in args.threads:
+                torch.set_num_threads(threads)
+                rows.append(measure(case, args, threads, seconds, env))
+                show(rows[-1])
     if not rows:
         raise SystemExit("run.py: no workload is left")
-    for peer in args.peer_names:
-        ratios = [r["peers"][peer]["ratio"] for r in rows if peer in r.get("peers", {})]
-        if ratios:
-            mean = torch.tensor(ratios).log().mean().exp().item()
-            print(f"geometric mean against {peer}: {mean:.2f}x over {len(ratios)} workloads")
+    show_means(rows, args)
     if args.out:
+        for row in rows if args.no_samples else ():
+            row.pop("us_samples", None)
         text = {"schema": 1, "suite": args.suite, "mode": args.mode, **about, "results": rows}
         args.out.write_text(json.dumps(text, indent=1) + "\n")
     return int(any(row["status"] != "ok" for row in rows))

@@ -34,12 +34,14 @@ def test_families_hold_operators_once() -> None:
 
 def test_an_operator_beside_torch(tmp_path) -> None:
     out = tmp_path / "out.json"
-    result = run("--op", "rms_norm", *QUICK, "--out", out)
+    result = run("rms_norm", *QUICK, "--threads", "2,1", "--out", out)
     assert result.returncode == 0, result.stderr
-    assert "geometric mean against torch" in result.stdout
+    for threads in (1, 2):
+        assert f"geometric mean against torch, threads {threads}: " in result.stdout
     written = json.loads(out.read_text())
     assert {"cpu", "torch", "commit", "rates"} <= written.keys()
-    (row,) = written["results"]
+    assert [row["threads"] for row in written["results"]] == [2, 1]
+    row = written["results"][0]
     assert (row["op"], row["dtype"], row["status"]) == ("rms_norm", "f32", "ok")
     assert row["checked"] == "definition"
     assert row["us_p10"] <= row["us"] <= row["us_p90"]
@@ -47,6 +49,28 @@ def test_an_operator_beside_torch(tmp_path) -> None:
     peer = row["peers"]["torch"]
     assert peer["low"] <= peer["ratio"] <= peer["high"]
     assert run_json("compare", out, out)["rows"][0]["verdict"] == "same"
+
+
+def test_the_table_beside_torch(tmp_path) -> None:
+    """Of results without their samples, with a cell left empty for a peer that is not there."""
+    out = tmp_path / "peers.json"
+    result = run("exp", "sample", *QUICK, "--threads", "1,2", "--no-samples", "--out", out)
+    assert result.returncode == 0, result.stderr
+    data = json.loads(out.read_text())
+    assert not any("us_samples" in row for row in data["results"])
+    for row in data["results"]:
+        if row["op"] == "exp":
+            row["peers"]["torch"]["ratio"] = 2.0 * row["threads"]
+    row["peers"].clear()
+    sys.path.insert(0, str(RUN.parent))
+    import report
+
+    lines = report.beside_torch(data).splitlines()
+    assert "2.00 x eager, 1 thread; 4.00 x eager, 2 threads." in lines[0]
+    assert "us, 1 thread | eager, 1 thread | us, 2 threads | eager, 2 threads" in lines[2]
+    (cells,) = (line.split(" | ") for line in lines[4:])
+    assert cells[0] == "| exp"
+    assert (cells[4], cells[6]) == ("2.00 x", "4.00 x |")
 
 
 def test_under_pytest() -> None:
@@ -105,6 +129,7 @@ def test_refusals() -> None:
         ("--pass", "training", "--peers", "onnxruntime"): "onnxruntime has no gradients",
         ("--suite", "huge"): "no suite 'huge'; there are smoke, short, long",
         ("--op", "frobnicate"): "no workload of frobnicate",
+        ("softmax", "frobnicate"): "no workload of frobnicate",
         ("--family", "layers"): "no family 'layers'; there are elementwise",
         ("--peers", "jax"): "no peer jax; there are torch, inductor",
     }
