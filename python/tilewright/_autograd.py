@@ -20,6 +20,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 from tilewright import _schema
+from tilewright._in_steps import IN_STEPS
 from tilewright._schema import Argument, Operator, Step, Value
 
 _Tensors = dict[str, Any]
@@ -294,26 +295,7 @@ def _by_output(op: Operator, returned: Sequence[Argument], grads: Sequence[Any])
     return [by_name.get(arg.name) for arg in op.outputs]
 
 
-def _linear(
-    x: Any, weight: Any, bias: Any = None, residual: Any = None, activation: str = "none"
-) -> Any:
-    """The layer in steps that have gradients each; None where it has one itself."""
-    if activation == "none":
-        return None
-    ops = torch.ops.tilewright
-    out = ops.linear.default(x, weight, bias)
-    if activation.startswith("gelu"):
-        out = ops.gelu.default(out, "tanh" if activation == "gelu_tanh" else "none")
-    else:
-        out = getattr(ops, activation).default(out)
-    return out if residual is None else ops.add.default(out, residual)
-
-
-# What is recorded where an operator's own rule does not hold: its gradient wants a value between.
-_IN_STEPS: dict[str, Callable[..., Any]] = {"linear": _linear}
-
-
-def _kernel(op: Operator, overload: Any, rule: _Rule, full: Any) -> Callable[..., Any]:
+def _kernel(op: Operator, name: str, overload: Any, rule: _Rule, full: Any) -> Callable[..., Any]:
     """What PyTorch calls: records only if something requires a gradient."""
     # Past torch.autograd.Function.apply, which is Python, and dispatches by itself under transforms
     # of torch.func: here they have been told apart already.
@@ -322,7 +304,7 @@ def _kernel(op: Operator, overload: Any, rule: _Rule, full: Any) -> Callable[...
         for transform in (False, True)
     )
 
-    in_steps = _IN_STEPS.get(op.name)
+    in_steps = IN_STEPS.get(name)
     run, below = overload._op, _C._AutoDispatchBelowAutograd
 
     def kernel(*given: Any) -> Any:
@@ -380,4 +362,4 @@ def register() -> None:
         full = packet.full if has_full else packet.default
         for overload in {packet.default, full}:
             name = op.name if overload is packet.default else f"{op.name}.full"
-            library.impl(name, _kernel(op, overload, rule, full), "Autograd")
+            library.impl(name, _kernel(op, name, overload, rule, full), "Autograd")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.library import get_ctx
 
-from tilewright import _arrays, _autograd, _library, _schema
+from tilewright import _arrays, _autocast, _autograd, _library, _schema
 from tilewright._schema import Argument, Operator
 from tilewright._values import fill
 
@@ -236,3 +236,4 @@ def load() -> None:
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))
     _autograd.register()
+    _autocast.register()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from typing import Any
+
 import pytest
 import torch
 
@@ -150,8 +153,24 @@ def test_flash_attention() -> None:
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
     got = nn.FlashAttention(window_size=(2, 1))(*qkv.unbind(2))
     torch.testing.assert_close(got, want.transpose(1, 2), rtol=1e-5, atol=1e-5)
-    with pytest.raises(NotImplementedError, match="dropout"):
-        nn.FlashAttention(attention_dropout=0.1)
+
+
+def test_dropout_of_attention() -> None:
+    """Of weights: a value that is one everywhere shows how many are left."""
+    torch.manual_seed(2)
+    q, k = torch.randn(1, 64, 4, 8), torch.randn(1, 512, 2, 8)
+    flash = nn.FlashAttention(attention_dropout=0.25, window_size=(300, 0))
+    ones = torch.ones(1, 512, 2, 1)
+    assert torch.equal(flash.eval()(q, k, k), nn.FlashAttention(window_size=(300, 0))(q, k, k))
+    kept = flash.train()(q, k, ones)
+    assert kept.shape == (1, 64, 4, 1)
+    assert float(kept.std()) > 0.02
+    assert abs(float(kept.mean()) - 1) < 0.01
+    half = torch.cat([torch.zeros(1, 512 - 301 - 63, 2, 1), ones[:, 148:]], 1)
+    torch.manual_seed(3)
+    got = flash(q, k, half)
+    torch.manual_seed(3)
+    torch.testing.assert_close(got, flash(q, k, ones), rtol=0, atol=0)  # the window sees no zero
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"bias": False}, {"kdim": 12}])
@@ -167,10 +186,102 @@ def test_multihead_attention(options) -> None:
         same(ours, theirs, X, X, X, need_weights=False, attn_mask=mask, is_causal=True)
 
 
-def test_multihead_attention_refuses_what_it_has_not() -> None:
-    attention = nn.MultiheadAttention(24, 4, add_zero_attn=True)
-    with pytest.raises(NotImplementedError, match="no need_weights=True and no add_zero_attn"):
-        attention(X, X, X, need_weights=True)
+MASK = torch.tensor([[j > i + 2 or j == 1 for j in range(7)] for i in range(7)])
+PADDING = torch.tensor([[False] * 7, [True, False, False, True, False, False, True]])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"average_attn_weights": False},
+        {"attn_mask": MASK},
+        {"attn_mask": torch.randn(2 * 4, 7, 7)},
+        {"key_padding_mask": PADDING, "attn_mask": torch.where(MASK, -torch.inf, 0.5)},
+        {"key_padding_mask": PADDING.float(), "need_weights": False},
+    ],
+)
+@pytest.mark.parametrize("settings", [{}, {"add_bias_kv": True}, {"add_zero_attn": True}])
+def test_weights_and_masks_of_multihead_attention(settings, options) -> None:
+    ours = nn.MultiheadAttention(24, 4, batch_first=True, **settings).eval()
+    theirs = torch.nn.MultiheadAttention(24, 4, batch_first=True, **settings).eval()
+    theirs.load_state_dict(ours.state_dict())
+    got, want = ours(X, X, X, **options), theirs(X, X, X, **options)
+    for g, w in zip(got, want, strict=True):
+        assert (g is None) == (w is None)
+        if w is not None:
+            torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
+
+
+def test_refusals() -> None:
+    attention = nn.MultiheadAttention(24, 4, batch_first=True)
+    with pytest.raises(ValueError, match="7 queries and 3 keys needs an attn_mask"):
+        attention(X, X[:, :3], X[:, :3], is_causal=True)
+    with pytest.raises(ValueError, match=r"q is \(2, 7, 24\), but without k and v \[B, S, 3, H, D"):
+        nn.FlashAttention()(X)
+    with pytest.raises(ValueError, match="activation = 'tanh' must be one of relu, gelu, gelu_tan"):
+        nn.GatedMLP(24, 40, activation="tanh")
+    with pytest.raises(ValueError, match="dim = 7 must be even"):
+        nn.RotaryEmbedding(7)
+
+
+@pytest.mark.parametrize("options", [{}, {"need_weights": True}])
+def test_attention_of_nothing(options) -> None:
+    attention = nn.MultiheadAttention(24, 4, batch_first=True)
+    out, _ = attention(X[:0], X[:0], X[:0], **options)
+    assert out.shape == (0, 7, 24)
+
+
+class Mixed(torch.nn.Module):
+    """Modules of both kinds in turn, as they stand in a model of which some are exchanged."""
+
+    def __init__(self, of: Any) -> None:
+        super().__init__()
+        self.first, self.norm = torch.nn.Linear(24, 24), of.RMSNorm(24, 1e-5)
+        self.attention = of.MultiheadAttention(24, 4, batch_first=True)
+        self.last, self.layer_norm = of.Linear(24, 24), of.LayerNorm(24)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.first(x))
+        return self.last(self.layer_norm(x + self.attention(x, x, x, need_weights=False)[0]))
+
+
+def test_autocast() -> None:
+    """Products in bfloat16, as PyTorch's; each dtype that meets another is widened."""
+    ours, theirs = Mixed(nn), Mixed(torch.nn)
+    ours.load_state_dict(theirs.state_dict())
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager")
+    gradients = []
+    for model in (ours, theirs, compiled):
+        with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
+            out = model(X)
+            assert out.dtype == torch.bfloat16
+        with torch.enable_grad():
+            gradients.append(torch.autograd.grad(out.float().square().sum(), model.parameters()))
+    for got in gradients[::2]:
+        for g, w in zip(got, gradients[1], strict=True):
+            assert g.dtype == w.dtype == torch.float32
+            assert float((g - w).norm()) <= 0.03 * float(w.norm()) + 1e-2
+    ops = torch.ops.tilewright
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ops.linear(X.double(), torch.ones(3, 24).double()).dtype == torch.float64
+        assert ops.add(X, X.bfloat16()).dtype == torch.float32
+        assert ops.softmax(X.bfloat16()).dtype == torch.bfloat16
+        with torch.autocast("cpu", enabled=False):
+            assert ops.linear(X, torch.ones(3, 24)).dtype == torch.float32
+
+
+def test_a_transformer_layer_trains_alike() -> None:
+    """Where its attention is exchanged; dropout's masks are ours, so there is none."""
+    theirs = torch.nn.TransformerEncoderLayer(24, 4, 32, dropout=0.0, batch_first=True)
+    ours = copy.deepcopy(theirs)
+    ours.self_attn = nn.MultiheadAttention(24, 4, batch_first=True)
+    ours.load_state_dict(theirs.state_dict())
+    with torch.enable_grad():
+        for layer in (ours, theirs):
+            layer(X, src_mask=MASK, src_key_padding_mask=PADDING).square().sum().backward()
+    for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_gradients() -> None:

@@ -8,17 +8,24 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.hf._masks import Run, UnsupportedMaskError, runs_of
+from tilewright._weights import attention_by_weights, sees_and_bias
+from tilewright.hf._masks import (
+    Run,
+    UnsupportedMaskError,
+    holds_runs,
+    matrix_of,
+    read_runs,
+    runs_of,
+)
+
+_Piece = tuple[slice, Run, slice | torch.Tensor]
 
 
-def _pieces(
-    mask: torch.Tensor, kv_length: int
-) -> Iterator[tuple[slice, Run, slice | torch.Tensor]]:
+def _pieces(mask: torch.Tensor, kv_length: int) -> Iterator[_Piece]:
     """Sequences, the queries of theirs that run together, and the keys these see."""
     rows: list[tuple[list[Run], torch.Tensor | None]]
-    if mask.dtype == torch.int32 and mask.shape[1:2] + mask.shape[3:] == (1, len(Run._fields)):
-        read = [[Run(*run) for run in row] for row in mask[:, 0].tolist()]
-        rows = [([run for run in row if run.stop > run.begin], None) for row in read]
+    if holds_runs(mask):
+        rows = [(row, None) for row in read_runs(mask)]
     else:
         rows = runs_of(mask[..., :kv_length])
     if all(row[0] == rows[0][0] and row[1] is None for row in rows) or len(rows) == 1:
@@ -31,17 +38,32 @@ def _pieces(
             yield sequences, run, seen if keys is None else keys[seen]
 
 
+def _pieces_if_any(mask: torch.Tensor, kv_length: int) -> list[_Piece] | None:
+    """The pieces of a mask; None where it is of another kind."""
+    try:
+        return list(_pieces(mask, kv_length))
+    except UnsupportedMaskError:
+        return None
+
+
 def _piecewise(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, options: dict[str, Any]
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    pieces: list[_Piece],
+    options: dict[str, Any],
 ) -> torch.Tensor:
     """Attention piece by piece; queries that see nothing give zeros."""
     out = q.new_zeros(*q.shape[:3], v.shape[3])
-    for b, run, keys in _pieces(mask, k.shape[1]):
+    for b, run, keys in pieces:
         queries = slice(run.begin, run.stop)
-        out[b, queries] = ops.attention(
+        piece: torch.Tensor = ops.attention(
             q[b, queries], k[b, keys], v[b, keys], causal=bool(run.causal), window_left=run.left,
             **options,
         )  # fmt: skip
+        if piece.shape == out.shape:
+            return piece
+        out[b, queries] = piece
     return out
 
 
@@ -127,6 +149,29 @@ def _gradients(ctx: Any, grad: torch.Tensor, _of_lse: Any) -> tuple[torch.Tensor
 masked_attention.register_autograd(_gradients, setup_context=_save)
 
 
+def _by_weights(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    run: Run,
+    position_bias: torch.Tensor | None,
+    options: dict[str, Any],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention with any mask; `run` is what all queries see where there is none."""
+    if mask is None:
+        mask = matrix_of([[run]], q.shape[2], k.shape[2]).to(q.device)
+    elif holds_runs(mask):
+        mask = matrix_of(read_runs(mask), q.shape[2], k.shape[2]).to(q.device)
+    elif mask.dtype != torch.bool and not mask.is_floating_point():
+        raise UnsupportedMaskError(f"a mask of one's own, {mask.dtype}{list(mask.shape)}")
+    sees, bias = sees_and_bias(mask[..., : k.shape[2]])
+    if position_bias is not None:
+        bias = position_bias if bias is None else bias + position_bias
+    out, weights = attention_by_weights(q, k, v, sees=sees, bias=bias, **options)
+    return out.transpose(1, 2).contiguous(), weights
+
+
 def attention_forward(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -139,36 +184,42 @@ def attention_forward(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    position_bias: torch.Tensor | None = None,
     **more: Any,
-) -> tuple[torch.Tensor, None]:
-    """Attention of query [B, H, S, D]; returns [B, S, H, Dv], and None for the weights.
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Attention of query [B, H, S, D]; returns [B, S, H, Dv], and the weights if it had them.
+
+    The operator `attention` does it where there is neither dropout nor a position bias and each
+    query sees a range of keys; else it is done by the weights, which take memory.
 
     Raises:
-        NotImplementedError: the model asks for something that the operator does not have.
+        NotImplementedError: the model asks for something that there is no operator for.
     """
-    refused = {
-        "dropout": bool(dropout),
-        "attention weights": bool(more.get("output_attentions")),
-        "position_bias": more.get("position_bias") is not None,
-        "paged cache": more.get("cache") is not None,
-    }
-    for what, is_wanted in refused.items():
-        if is_wanted:
-            raise UnsupportedMaskError(f"attention has no {what}")
-    q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
-    scale, cap = scaling or 0.0, softcap or 0.0
-    sinks = None if s_aux is None else s_aux.float()
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    if more.get("cache") is not None:
+        raise UnsupportedMaskError("attention has no paged cache")
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     left = sliding_window - 1 if sliding_window and causal else -1
-    if attention_mask is None and sinks is not None and torch.is_grad_enabled():
-        run = Run(0, q.shape[1], 0, k.shape[1], left, bool(causal))
-        attention_mask = torch.tensor([[[run]]], dtype=torch.int32)  # it has the sinks' gradient
-    options: dict[str, Any] = {"scale": scale, "softcap": cap, "sinks": sinks}
+    options: dict[str, Any] = {"scale": scaling or 0.0, "softcap": softcap or 0.0,
+                               "sinks": None if s_aux is None else s_aux.float()}  # fmt: skip
+    run = Run(0, query.shape[2], 0, key.shape[2], left, causal)
+    pieces, traced = None, torch.compiler.is_compiling()
+    if attention_mask is not None and not traced:
+        pieces = _pieces_if_any(attention_mask, key.shape[2])
+    is_range = attention_mask is None or traced or pieces is not None
+    if dropout or position_bias is not None or more.get("output_attentions") or not is_range:
+        return _by_weights(
+            query, key, value, attention_mask, run, position_bias, {**options, "dropout": dropout}
+        )
+    q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+    if s_aux is not None and torch.is_grad_enabled():  # `masked_attention` has their gradient
+        pieces = None
+        if attention_mask is None:
+            attention_mask = torch.tensor([[[run]]], dtype=torch.int32)
     out: torch.Tensor
     if attention_mask is None:
-        out = ops.attention(q, k, v, causal=bool(causal), window_left=left, **options)
-    elif torch.compiler.is_compiling() or (sinks is not None and torch.is_grad_enabled()):
+        out = ops.attention(q, k, v, causal=causal, window_left=left, **options)
+    elif pieces is None:
         out, _ = masked_attention(q, k, v, attention_mask, **options)
     else:
-        out = _piecewise(q, k, v, attention_mask, options)
+        out = _piecewise(q, k, v, pieces, options)
     return out, None

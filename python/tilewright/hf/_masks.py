@@ -1,9 +1,9 @@
 """Masks as `attention` takes them: instead of a matrix, runs of queries and the keys they see.
 
-transformers hands the result of the mask function to each layer's attention function. None stands
-for causal attention to all keys; otherwise it is an int32 tensor [B, 1, R, 6], the `Run`s of each
-sequence: transformers leaves masks of four dimensions alone when it meets them again. A mask of a
-user's own, and each mask while a graph is traced, is a matrix [B, 1, Q, K], which `runs_of` reads.
+transformers hands the result of the mask function to each layer's attention function. That is an
+int32 tensor [B, 1, R, 6], the `Run`s of each sequence: transformers leaves masks of four dimensions
+alone when it meets them again. A mask of a user's own is a matrix [B, 1, Q, K], which `runs_of`
+reads; so is each mask while a graph is traced, but for None: causal attention to all keys.
 """
 
 from __future__ import annotations
@@ -94,6 +94,30 @@ def _runs_of_one(sees: torch.Tensor) -> tuple[list[Run], torch.Tensor | None]:
         raise UnsupportedMaskError("a mask with keys that are hidden between others")
     ranges = list(zip(first.tolist(), end.tolist(), strict=True))
     return _runs_of_ranges(ranges), keys if skips else None
+
+
+def holds_runs(mask: torch.Tensor) -> bool:
+    """Whether a mask is of `Run`s."""
+    return mask.dtype == torch.int32 and mask.shape[1:2] + mask.shape[3:] == (1, len(Run._fields))
+
+
+def read_runs(mask: torch.Tensor) -> list[list[Run]]:
+    """The runs of each sequence, those of no query left out."""
+    read = [[Run(*run) for run in row] for row in mask[:, 0].tolist()]
+    return [[run for run in row if run.stop > run.begin] for row in read]
+
+
+def matrix_of(runs: list[list[Run]], q_length: int, kv_length: int) -> torch.Tensor:
+    """The matrix [B, 1, Q, K] of what the runs of each sequence see."""
+    out = torch.zeros(len(runs), 1, q_length, kv_length, dtype=torch.bool)
+    keys = torch.arange(kv_length)
+    for sees, row in zip(out[:, 0], runs, strict=True):
+        for run in row:
+            last = torch.arange(run.end - (run.stop - run.begin), run.end)[:, None]
+            seen = (run.first <= keys) & (keys < run.end)
+            seen = seen & (keys <= last if run.causal else seen)
+            sees[run.begin : run.stop] = seen & (keys >= last - run.left if run.left >= 0 else seen)
+    return out
 
 
 def _rows(q_length: int, every: bool) -> torch.Tensor:
@@ -189,8 +213,8 @@ def attention_mask(
     if causal is None or None in ranges:
         return matrix()
     all_keys = kv_length == start + q_length and all(r == (0, kv_length) for r in ranges)
-    if causal and window is None and all_keys:
-        return None
+    if causal and window is None and all_keys and torch.compiler.is_compiling():
+        return None  # which is causal if the layer says so: not all that are do
     left = -1 if window is None else window - 1
     runs = []
     for first, stop in filter(None, ranges):

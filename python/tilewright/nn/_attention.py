@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Iterator
+from typing import Any
 
-from tilewright import ops
+import torch
+import torch.nn.functional as F
+
+from tilewright import _layouts, ops
+from tilewright._weights import attention_by_weights, sees_and_bias, sees_in_range
 
 __all__ = ["FlashAttention", "MultiheadAttention", "RotaryEmbedding"]
 
@@ -30,8 +35,13 @@ class RotaryEmbedding(torch.nn.Module):
             max_seq_len: how many positions there are.
             base: of the geometric series of wavelengths.
             interleaved: whether neighbours are pairs; else halves of a head are.
+
+        Raises:
+            ValueError: dim is odd.
         """
         super().__init__()
+        if dim % 2:
+            raise ValueError(f"RotaryEmbedding: dim = {dim} must be even")
         self.interleaved = interleaved
         frequencies = 1.0 / base ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
         angles = torch.outer(torch.arange(max_seq_len, dtype=torch.float32), frequencies)
@@ -49,7 +59,7 @@ class RotaryEmbedding(torch.nn.Module):
 
 
 class FlashAttention(torch.nn.Module):
-    """Attention without weights of its own: flash-attn's FlashSelfAttention and its function.
+    """Attention without parameters: flash-attn's FlashSelfAttention and its function.
 
     Takes qkv [B, S, 3, H, D], or q, k, v [B, S, H, D] with possibly fewer heads of k and v.
     """
@@ -62,14 +72,9 @@ class FlashAttention(torch.nn.Module):
         window_size: tuple[int, int] = (-1, -1),
         softcap: float = 0.0,
     ) -> None:
-        """Keeps the options.
-
-        Raises:
-            NotImplementedError: attention_dropout is not 0.
-        """
+        """Keeps the options; dropout, while training, takes the memory of the weights."""
         super().__init__()
-        if attention_dropout:
-            raise NotImplementedError("FlashAttention: there is no attention with dropout")
+        self.attention_dropout = attention_dropout
         self.causal = causal
         self.softmax_scale = softmax_scale
         self.window_size = window_size
@@ -82,32 +87,49 @@ class FlashAttention(torch.nn.Module):
         v: torch.Tensor | None = None,
         causal: bool | None = None,
     ) -> torch.Tensor:
-        """[B, S, H, D]; a causal query sees keys up to its own, the last one all of them."""
+        """[B, S, H, D]; a causal query sees keys up to its own, the last one all of them.
+
+        Raises:
+            ValueError: k or v is not given, and q is not all three.
+        """
         if k is None or v is None:
+            if q.dim() != 5 or q.shape[2] != 3:
+                raise ValueError(
+                    f"FlashAttention: q is {tuple(q.shape)}, but without k and v "
+                    "[B, S, 3, H, D] is needed"
+                )
             q, k, v = q.unbind(2)
         is_causal = self.causal if causal is None else causal
         left, right = self.window_size
-        out: torch.Tensor = ops.attention(
-            q,
-            k,
-            v,
-            scale=self.softmax_scale or 0.0,
-            causal=is_causal,
-            window_left=left,
-            window_right=-1 if is_causal else right,
-            softcap=self.softcap,
+        options: dict[str, Any] = {"scale": self.softmax_scale or 0.0, "softcap": self.softcap}
+        right = -1 if is_causal else right
+        if self.training and self.attention_dropout:
+            sees = sees_in_range(q.shape[1], k.shape[1], causal=is_causal, left=left, right=right)
+            out, _ = attention_by_weights(
+                *(x.transpose(1, 2) for x in (q, k, v)),
+                sees=sees.to(q.device),
+                dropout=self.attention_dropout,
+                **options,
+            )
+            return out.transpose(1, 2).contiguous()
+        attended: torch.Tensor = ops.attention(
+            q, k, v, causal=is_causal, window_left=left, window_right=right, **options
         )
-        return out
+        return attended
 
     def extra_repr(self) -> str:
         """The options."""
-        return f"causal={self.causal}, window_size={self.window_size}, softcap={self.softcap}"
+        return (
+            f"causal={self.causal}, window_size={self.window_size}, softcap={self.softcap}, "
+            f"attention_dropout={self.attention_dropout}"
+        )
 
 
 class MultiheadAttention(torch.nn.MultiheadAttention):
     """torch.nn.MultiheadAttention by the operators linear and attention.
 
-    There are no attention weights (need_weights=False) and no masks but the causal one.
+    Weights that are asked for, dropout and masks other than the causal one take the memory of the
+    weights.
     """
 
     def forward(
@@ -116,53 +138,87 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         key: torch.Tensor,
         value: torch.Tensor,
         key_padding_mask: torch.Tensor | None = None,
-        need_weights: bool = False,
+        need_weights: bool = True,
         attn_mask: torch.Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
-    ) -> tuple[torch.Tensor, None]:
-        """The attended values, and None for their weights.
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """The attended values, and their weights if these are needed.
 
         Raises:
-            NotImplementedError: an option is used that the operators do not have.
+            ValueError: is_causal without a mask, of another number of keys than queries.
         """
-        self._refuse(key_padding_mask, need_weights, attn_mask, is_causal)
-        if self.in_proj_weight is not None:
-            w_q, w_k, w_v = self.in_proj_weight.chunk(3)
-        else:
-            w_q, w_k, w_v = self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        q, k, v = (
-            ops.linear(x, w, b).unflatten(-1, (self.num_heads, self.head_dim))  # type: ignore[no-untyped-call]
-            for x, w, b in zip((query, key, value), (w_q, w_k, w_v), biases, strict=True)
+        q, k, v = self._projected(query, key, value)  # [B, H, S, D]
+        is_square = q.shape[2] == k.shape[2]
+        if is_causal and attn_mask is None and not is_square:
+            raise ValueError(
+                f"MultiheadAttention: is_causal of {q.shape[2]} queries and {k.shape[2]} keys "
+                "needs an attn_mask"
+            )
+        dropout = self.dropout if self.training else 0.0
+        is_masked = key_padding_mask is not None or (
+            attn_mask is not None and not (is_causal and is_square)
         )
-        if query.dim() == 2:
-            q, k, v = (x[None] for x in (q, k, v))
-        elif not self.batch_first:
-            q, k, v = (x.transpose(0, 1) for x in (q, k, v))
-        out = ops.attention(q, k, v, causal=is_causal).flatten(2)
+        weights: torch.Tensor | None = None
+        if need_weights or dropout or is_masked:
+            if is_causal and attn_mask is None:
+                attn_mask = ~sees_in_range(q.shape[2], k.shape[2], causal=True).to(q.device)
+            sees, bias = self._sees_and_bias(attn_mask, key_padding_mask, len(q), k.shape[2])
+            out, weights = attention_by_weights(q, k, v, sees=sees, bias=bias, dropout=dropout)
+        else:
+            out = _layouts.attention(q, k, v, causal=is_causal)
+        out = out.transpose(1, 2).flatten(2)
         if query.dim() == 2:
             out = out[0]
         elif not self.batch_first:
             out = out.transpose(0, 1)
-        return ops.linear(out, self.out_proj.weight, self.out_proj.bias), None
+        out = ops.linear(out, self.out_proj.weight, self.out_proj.bias)
+        if weights is None or not need_weights:
+            return out, None
+        weights = weights.mean(1) if average_attn_weights else weights
+        return out, weights[0] if query.dim() == 2 else weights
 
-    def _refuse(
+    def _projected(self, *given: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Queries, keys and values [B, H, S, D], and what the module adds to the latter two."""
+        if self.in_proj_weight is not None:
+            matrices = self.in_proj_weight.chunk(3)
+        else:
+            matrices = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
+        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
+        added = (None, self.bias_k, self.bias_v)
+        for x, matrix, bias, more in zip(given, matrices, biases, added, strict=True):
+            out = ops.linear(x, matrix, bias)
+            if x.dim() == 2:
+                out = out[None]
+            elif not self.batch_first:
+                out = out.transpose(0, 1)
+            if more is not None:
+                out = torch.cat((out, more.expand(len(out), 1, -1)), 1)
+            if self.add_zero_attn and matrix is not matrices[0]:
+                out = F.pad(out, (0, 0, 0, 1))
+            yield out.view(*out.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _sees_and_bias(
         self,
-        key_padding_mask: torch.Tensor | None,
-        need_weights: bool,
         attn_mask: torch.Tensor | None,
-        is_causal: bool,
-    ) -> None:
-        missing = {
-            "key_padding_mask": key_padding_mask is not None,
-            "need_weights=True": need_weights,
-            "an attn_mask that is not causal": attn_mask is not None
-            and not (is_causal and attn_mask.shape[-2] == attn_mask.shape[-1]),
-            "dropout": self.training and self.dropout > 0,
-            "add_bias_kv": self.bias_k is not None,
-            "add_zero_attn": self.add_zero_attn,
-        }
-        used = [name for name, is_used in missing.items() if is_used]
-        if used:
-            raise NotImplementedError(f"MultiheadAttention: there is no {' and no '.join(used)}")
+        key_padding_mask: torch.Tensor | None,
+        batch: int,
+        keys: int,
+    ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """PyTorch's masks, True for what is hidden or to be added, for `attention_by_weights`."""
+        masks = []
+        if attn_mask is not None:
+            by_heads = attn_mask.dim() == 3
+            masks.append(attn_mask.reshape(-1, self.num_heads if by_heads else 1,
+                                           *attn_mask.shape[-2:]))  # fmt: skip
+        if key_padding_mask is not None:
+            masks.append(key_padding_mask.reshape(batch, 1, 1, -1))
+        sees: torch.Tensor | None = None
+        bias: torch.Tensor | None = None
+        for mask in masks:
+            is_hidden = mask.dtype == torch.bool
+            mask = F.pad(mask, (0, keys - mask.shape[-1]))  # the keys that the module adds are seen
+            one, more = sees_and_bias(~mask if is_hidden else mask)
+            sees = one if sees is None else sees & one
+            bias = bias if more is None else more if bias is None else bias + more
+        return sees, bias

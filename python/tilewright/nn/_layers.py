@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
 from tilewright import _layouts, ops
+from tilewright._dropout import dropped
 
 __all__ = ["Dropout", "GatedMLP", "LayerNorm", "Linear", "RMSNorm", "SwiGLU"]
 
@@ -42,30 +43,6 @@ class LayerNorm(torch.nn.LayerNorm):
         return out.view(input.shape)
 
 
-@torch.library.custom_op("tilewright_nn::dropout", mutates_args=())
-def _drawn_dropout(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
-    """The operator dropout for graphs, where a seed drawn by each run cannot be a number."""
-    out: torch.Tensor = ops.dropout(x, p, int(seed))
-    return out
-
-
-@_drawn_dropout.register_fake
-def _(x: torch.Tensor, p: float, seed: torch.Tensor) -> torch.Tensor:
-    return x.new_empty(x.shape)
-
-
-def _keep_seed(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    _, ctx.p, seed = inputs
-    ctx.save_for_backward(seed)
-
-
-def _drop_gradient(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-    return _drawn_dropout(grad, ctx.p, *ctx.saved_tensors), None, None
-
-
-_drawn_dropout.register_autograd(_drop_gradient, setup_context=_keep_seed)
-
-
 class Dropout(torch.nn.Dropout):
     """torch.nn.Dropout by the operator dropout; masks follow from torch.manual_seed."""
 
@@ -73,12 +50,7 @@ class Dropout(torch.nn.Dropout):
         """Zeros with probability p, the rest divided by 1 - p; in evaluation the input itself."""
         if not self.training or self.p == 0:
             return input
-        seed = torch.randint(1 << 53, (), device="cpu")
-        out: torch.Tensor
-        if torch.compiler.is_compiling():
-            out = _drawn_dropout(input, self.p, seed)
-        else:
-            out = ops.dropout(input, self.p, int(seed))
+        out = dropped(input, self.p)
         return input.copy_(out) if self.inplace else out
 
 
@@ -106,8 +78,15 @@ class GatedMLP(torch.nn.Module):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Three linear layers, initialized as torch.nn.Linear."""
+        """Three linear layers, initialized as torch.nn.Linear.
+
+        Raises:
+            ValueError: there is no such activation.
+        """
         super().__init__()
+        if activation not in get_args(Activation):
+            names = ", ".join(get_args(Activation))
+            raise ValueError(f"GatedMLP: activation = {activation!r} must be one of {names}")
         options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         self.gate_proj = Linear(hidden_size, intermediate_size, **options)
         self.up_proj = Linear(hidden_size, intermediate_size, **options)

@@ -75,3 +75,64 @@ def test_transforms_of_torch_func() -> None:
     wide = q.clone().requires_grad_()
     OPS.attention(wide, k, k, *options).square().sum().backward()
     assert_close(got, wide.grad, 1e-5)
+
+
+def gradients_alike(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], *given: Tensor):
+    """Values and gradients for all that asks for them; the other's in float64."""
+    wide = [x.detach().double().requires_grad_(x.requires_grad) for x in given]
+    got, want = ours(*given), theirs(*wide)
+    tolerance = 1.6e-2 if got.dtype == torch.bfloat16 else 1e-5
+    assert_close(got, want.to(got.dtype), tolerance)
+    grad = torch.randn(got.shape).bfloat16()
+    leaves, wide_leaves = ([x for x in xs if x.requires_grad] for xs in (given, wide))
+    for g, w in zip(
+        torch.autograd.grad(got, leaves, grad.to(got.dtype)),
+        torch.autograd.grad(want, wide_leaves, grad.double()),
+        strict=True,
+    ):
+        assert_close(g, w.to(g.dtype), 4 * tolerance)
+
+
+@pytest.mark.parametrize("rotated", [4, 0])
+def test_latent_attention(rotated) -> None:
+    """Its cache included; lse is what the operator gives, which records nothing."""
+    sizes = ((2, 3, 6, 8), (2, 3, 6, rotated), (2, 5, 2, 8), (2, 5, 2, rotated))
+    q, q_pe, kv, k_pe = (torch.randn(size, requires_grad=True) for size in sizes)
+
+    def theirs(q: Tensor, q_pe: Tensor, kv: Tensor, k_pe: Tensor) -> Tensor:
+        queries, keys = torch.cat((q, q_pe), -1), torch.cat((kv, k_pe), -1)
+        heads = [x.repeat_interleave(3, 2).transpose(1, 2) for x in (keys, kv)]
+        sees = torch.ones(3, 5, dtype=torch.bool).tril(2)
+        attended = F.scaled_dot_product_attention(queries.transpose(1, 2), *heads, sees)
+        return attended.transpose(1, 2)
+
+    gradients_alike(lambda *x: OPS.mla(*x, causal=True), theirs, q, q_pe, kv, k_pe)
+    made = OPS.mla.full(q, q_pe, kv, k_pe, causal=True)
+    with torch.no_grad():
+        for g, w in zip(made, OPS.mla.full(q, q_pe, kv, k_pe, causal=True), strict=True):
+            assert_close(g.detach(), w, 1e-5)
+    with pytest.raises(ValueError, match="mla: "):
+        OPS.mla(q, q_pe.bfloat16(), kv, k_pe)
+
+
+@pytest.mark.parametrize(("iterations", "eps"), [(20, 0.0), (3, 0.02), (0, 0.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_sinkhorn(dtype, iterations, eps) -> None:
+    def theirs(x: Tensor) -> Tensor:
+        out = (x - x.max(-1, keepdim=True).values).exp()
+        for _ in range(iterations):
+            for dim in (2, 1):
+                out = out / (out.sum(dim, keepdim=True) + eps)
+        return out
+
+    x = torch.randn(3, 4, 5).to(dtype).requires_grad_()
+    gradients_alike(lambda x: OPS.sinkhorn(x, iterations, eps), theirs, x)
+    with pytest.raises(ValueError, match="iterations = -1 must be at least 0"):
+        OPS.sinkhorn(x, -1)
+
+
+def test_type_as() -> None:
+    x = torch.randn(3, 5, requires_grad=True)
+    gradients_alike(lambda x: OPS.type_as(x, torch.ones(1).bfloat16()), lambda x: x, x)
+    with pytest.raises(RuntimeError, match="type_as: no kernel takes x: f32"):
+        OPS.type_as(x, torch.ones(1, dtype=torch.int32))
