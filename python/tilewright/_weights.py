@@ -58,7 +58,7 @@ def weights_of(
         sees: [B or 1, Hq or 1, Q or 1, K], False where a query does not see a key; a query that
             sees none has weights of zero.
         bias: of such a shape, added to the scaled products.
-        sinks: [Hq], what each query's weights leave to none of the keys.
+        sinks: [Hq] or [B, Hq, Q, 1], a column more, whose weights go to none of the keys.
         scale: of the products, by default 1 / sqrt(D).
         softcap: c * tanh(product / c) replaces each product, unless it is 0.
     """
@@ -75,7 +75,8 @@ def weights_of(
         lowest = scores.new_full((1,), torch.finfo(scores.dtype).min)
         scores = ops.where(sees, scores, lowest)
     if sinks is not None:
-        column = sinks.to(scores.dtype)[None, :, None, None].expand(*q.shape[:3], 1)
+        column = sinks if sinks.dim() == 4 else sinks[None, :, None, None]
+        column = column.to(scores.dtype).expand(*q.shape[:3], 1)
         out: torch.Tensor = ops.softmax(torch.cat((scores, column), -1))[..., :-1]
     else:
         out = ops.softmax(scores)

@@ -60,6 +60,8 @@ OTHERS = {
     "stablelm": ({}, "rs"),  # rotates a quarter
     "gpt_neox": ({}, "r"),
     "gpt_oss": ({"head_dim": 16, "sliding_window": 6, **EXPERTS}, "rn"),  # sinks
+    "doge": ({}, "rns"),  # adds to its mask
+    "hy_v4": ({"head_dim": 16, **EXPERTS}, "rns"),  # looks into its mask
     "llama4_text": ({"head_dim": 16, "intermediate_size_mlp": 96, "num_local_experts": 4,
                      "attention_chunk_size": 8, "moe_layers": [1]}, ""),  # chunks
 }  # fmt: skip

@@ -8,6 +8,7 @@ import torch
 import transformers
 from hf_models import assert_close, build, model_of, plain, tokens  # noqa: F401
 from tilewright.hf import patch
+from tilewright.hf._range_mask import RangeMask, Run, decoded, encoded
 
 import tilewright
 
@@ -59,6 +60,45 @@ def test_what_is_no_mask_is_refused() -> None:
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
         with pytest.raises(NotImplementedError, match="keys that are hidden between others"):
             compiled(ids, attention_mask=ANY_MASKS["holes"], use_cache=False)
+
+
+def test_a_mask_of_ranges_is_a_matrix_to_whoever_looks() -> None:
+    runs = [[Run(0, 2, 0, 3, -1, 0), Run(2, 5, 1, 6, 2, 1)], []]
+    mask = RangeMask(runs, 5, 7, "cpu")
+    want = torch.zeros(2, 1, 5, 7, dtype=torch.bool)
+    want[0, 0, :2, :3] = True
+    for query, keys in ((2, slice(1, 4)), (3, slice(2, 5)), (4, slice(3, 6))):
+        want[0, 0, query, keys] = True
+    assert (mask.shape, mask.dtype, mask.ndim) == (want.shape, torch.bool, 4)
+    assert torch.equal(mask[..., 1:4], want[..., 1:4])
+    assert torch.equal(~mask, ~want)
+    assert torch.equal(torch.where(mask, 0.0, -1.0), torch.where(want, 0.0, -1.0))
+    assert torch.equal(mask.to(torch.int32), want.int())
+    assert "Run(begin=0, stop=2" in repr(mask)
+    assert decoded(encoded(runs)) == runs
+    assert decoded(want) is None
+
+
+def test_a_mask_counts_more_than_what_a_layer_says_of_itself() -> None:
+    """Layers of decoders that are not marked as causal, which their masks are."""
+    torch.manual_seed(4)
+    config = transformers.BigBirdPegasusConfig(
+        vocab_size=131, d_model=32, decoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=40,
+        max_position_embeddings=64, is_decoder=True, is_encoder_decoder=False,
+    )  # fmt: skip
+    model, ids = transformers.BigBirdPegasusForCausalLM(config).eval(), tokens(2, 9)
+    want = model(ids).logits
+    with patch(model):
+        assert_close(model(ids).logits, want)
+
+
+def test_sinks_of_each_query() -> None:
+    model, columns = model_of("llama"), torch.randn(2, 4, 5, 1)
+    q, k, v = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 5, 16), torch.randn(2, 2, 5, 16)
+    keys, values = k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+    weights = torch.cat((q @ keys.mT / 4, columns), -1).softmax(-1)[..., :-1]
+    got, _ = tilewright.hf.attention_forward(model, q, k, v, None, is_causal=False, sinks=columns)
+    assert_close(got, (weights @ values).transpose(1, 2))
 
 
 def t5() -> transformers.PreTrainedModel:

@@ -9,25 +9,16 @@ import torch
 
 from tilewright import ops
 from tilewright._weights import attention_by_weights, sees_and_bias
-from tilewright.hf._masks import (
-    Run,
-    UnsupportedMaskError,
-    holds_runs,
-    matrix_of,
-    read_runs,
-    runs_of,
-)
+from tilewright.hf._masks import UnsupportedMaskError, runs_of
+from tilewright.hf._range_mask import RangeMask, Run, decoded, encoded, matrix_of
 
 _Piece = tuple[slice, Run, slice | torch.Tensor]
 
 
 def _pieces(mask: torch.Tensor, kv_length: int) -> Iterator[_Piece]:
     """Sequences, the queries of theirs that run together, and the keys these see."""
-    rows: list[tuple[list[Run], torch.Tensor | None]]
-    if holds_runs(mask):
-        rows = [(row, None) for row in read_runs(mask)]
-    else:
-        rows = runs_of(mask[..., :kv_length])
+    known = mask.runs if isinstance(mask, RangeMask) else decoded(mask)
+    rows = runs_of(mask[..., :kv_length]) if known is None else [(row, None) for row in known]
     if all(row[0] == rows[0][0] and row[1] is None for row in rows) or len(rows) == 1:
         parts = [(slice(None), *rows[0])]
     else:
@@ -161,8 +152,6 @@ def _by_weights(
     """Attention with any mask; `run` is what all queries see where there is none."""
     if mask is None:
         mask = matrix_of([[run]], q.shape[2], k.shape[2]).to(q.device)
-    elif holds_runs(mask):
-        mask = matrix_of(read_runs(mask), q.shape[2], k.shape[2]).to(q.device)
     elif mask.dtype != torch.bool and not mask.is_floating_point():
         raise UnsupportedMaskError(f"a mask of one's own, {mask.dtype}{list(mask.shape)}")
     sees, bias = sees_and_bias(mask[..., : k.shape[2]])
@@ -206,15 +195,18 @@ def attention_forward(
     if attention_mask is not None and not traced:
         pieces = _pieces_if_any(attention_mask, key.shape[2])
     is_range = attention_mask is None or traced or pieces is not None
-    if dropout or position_bias is not None or more.get("output_attentions") or not is_range:
-        return _by_weights(
-            query, key, value, attention_mask, run, position_bias, {**options, "dropout": dropout}
-        )
+    columns = more.get("sinks")  # one of each query's own
+    is_wanted = dropout or position_bias is not None or more.get("output_attentions")
+    if is_wanted or columns is not None or not is_range:
+        options |= {"dropout": dropout, "sinks": options["sinks"] if columns is None else columns}
+        return _by_weights(query, key, value, attention_mask, run, position_bias, options)
     q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
     if s_aux is not None and torch.is_grad_enabled():  # `masked_attention` has their gradient
         pieces = None
         if attention_mask is None:
-            attention_mask = torch.tensor([[[run]]], dtype=torch.int32)
+            attention_mask = encoded([[run]])
+        elif isinstance(attention_mask, RangeMask):
+            attention_mask = encoded(attention_mask.runs)
     out: torch.Tensor
     if attention_mask is None:
         out = ops.attention(q, k, v, causal=causal, window_left=left, **options)

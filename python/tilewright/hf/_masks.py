@@ -1,29 +1,19 @@
 """Masks as `attention` takes them: instead of a matrix, runs of queries and the keys they see.
 
-transformers hands the result of the mask function to each layer's attention function. That is an
-int32 tensor [B, 1, R, 6], the `Run`s of each sequence: transformers leaves masks of four dimensions
-alone when it meets them again. A mask of a user's own is a matrix [B, 1, Q, K], which `runs_of`
+transformers hands the result of the mask function to each layer's attention function. That is a
+`RangeMask`, which knows its runs. A mask of a user's own is a matrix [B, 1, Q, K], which `runs_of`
 reads; so is each mask while a graph is traced, but for None: causal attention to all keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from transformers.masking_utils import causal_mask_function, prepare_padding_mask, sdpa_mask
 
-
-class Run(NamedTuple):
-    """Queries in a row of one sequence, and the keys they see, all by their places."""
-
-    begin: int  # the first query
-    stop: int  # one past the last query
-    first: int  # the first key
-    end: int  # one past the last key that the last query sees
-    left: int  # how far to the left a query sees, or -1
-    causal: int  # whether each query before the last sees one key less
+from tilewright.hf._range_mask import RangeMask, Run
 
 
 class UnsupportedMaskError(NotImplementedError):
@@ -96,30 +86,6 @@ def _runs_of_one(sees: torch.Tensor) -> tuple[list[Run], torch.Tensor | None]:
     return _runs_of_ranges(ranges), keys if skips else None
 
 
-def holds_runs(mask: torch.Tensor) -> bool:
-    """Whether a mask is of `Run`s."""
-    return mask.dtype == torch.int32 and mask.shape[1:2] + mask.shape[3:] == (1, len(Run._fields))
-
-
-def read_runs(mask: torch.Tensor) -> list[list[Run]]:
-    """The runs of each sequence, those of no query left out."""
-    read = [[Run(*run) for run in row] for row in mask[:, 0].tolist()]
-    return [[run for run in row if run.stop > run.begin] for row in read]
-
-
-def matrix_of(runs: list[list[Run]], q_length: int, kv_length: int) -> torch.Tensor:
-    """The matrix [B, 1, Q, K] of what the runs of each sequence see."""
-    out = torch.zeros(len(runs), 1, q_length, kv_length, dtype=torch.bool)
-    keys = torch.arange(kv_length)
-    for sees, row in zip(out[:, 0], runs, strict=True):
-        for run in row:
-            last = torch.arange(run.end - (run.stop - run.begin), run.end)[:, None]
-            seen = (run.first <= keys) & (keys < run.end)
-            seen = seen & (keys <= last if run.causal else seen)
-            sees[run.begin : run.stop] = seen & (keys >= last - run.left if run.left >= 0 else seen)
-    return out
-
-
 def _rows(q_length: int, every: bool) -> torch.Tensor:
     """Queries to look at: two in a row tell a window from a chunk."""
     if every or q_length <= 5:
@@ -159,13 +125,6 @@ def _range(valid: torch.Tensor) -> tuple[int, int] | None:
     return (first, end) if end - first == len(places) else None
 
 
-def _tensor_of(runs: list[list[Run]], device: Any) -> torch.Tensor:
-    most = max([1, *map(len, runs)])
-    none = Run(0, 0, 0, 0, -1, 0)
-    rows = [[*row, *[none] * (most - len(row))] for row in runs]
-    return torch.tensor(rows, dtype=torch.int32, device=device)[:, None]
-
-
 def attention_mask(
     batch_size: int,
     q_length: int,
@@ -195,6 +154,8 @@ def attention_mask(
         assert isinstance(sees, torch.Tensor)  # nothing may be left out
         return sees
 
+    if q_length == 1 and not allow_is_causal_skip:
+        return matrix()  # it may be for a graph that is compiled already
     padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
     is_plain = mask_function is causal_mask_function and padding is None
     if torch.compiler.is_compiling() and not (is_plain and isinstance(q_offset, int)):
@@ -221,4 +182,4 @@ def attention_mask(
         # The operator puts the last query at the last key; those before the first key see none.
         high = min(max(stop - start, 0), q_length) if causal else q_length
         runs.append([Run(0, high, first, stop, left, causal)] if stop > first and high else [])
-    return _tensor_of(runs, device)
+    return RangeMask(runs, q_length, kv_length, device)
