@@ -112,7 +112,8 @@ def beside_torch(data: dict[str, Any]) -> str:
         for name in names:
             ratios = [rows[count]["peers"][name]["ratio"] for rows in found.values()
                       if name in rows.get(count, {}).get("peers", {})]  # fmt: skip
-            means.append(f"{statistics.geometric_mean(ratios):.2f} x {PEER_NAMES[name]}, {of}")
+            if ratios:
+                means.append(f"{statistics.geometric_mean(ratios):.2f} x {PEER_NAMES[name]}, {of}")
     lines = [
         f"{data['cpu']}, {data['isa']}; tilewright {data['tilewright']}, PyTorch {data['torch']} "
         f"({data['torch_isa']}); suite {data['suite']}. Times of peers over ours; geometric means: "
