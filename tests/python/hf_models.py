@@ -60,6 +60,7 @@ OTHERS = {
     "stablelm": ({}, "rs"),  # rotates a quarter
     "gpt_neox": ({}, "r"),
     "gpt_oss": ({"head_dim": 16, "sliding_window": 6, **EXPERTS}, "rn"),  # sinks
+    "deepseek_v3": ({**LATENT, "num_experts_per_tok": 4}, "rns"),  # takes pairs apart
     "doge": ({}, "rns"),  # adds to its mask
     "hy_v4": ({"head_dim": 16, **EXPERTS}, "rns"),  # looks into its mask
     "llama4_text": ({"head_dim": 16, "intermediate_size_mlp": 96, "num_local_experts": 4,

@@ -63,9 +63,11 @@ def test_other_families(family) -> None:
     inputs = {"input_ids": ids, "attention_mask": mask}
     options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None}
     want, text = model(**inputs).logits, model.generate(**inputs, **options)
-    with patch(model) as patched:
+    with patch(model) as patched, tilewright.explain() as ran:
         assert_close(model(**inputs).logits[mask.bool()], want[mask.bool()])
         assert torch.equal(model.generate(**inputs, **options), text)
+    used = {record.op for record in ran.records}
+    assert {"rope", "rms_norm"} & patched.replaced.keys() <= used  # and not just named
     assert patched.replaced.keys() == {LETTERS[letter] for letter in OTHERS[family][1]} | {"attn"}
 
 

@@ -36,6 +36,7 @@ _ROTATIONS: dict[tuple[str, str], Callable[..., Any]] = {
     ("gpt_oss", "apply_rotary_pos_emb"): own.apply_half_tables,
     ("glm", "apply_rotary_pos_emb"): own.apply_to_neighbours,
     ("cohere", "apply_rotary_pos_emb"): own.apply_repeated_tables,
+    ("deepseek_v3", "apply_rotary_pos_emb_interleave"): own.apply_to_neighbours_apart,
     ("deepseek_v2", "apply_rotary_emb"): own.apply_rotary_emb,
 }
 

@@ -147,6 +147,19 @@ def apply_to_neighbours(
     return _rotate_both(q, k, cos, sin, unsqueeze_dim, pairs=pairs, interleaved=True)
 
 
+def apply_to_neighbours_apart(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    position_ids: Any = None,
+    unsqueeze_dim: int = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `apply_to_neighbours`, with the first of each pair in front of all the second ones."""
+    q, k = apply_to_neighbours(q, k, cos, sin, unsqueeze_dim)
+    return torch.cat((q[..., ::2], q[..., 1::2]), -1), torch.cat((k[..., ::2], k[..., 1::2]), -1)
+
+
 def apply_repeated_tables(
     q: torch.Tensor,
     k: torch.Tensor,
