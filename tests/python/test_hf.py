@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 
 import pytest
@@ -183,6 +184,38 @@ def test_families(family) -> None:
     with patch_family(family, rope=False, swiglu=False, attn=False) as patched:
         assert build(family).config._attn_implementation == "sdpa"
     assert list(patched.replaced) == ["rms_norm"]
+
+
+def test_patched_models_can_be_copied_and_kept(tmp_path) -> None:
+    model, ids = build("llama"), tokens(2, 7)
+    want = model(ids).logits
+    with patch(model):
+        torch.save(model, tmp_path / "model.pt")
+        others = [copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)]
+    for parameter in model.parameters():
+        parameter.zero_()
+    for other in others:
+        with tilewright.explain() as ran:
+            assert_close(other(ids).logits, want)
+        assert {"attention", "rope", "rms_norm", "swiglu"} <= {record.op for record in ran.records}
+
+
+def test_patches_in_any_order() -> None:
+    model, ids = build("llama"), tokens(2, 7)
+    want = model(ids).logits
+    first, second = patch(model, rope=False), patch(model)
+    assert second.replaced.keys() == {"rope"}
+    assert second.skipped["attn"] == "it is tilewright's already"
+    first.undo()
+    second.undo()
+    assert torch.equal(model(ids).logits, want)
+
+
+def test_what_is_no_model_of_transformers() -> None:
+    patched = patch(torch.nn.Linear(3, 3))
+    assert str(patched) == "attn: not replaced: the model has no attention interface"
+    with pytest.raises(TypeError, match="patch: model is 'llama', but a module is needed"):
+        patch("llama")
 
 
 def test_an_unknown_family_is_refused() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -75,6 +76,22 @@ def _with_rope(forward: Any) -> Callable[..., Any] | None:
     return out
 
 
+class _Rotated:
+    """An attention layer's forward with another rotation; it can be copied and pickled with it."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module = module
+        self._forward = cast(Callable[..., Any], _with_rope(type(module).forward))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the layer returns."""
+        return self._forward(self._module, *args, **kwargs)
+
+    def __reduce__(self) -> tuple[type[_Rotated], tuple[torch.nn.Module]]:
+        """Made anew, since its function is in no module."""
+        return _Rotated, (self._module,)
+
+
 _KINDS = {"RMSNorm": "rms_norm", "MLP": "swiglu", "Attention": "rope"}
 
 
@@ -92,15 +109,21 @@ def _replacement(module: torch.nn.Module, kind: str) -> tuple[Callable[..., Any]
     if "forward" in vars(module):
         return None, "its forward is replaced already"
     if kind == "rope":
-        return _with_rope(cls.forward), f"{cls.__name__} calls no rotation of a known form"
+        rotated = _Rotated(module) if rotations_in(cls.forward) else None
+        return rotated, f"{cls.__name__} calls no rotation of a known form"
     found = replacement_of(kind, cls)
-    if found is not None and kind == "swiglu" and not has_operator(module):
+    if found is None:
+        return None, f"{cls.__name__} computes something of no known form"
+    if kind == "swiglu" and not has_operator(module):
         return None, f"there is no operator for {activation_of(module)!r}"
-    return found, f"{cls.__name__} computes something of no known form"
+    return functools.partial(found, module), ""
 
 
 def _patch_attention(patch: Patch, model: Any) -> None:
-    before = getattr(model.config, "_attn_implementation", None)
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if before == "tilewright":
+        patch.skipped["attn"] = "it is tilewright's already"
+        return
     if not hasattr(model, "set_attn_implementation") or before is None:
         patch.skipped["attn"] = "the model has no attention interface"
         return
@@ -130,7 +153,14 @@ def patch(
 
     Returns:
         What was replaced and what was not; undoes it.
+
+    Raises:
+        TypeError: it is no model.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(
+            f"patch: model is {model!r}, but a module is needed; patch_family takes names"
+        )
     wanted = {"rope": rope, "rms_norm": rms_norm, "swiglu": swiglu}
     out = Patch()
     for name, module, kind in _candidates(model):
@@ -140,7 +170,7 @@ def patch(
         if forward is None:
             out.skipped[f"{name} ({kind})"] = reason
         else:
-            out.put(kind, name, module, "forward", types.MethodType(forward, module))
+            out.put(kind, name, module, "forward", forward)
     if attn:
         _patch_attention(out, model)
     for kind, is_wanted in {**wanted, "attn": attn}.items():
