@@ -174,12 +174,10 @@ def gpu_gemm(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def gpu_gemm_fp8(data: dict[str, Any]) -> str:
-    """One row for each product of e4m3, beside what PyTorch has for it."""
-    about = data["machine"]
+def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
+    """One row for each product, with the rate at which its weight is read."""
     lines = [
-        f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
-        "(cuBLAS), in groups `_grouped_mm` of bf16; m x n x k.\n",
+        f"{about}; m x n x k.\n",
         "| product | tilewright | weights | peer | against it |",
         "|---|---|---|---|---|",
     ]
@@ -187,11 +185,33 @@ def gpu_gemm_fp8(data: dict[str, Any]) -> str:
         ours, *peers = row["seconds"].values()
         rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
                  for s in (ours, peers[0])]  # fmt: skip
-        cells = [row["case"].removeprefix("fp8 "), rates[0],
+        cells = [row["case"].removeprefix(prefix), rates[0],
                  f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", rates[1],
                  f"{row['ratio']:.2f} x"]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def gpu_gemm_fp8(data: dict[str, Any]) -> str:
+    """Products of e4m3, beside what PyTorch has for them."""
+    about = data["machine"]
+    return _weights(
+        data,
+        f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
+        "(cuBLAS), in groups `_grouped_mm` of bf16",
+        "fp8 ",
+    )
+
+
+def gpu_gemm_int4(data: dict[str, Any]) -> str:
+    """Linear layers of 4-bit weights, beside the same of bf16 weights."""
+    about = data["machine"]
+    return _weights(
+        data,
+        f"bf16 times 4-bit weights in groups of 128 (`linear_int4`), {about['gpu']}; the peer is "
+        f"cuBLAS through PyTorch {about['torch']} with bf16 weights",
+        "int4 ",
+    )
 
 
 def gpu_attention(data: dict[str, Any]) -> str:
@@ -222,6 +242,7 @@ SECTIONS = (
     ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
+    ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_attention, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_attention, True),
