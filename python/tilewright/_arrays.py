@@ -7,6 +7,7 @@ the first array among the arguments.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import sys
 from typing import Any
 
@@ -37,6 +38,11 @@ NAMES = {
     (6, 8): "bool",
     (10, 8): "float8_e4m3fn",
     (12, 8): "float8_e5m2",
+}
+
+# dtypes of ml_dtypes, which NumPy does not export.
+_UNKNOWN_TO_NUMPY = {
+    name: code for code, name in NAMES.items() if name.startswith(("bfloat", "float8"))
 }
 
 
@@ -76,6 +82,9 @@ class Reading:
             raise TypeError(f"{name} must be an array, not {type(value).__name__}")
         if is_torch(value):
             value = value.detach()
+        code = None if is_torch(value) else _UNKNOWN_TO_NUMPY.get(str(value.dtype))
+        if code is not None and hasattr(value, "view"):
+            value = value.view(f"u{code[1] // 8}")
         capsule = _capsule(value)
         self._kept.append(capsule)
         if _python.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
@@ -83,7 +92,13 @@ class Reading:
             address += _VERSIONED_OFFSET
         else:
             address = _python.PyCapsule_GetPointer(capsule, b"dltensor")
-        return ctypes.cast(address, ctypes.POINTER(TensorView))
+        found = ctypes.cast(address, ctypes.POINTER(TensorView))
+        if code is None:
+            return found
+        named = TensorView.from_buffer_copy(found.contents)
+        named.dtype = _library.DataType(*code, 1)
+        self._kept.append(named)
+        return ctypes.pointer(named)
 
     def int_list(self, numbers: list[int]) -> Any:
         """A pointer to a TensorView of integers."""
@@ -116,6 +131,13 @@ def empty_like_kind(example: Any, shape: Shape) -> Any:
         return torch.empty(sizes, dtype=getattr(torch, name))
     import numpy as np
 
+    if name in _UNKNOWN_TO_NUMPY:
+        try:
+            importlib.import_module("ml_dtypes")  # which makes NumPy know the name
+        except ImportError:
+            raise _library.UnsupportedError(
+                f"an array of {name} as a result needs the package ml_dtypes"
+            ) from None
     return np.empty(sizes, dtype=name)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from tilewright import _arrays, _explain, _library, backends
+from tilewright._check import checked
 from tilewright._schema import Operator
 from tilewright._values import fill
 
@@ -42,12 +44,27 @@ def _context() -> ctypes.c_void_p:
     return handle
 
 
+def _records(value: Any) -> bool:
+    """Whether PyTorch would record what is done with it."""
+    return (
+        _arrays.is_torch(value) and value.requires_grad and sys.modules["torch"].is_grad_enabled()
+    )
+
+
 def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool) -> list[Any]:
     """Runs an operator on arrays of any kind through the C interface; the required outputs."""
+    if any(_records(value) for value in arguments):
+        what = "backend reference" if reference else f"a call that gives {type(example).__name__}"
+        raise _library.UnsupportedError(
+            f"{op.name}: {what} has no gradient, but a tensor requires one\n  in {op.schema}"
+        )
     reading = _arrays.Reading()
     values = (_library.Value * len(op.inputs))()
     for value, arg, given in zip(values, op.inputs, arguments, strict=True):
-        fill(value, arg, given, reading)
+        try:
+            fill(value, arg, given, reading)
+        except BufferError as error:
+            raise _library.UnsupportedError(f"{op.name}: {arg.name}: {error}") from None
     made: list[Any] = []
     failure: list[BaseException] = []
 
@@ -178,9 +195,8 @@ def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     """Runs an operator where the caller, the block or the process says."""
     block = _explain.active()
     started = block.clock() if block else 0.0
-    example = next((value for value in arguments if _arrays.is_array(value)), None)
-    if example is None:
-        raise TypeError(f"{op.name}: {op.inputs[0].name} must be an array\n  in {op.schema}")
+    arguments = checked(op, arguments)
+    example = next(value for value in arguments if _arrays.is_array(value))
     wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
     ran, fallback = wanted, False
     reason = "requested" if backend is not None else "current backend"

@@ -24,8 +24,10 @@ def _bind(op: Operator, positional: tuple[Any, ...], named: dict[str, Any]) -> l
         else:
             raise TypeError(f"{op.name}: {arg.name} is missing\n  in {op.schema}")
     if named or len(arguments) > len(op.inputs):
+        twice = next((arg.name for arg in op.inputs if arg.name in named), "")
         extra = ", ".join(named) or f"argument {len(op.inputs) + 1}"
-        raise TypeError(f"{op.name}: there is no {extra}\n  in {op.schema}")
+        what = f"{twice} is given twice" if twice else f"there is no {extra}"
+        raise TypeError(f"{op.name}: {what}\n  in {op.schema}")
     return arguments
 
 
@@ -39,9 +41,10 @@ def _make(op: Operator) -> _schema.Function:
         torch = sys.modules.get("torch")
         if (
             backend is None
-            and positional
             and torch is not None
-            and isinstance(positional[0], torch.Tensor)
+            and isinstance(
+                positional[0] if positional else next(iter(named.values()), None), torch.Tensor
+            )
         ):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
                 return getattr(torch.ops.tilewright, name).default(*positional, **named)

@@ -89,6 +89,20 @@ def test_layouts_of_numpy() -> None:
     assert ops.exp(X[:0]).shape == (0, 12)
 
 
+def test_dtypes_that_numpy_has_from_elsewhere() -> None:
+    dtypes = pytest.importorskip("ml_dtypes")
+    x = X.astype(dtypes.bfloat16)
+    out = ops.exp(x[:, ::3])
+    assert out.dtype == dtypes.bfloat16
+    np.testing.assert_array_equal(out, np.exp(x[:, ::3].astype(np.float32)).astype(out.dtype))
+    quantized, scale = ops.quantize_fp8(X, 4)
+    assert quantized.dtype == dtypes.float8_e4m3fn
+    back = ops.dequantize(quantized, scale, 1, 4)
+    np.testing.assert_allclose(back, X, rtol=0.1, atol=0.02)
+    with pytest.raises(NotImplementedError, match="exp: x: DLPack only supports native byte"):
+        ops.exp(X.astype(">f4"))
+
+
 def test_several_outputs_and_named_arguments() -> None:
     weight = np.ones(12, np.float32)
     out, summed = ops.fused_add_rms_norm(x=X, residual=X, weight=weight, eps=1e-5)
@@ -120,6 +134,14 @@ def test_lists_of_integers() -> None:
         (lambda: ops.exp(OnGpu()), NotImplementedError, "no kernel for backend cuda"),
         (lambda: ops.exp(OnGpu(), backend="cpu"), NotImplementedError, "no kernel for backend cpu"),
         (lambda: ops.no_such_operator(X), AttributeError, "no operator no_such_operator"),
+        (lambda: ops.exp(X, x=X), TypeError, "exp: x is given twice"),
+        (lambda: ops.rms_norm(X, None), TypeError, "rms_norm: weight is missing"),
+        (lambda: ops.rms_norm(X, X[0], "a"), TypeError, "rms_norm: eps = 'a' must be a number"),
+        (lambda: ops.softmax(X, 1.5), TypeError, "softmax: dim = 1.5 must be an integer"),
+        (lambda: ops.softmax(X, 2**70), ValueError, "7411303424 must fit 64 bits"),
+        (lambda: ops.gelu(X, 3), TypeError, "gelu: approximate = 3 must be a name"),
+        (lambda: ops.rope(X, X, X, None, 2), TypeError, "interleaved = 2 must be True or False"),
+        (lambda: ops.permute(X, "ab"), TypeError, "permute: dims = 'ab' must be integers"),
     ],
 )
 def test_errors(call, error, message) -> None:
@@ -128,8 +150,45 @@ def test_errors(call, error, message) -> None:
     assert message in str(caught.value)
 
 
+def test_tensors_beside_arrays() -> None:
+    """The first one decides what comes back, if nothing is lost."""
+    torch = pytest.importorskip("torch")
+    tensor = torch.from_numpy(X)
+    assert torch.equal(ops.add(tensor, X), 2 * tensor)
+    assert isinstance(ops.add(X, tensor), np.ndarray)
+    recorded = tensor.clone().requires_grad_()
+    ops.add(recorded, X).sum().backward()
+    assert torch.equal(recorded.grad, torch.ones(2, 12))
+    for call in (lambda: ops.add(X, recorded), lambda: ops.exp(recorded, backend="reference")):
+        with pytest.raises(NotImplementedError, match="has no gradient, but a tensor requires one"):
+            call()
+        with torch.no_grad():
+            call()
+
+
 def test_torch_tensors_raise_the_same_classes() -> None:
     torch = pytest.importorskip("torch")
+    tensor, ones = torch.from_numpy(X), torch.ones(12)
+    assert torch.equal(ops.rms_norm(tensor, ones, None), ops.rms_norm(tensor, ones))
+    for call, error, message in (
+        (lambda: ops.rms_norm(tensor, None), TypeError, "rms_norm: weight is missing"),
+        (lambda: ops.rms_norm(tensor, ones, "a"), TypeError, "eps = 'a' must be a number"),
+        (lambda: ops.softmax(tensor, 1.5), TypeError, "dim = 1.5 must be an integer"),
+        (lambda: ops.exp(tensor.to_sparse()), NotImplementedError, "x is torch.sparse_coo, but a"),
+        (
+            lambda: ops.exp(tensor.to_mkldnn()),
+            NotImplementedError,
+            "x is torch._mkldnn, but a dense",
+        ),
+        (
+            lambda: ops.exp(torch.quantize_per_tensor(tensor, 1, 0, torch.qint8)),
+            NotImplementedError,
+            "exp: x is quantized, but a dense tensor is needed",
+        ),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert message in str(caught.value)
     with pytest.raises(ValueError, match="C = 12"):
         ops.rms_norm(torch.from_numpy(X), torch.ones(5))
     with pytest.raises(NotImplementedError, match="no kernel takes x: i32"):
