@@ -5,12 +5,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from tilewright import _arrays, _explain, _library, backends
+from tilewright import _arrays, _explain, _library, _registered, backends
 from tilewright._check import checked
 from tilewright._schema import Operator
 from tilewright._values import fill
@@ -44,16 +43,9 @@ def _context() -> ctypes.c_void_p:
     return handle
 
 
-def _records(value: Any) -> bool:
-    """Whether PyTorch would record what is done with it."""
-    return (
-        _arrays.is_torch(value) and value.requires_grad and sys.modules["torch"].is_grad_enabled()
-    )
-
-
 def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool) -> list[Any]:
     """Runs an operator on arrays of any kind through the C interface; the required outputs."""
-    if any(_records(value) for value in arguments):
+    if _registered.is_recorded(arguments):
         what = "backend reference" if reference else f"a call that gives {type(example).__name__}"
         raise _library.UnsupportedError(
             f"{op.name}: {what} has no gradient, but a tensor requires one\n  in {op.schema}"
@@ -115,9 +107,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     """The result, and what ran."""
     implementation = backends.find_impl(op.name, backend)
     if implementation is not None:
-        return implementation.forward(*arguments), getattr(
-            implementation.forward, "__qualname__", "registered"
-        )
+        name = getattr(implementation.forward, "__qualname__", "registered")
+        return _registered.run(implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == place and is_torch:
         try:

@@ -133,7 +133,9 @@ def register_impl(
         op: the operator's name.
         backend: one of BACKENDS.
         forward: called with the operator's arguments, all by position.
-        backward: called as torch.autograd.Function.backward is.
+        backward: called with ctx and the results' gradients; returns one for each argument, or
+            None. ctx.saved_tensors holds the tensors among the arguments and then the results,
+            ctx.arguments the other arguments. Without it PyTorch records what forward does.
         overwrite: whether an earlier registration may be replaced.
 
     Raises:

@@ -195,6 +195,34 @@ def test_torch_tensors_raise_the_same_classes() -> None:
         ops.exp(torch.zeros(3, dtype=torch.int32))
 
 
+def test_gradients_of_registered_implementations() -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.tensor([2.0, 3.0])
+    seen = []
+
+    def forward(x, other, alpha):
+        return (x + alpha * other).detach()  # nothing that PyTorch could record
+
+    def backward(ctx, grad):
+        seen.append([len(ctx.saved_tensors), ctx.arguments])
+        return grad * 10, grad * 100
+
+    tilewright.register_impl("add", "torch", forward, backward)
+    try:
+        x = torch.ones(2, requires_grad=True)
+        other = torch.ones(2, requires_grad=True)
+        out = ops.add(x, other, 0.5, backend="torch")
+        out.backward(weight)
+        assert torch.equal(out, torch.full((2,), 1.5))
+        assert torch.equal(x.grad, 10 * weight)
+        assert torch.equal(other.grad, 100 * weight)
+        assert seen == [[3, [None, None, 0.5]]]
+        with torch.no_grad():
+            assert not ops.add(x, other, backend="torch").requires_grad
+    finally:
+        tilewright.unregister_impl("add", "torch")
+
+
 def test_backends() -> None:
     assert tilewright.get_current_backend() == "cpu"
     with tilewright.use_backend("reference"):
