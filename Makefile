@@ -91,10 +91,11 @@ format:  ## rewrite the sources in the project's format
 	.venv/bin/ruff check --quiet --fix . ; .venv/bin/ruff format .
 
 docs: native  ## regenerate from the operator catalog: reference, C header, Python types
+	@tools/setup.sh test
 	python3 tools/docs.py build/release/tilewright
 	python3 tools/c_header.py build/release/libtilewright.so
 	python3 tools/c_abi.py build/release/libtilewright.so
-	TILEWRIGHT_LIBRARY_DIR=build/release python3 tools/python_stubs.py
+	TILEWRIGHT_LIBRARY_DIR=build/release .venv/bin/python tools/python_stubs.py
 
 asan:  ## the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh dev

@@ -14,7 +14,25 @@ def activation(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """activation(x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> out: T[...]"""
+    r"""An activation with parameters a, b, c, elementwise. clamp: to [a, b]; leaky_relu: slope a;
+    elu: b (a (e^x - 1)) below 0, b x above; softplus: beta a, threshold b; nan_to_num: a for
+    NaN, b and c for the infinities; round: to a digits. `out` may alias `x`.
+
+    activation(x: T[...], function:
+    clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b:
+    f32 = 0, c: f32 = 0) -> out: T[...]
+
+    Args:
+        x: T[...].
+        function: clamp, hardsigmoid, hardswish, mish, leaky_relu, elu, softplus, nan_to_num, round.
+        a: f32, by default 0.
+        b: f32, by default 0.
+        c: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def activation_backward(
     grad: _Array,
@@ -26,7 +44,24 @@ def activation_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """activation_backward(grad: T[...], x: T[...], function: clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b: f32 = 0, c: f32 = 0) -> x_grad: T[...]"""
+    r"""The gradient of activation. `x_grad` may alias an argument.
+
+    activation_backward(grad: T[...], x: T[...], function:
+    clamp|hardsigmoid|hardswish|mish|leaky_relu|elu|softplus|nan_to_num|round, a: f32 = 0, b:
+    f32 = 0, c: f32 = 0) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        function: clamp, hardsigmoid, hardswish, mish, leaky_relu, elu, softplus, nan_to_num, round.
+        a: f32, by default 0.
+        b: f32, by default 0.
+        c: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+    """
 
 def add(
     x: _Array,
@@ -35,7 +70,28 @@ def add(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"""
+    r"""x + alpha * other with NumPy broadcasting. `out` may alias an input of its own shape.
+
+    add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        alpha: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.add(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def amax(
     x: _Array,
@@ -43,7 +99,24 @@ def amax(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """amax(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
+    r"""The largest value along one dimension; NaN is the largest.
+
+    amax(x: T[*, C], dim: i64 = -1) -> out: T[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.amax(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def amax_backward(
     grad: _Array,
@@ -53,7 +126,31 @@ def amax_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """amax_backward(grad: T[*], x: T[*, C], output: T[*], dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of amax: grad shared evenly by the elements equal to the maximum, as PyTorch
+    does. `x_grad` may alias `x`.
+
+    amax_backward(grad: T[*], x: T[*, C], output: T[*], dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*].
+        x: T[*, C].
+        output: T[*].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.amax_backward(
+        ...     np.zeros((2,), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2,), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def argmax(
     x: _Array,
@@ -61,7 +158,25 @@ def argmax(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """argmax(x: T[*, C], dim: i64 = -1) -> out: i64[*]"""
+    r"""The index of the largest value along one dimension; the first one of equals; NaN is the
+    largest.
+
+    argmax(x: T[*, C], dim: i64 = -1) -> out: i64[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: i64[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.argmax(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def attention(
     q: _Array,
@@ -79,7 +194,44 @@ def attention(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"""
+    r"""Attention over keys and values in one tensor per batch entry: a prompt, or a cache of which
+    kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the
+    keys up to its own position (causal) or within the window; the last query stands at the last
+    key. A row that sees no key gives zeros, and lse = -inf (or the sink).
+
+    attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
+    f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, causal: bool =
+    false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq,
+    Dv], lse: f32[B, Hq, S]?
+
+    Args:
+        q: T[B, S, Hq, D].
+        k: U[B, L, H, D].
+        v: U[B, L, H, Dv].
+        kv_lens: i32[B], or None.
+        sinks: f32[Hq], or None.
+        k_scale: f32[B, L, H], or None.
+        v_scale: f32[B, L, H], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, S, Hq, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.attention(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ... ).shape
+        (4, 4, 4, 4)
+    """
 
 def attention_backward(
     grad: _Array,
@@ -97,7 +249,45 @@ def attention_backward(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array, _Array]:
-    """attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H, Dv], output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"""
+    r"""Gradients of attention without sinks and scales of keys, from its output and lse. Keys that
+    kv_lens leaves out have gradient 0.
+
+    attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H,
+    Dv], output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, scale: f32 = 0, causal:
+    bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad:
+    T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]
+
+    Args:
+        grad: T[B, S, Hq, Dv].
+        q: T[B, S, Hq, D].
+        k: T[B, L, H, D].
+        v: T[B, L, H, Dv].
+        output: T[B, S, Hq, Dv].
+        lse: f32[B, Hq, S].
+        kv_lens: i32[B], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        q_grad: T[B, S, Hq, D]; k_grad: T[B, L, H, D]; v_grad: T[B, L, H, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.attention_backward(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ... )[0].shape
+        (4, 4, 4, 4)
+    """
 
 def attention_paged(
     q: _Array,
@@ -117,7 +307,47 @@ def attention_paged(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"""
+    r"""Attention over a key-value cache in pages, for sequences at any stage; otherwise as
+    `attention`. Without cu_seqlens_q every sequence has N / B queries (1 in decode). Only the
+    table's entries for the first kv_lens[b] keys are read.
+
+    attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv],
+    block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale:
+    f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, window_left:
+    i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
+
+    Args:
+        q: T[N, Hq, D].
+        k_pages: U[P, S, H, D].
+        v_pages: U[P, S, H, Dv].
+        block_table: i32[B, W].
+        kv_lens: i32[B].
+        cu_seqlens_q: i32[C], or None.
+        sinks: f32[Hq], or None.
+        k_scale: f32[P, S, H], or None.
+        v_scale: f32[P, S, H], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, Hq, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.attention_paged(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def attention_varlen(
     q: _Array,
@@ -136,7 +366,45 @@ def attention_varlen(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"""
+    r"""Attention over sequences of different lengths, one after the other without padding;
+    otherwise as `attention`. Queries outside all sequences are left alone.
+
+    attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
+    cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32
+    = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0)
+    -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
+
+    Args:
+        q: T[N, Hq, D].
+        k: U[M, H, D].
+        v: U[M, H, Dv].
+        cu_seqlens_q: i32[C].
+        cu_seqlens_kv: i32[C].
+        sinks: f32[Hq], or None.
+        k_scale: f32[M, H], or None.
+        v_scale: f32[M, H], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, Hq, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.attention_varlen(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def attention_varlen_backward(
     grad: _Array,
@@ -155,7 +423,48 @@ def attention_varlen_backward(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array, _Array]:
-    """attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv], output: T[N, Hq, Dv], lse: f32[Hq, N], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv]"""
+    r"""Gradients of attention_varlen without sinks and scales of keys, from its output and lse; 0
+    for rows outside all sequences.
+
+    attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv],
+    output: T[N, Hq, Dv], lse: f32[Hq, N], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], scale:
+    f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 =
+    0) -> q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv]
+
+    Args:
+        grad: T[N, Hq, Dv].
+        q: T[N, Hq, D].
+        k: T[M, H, D].
+        v: T[M, H, Dv].
+        output: T[N, Hq, Dv].
+        lse: f32[Hq, N].
+        cu_seqlens_q: i32[C].
+        cu_seqlens_kv: i32[C].
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        q_grad: T[N, Hq, D]; k_grad: T[M, H, D]; v_grad: T[M, H, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.attention_varlen_backward(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... )[0].shape
+        (4, 4, 4)
+    """
 
 def binary(
     x: _Array,
@@ -164,7 +473,22 @@ def binary(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """binary(x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu) -> out: T[...]"""
+    r"""A function of two numbers with NumPy broadcasting. floor_divide and remainder round as in
+    Python, towards minus infinity; prelu is x above 0 and x other below. `out` may alias an
+    input of its own shape.
+
+    binary(x: T[...], other: T[...], function:
+    div|trunc_divide|floor_divide|remainder|pow|prelu) -> out: T[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        function: div, trunc_divide, floor_divide, remainder, pow, prelu.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def binary_backward(
     grad: _Array,
@@ -174,7 +498,23 @@ def binary_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """binary_backward(grad: T[...], x: T[...], other: T[...], function: div|trunc_divide|floor_divide|remainder|pow|prelu|maximum|minimum) -> x_grad: T[...], other_grad: T[...]?"""
+    r"""The gradients of binary and extremum, in the shape of their result: what was broadcast is
+    not summed yet. Of two equal numbers the larger, or smaller, is half each.
+
+    binary_backward(grad: T[...], x: T[...], other: T[...], function:
+    div|trunc_divide|floor_divide|remainder|pow|prelu|maximum|minimum) -> x_grad: T[...],
+    other_grad: T[...]?
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        other: T[...].
+        function: div, trunc_divide, floor_divide, remainder, pow, prelu, maximum, minimum.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+    """
 
 def bitwise(
     x: _Array,
@@ -183,7 +523,20 @@ def bitwise(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """bitwise(x: T[...], other: T[...], function: and|or|xor) -> out: T[...]"""
+    r"""And, or, exclusive or of the bits of two integers, with NumPy broadcasting. `out` may alias
+    an input of its own shape.
+
+    bitwise(x: T[...], other: T[...], function: and|or|xor) -> out: T[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        function: and, or, xor.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def compare(
     x: _Array,
@@ -192,14 +545,43 @@ def compare(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """compare(x: T[...], other: T[...], relation: eq|ne|lt|le|gt|ge|and|or) -> out: bool[...]"""
+    r"""Whether two numbers are in a relation, with NumPy broadcasting. NaN is unequal to all; what
+    is not 0 is true.
+
+    compare(x: T[...], other: T[...], relation: eq|ne|lt|le|gt|ge|and|or) -> out: bool[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        relation: eq, ne, lt, le, gt, ge, and, or.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: bool[...].
+    """
 
 def copy(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """copy(x: T[...]) -> out: T[...]"""
+    r"""The elements of x, from any strides to any strides: `contiguous` where out is.
+
+    copy(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.copy(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def count_nonzero(
     x: _Array,
@@ -207,7 +589,24 @@ def count_nonzero(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """count_nonzero(x: T[*, C], dim: i64 = -1) -> out: i64[*]"""
+    r"""How many elements along one dimension are not 0; NaN is not.
+
+    count_nonzero(x: T[*, C], dim: i64 = -1) -> out: i64[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: i64[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.count_nonzero(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def cross_entropy(
     x: _Array,
@@ -219,7 +618,34 @@ def cross_entropy(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """cross_entropy(x: T[N, V], target: I[N], ignore_index: i64 = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[*], lse: f32[N]?"""
+    r"""Cross-entropy of logits with class labels, as torch.nn.functional.cross_entropy, and z_loss
+    times the square of each row's logsumexp. The mean of no rows is NaN. ValueError for a label
+    that is neither a class nor ignore_index.
+
+    cross_entropy(x: T[N, V], target: I[N], ignore_index: i64 = -100, reduction: mean|sum|none =
+    mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[*], lse: f32[N]?
+
+    Args:
+        x: T[N, V].
+        target: I[N].
+        ignore_index: i64, by default -100.
+        reduction: mean, sum, none, by default mean.
+        label_smoothing: f32, by default 0.
+        z_loss: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        loss: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.cross_entropy(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4,), np.int64),
+        ... ).shape
+        ()
+    """
 
 def cross_entropy_backward(
     grad: _Array,
@@ -233,7 +659,26 @@ def cross_entropy_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """cross_entropy_backward(grad: T[*], x: T[N, V], target: I[N], lse: f32[N], ignore_index: i64 = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> x_grad: T[N, V]"""
+    r"""The gradient of cross_entropy, from its logits and its lse. `x_grad` may alias `x`.
+
+    cross_entropy_backward(grad: T[*], x: T[N, V], target: I[N], lse: f32[N], ignore_index: i64
+    = -100, reduction: mean|sum|none = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) ->
+    x_grad: T[N, V]
+
+    Args:
+        grad: T[*].
+        x: T[N, V].
+        target: I[N].
+        lse: f32[N].
+        ignore_index: i64, by default -100.
+        reduction: mean, sum, none, by default mean.
+        label_smoothing: f32, by default 0.
+        z_loss: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[N, V].
+    """
 
 def delta_rule_transform(
     k: _Array,
@@ -243,7 +688,32 @@ def delta_rule_transform(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64 = 64) -> out: U[B, L, Hv, chunk_size]"""
+    r"""The UT transform of the delta rule, for each chunk of steps: the inverse of I + the strictly
+    lower part of diag(beta) (Gamma * K K^T), where Gamma is what the gates leave between two
+    steps. Row i of `out` is that of step i, zero after its own column.
+
+    delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, chunk_size: i64
+    = 64) -> out: U[B, L, Hv, chunk_size]
+
+    Args:
+        k: T[B, L, Hv, D].
+        beta: U[B, L, Hv].
+        g: U[B, L, Hv], or None.
+        chunk_size: i64, by default 64.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: U[B, L, Hv, chunk_size].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.delta_rule_transform(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ... ).shape
+        (4, 4, 4, 64)
+    """
 
 def dequantize(
     x: _Array,
@@ -253,7 +723,21 @@ def dequantize(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """dequantize(x: Q[M, N], scale: f32[A, B], block_m: i64 = 128, block_n: i64 = 128) -> out: f32[M, N]"""
+    r"""Blocks of a matrix, block_m rows by block_n columns, times their scale.
+
+    dequantize(x: Q[M, N], scale: f32[A, B], block_m: i64 = 128, block_n: i64 = 128) -> out:
+    f32[M, N]
+
+    Args:
+        x: Q[M, N].
+        scale: f32[A, B].
+        block_m: i64, by default 128.
+        block_n: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: f32[M, N].
+    """
 
 def dequantize_int4(
     x: _Array,
@@ -263,7 +747,22 @@ def dequantize_int4(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """dequantize_int4(x: i8[N, P], scale: T[N, G], zero: i8[N, G], group_size: i64 = 128) -> out: T[N, 2*P]"""
+    r"""Rows of 4-bit numbers without sign, two in a byte with the low half first, less the zero
+    point of their group and times its scale.
+
+    dequantize_int4(x: i8[N, P], scale: T[N, G], zero: i8[N, G], group_size: i64 = 128) -> out:
+    T[N, 2*P]
+
+    Args:
+        x: i8[N, P].
+        scale: T[N, G].
+        zero: i8[N, G].
+        group_size: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, 2*P].
+    """
 
 def dropout(
     x: _Array,
@@ -272,7 +771,27 @@ def dropout(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...]"""
+    r"""Sets elements to zero with probability p and divides the others by 1 - p. Which ones follows
+    from the seed, in 0 .. 2^53, and their number in row-major order alone: one seed gives one
+    mask, on every target. `out` may alias `x`.
+
+    dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...]
+
+    Args:
+        x: T[...].
+        p: f32, by default 0.5.
+        seed: i64, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.dropout(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def embedding(
     weight: _Array,
@@ -280,7 +799,27 @@ def embedding(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """embedding(weight: T[V, C], indices: I[*]) -> out: T[*, C]"""
+    r"""Row indices[i] of weight for every index. ValueError for an index outside 0 .. V.
+
+    embedding(weight: T[V, C], indices: I[*]) -> out: T[*, C]
+
+    Args:
+        weight: T[V, C].
+        indices: I[*].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.embedding(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((2,), np.int32),
+        ... ).shape
+        (2, 4)
+    """
 
 def embedding_backward(
     grad: _Array,
@@ -289,14 +828,53 @@ def embedding_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """embedding_backward(grad: T[*, C], indices: I[*], weight: T[V, C]) -> weight_grad: T[V, C]"""
+    r"""The gradient of embedding: row v is the sum of the rows of grad whose index is v, in their
+    order. Of weight only the shape is used.
+
+    embedding_backward(grad: T[*, C], indices: I[*], weight: T[V, C]) -> weight_grad: T[V, C]
+
+    Args:
+        grad: T[*, C].
+        indices: I[*].
+        weight: T[V, C].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        weight_grad: T[V, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.embedding_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2,), np.int32),
+        ...     np.zeros((4, 4), np.float32),
+        ... ).shape
+        (4, 4)
+    """
 
 def erf(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """erf(x: T[...]) -> out: T[...]"""
+    r"""The error function, elementwise. `out` may alias `x`.
+
+    erf(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.erf(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def erf_backward(
     grad: _Array,
@@ -304,14 +882,50 @@ def erf_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """erf_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of erf, from its input. `x_grad` may alias an argument.
+
+    erf_backward(grad: T[...], x: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.erf_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def exp(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """exp(x: T[...]) -> out: T[...]"""
+    r"""e^x, elementwise. `out` may alias `x`.
+
+    exp(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.exp(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def extremum(
     x: _Array,
@@ -320,7 +934,20 @@ def extremum(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]"""
+    r"""The larger or the smaller of two numbers, with NumPy broadcasting; NaN if one is. `out` may
+    alias an input of its own shape.
+
+    extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        function: maximum, minimum.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def fft(
     x: _Array,
@@ -328,7 +955,20 @@ def fft(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """fft(x: T[B, N, 2], inverse: bool = false) -> out: T[B, N, 2]"""
+    r"""The discrete Fourier transform along the complex numbers of each row, the real and imaginary
+    part of a number side by side; or the inverse, not divided by the length. Any length;
+    quickest where its prime factors are small.
+
+    fft(x: T[B, N, 2], inverse: bool = false) -> out: T[B, N, 2]
+
+    Args:
+        x: T[B, N, 2].
+        inverse: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, N, 2].
+    """
 
 def fused_add_rms_norm(
     x: _Array,
@@ -338,7 +978,32 @@ def fused_add_rms_norm(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C], residual_out: T[*, C]"""
+    r"""x + residual, and its RMS normalization over the last axis. `out` may alias `x`,
+    `residual_out` may alias `residual`.
+
+    fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out:
+    T[*, C], residual_out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        residual: T[*, C].
+        weight: T[C].
+        eps: f32, by default 1e-6.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C]; residual_out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.fused_add_rms_norm(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((4,), np.float32),
+        ... )[0].shape
+        (2, 4)
+    """
 
 def fused_linear_cross_entropy(
     x: _Array,
@@ -351,7 +1016,37 @@ def fused_linear_cross_entropy(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """fused_linear_cross_entropy(x: T[N, H], weight: T[V, H], target: I[N], ignore_index: i64 = -100, reduction: mean|sum = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[], x_grad: T[N, H]?, weight_grad: T[V, H]?"""
+    r"""Cross-entropy of the logits x weightᵀ, which never exist as a whole: they are made, used and
+    overwritten by their gradient a few rows at a time, and the gradients of x and weight are
+    finished in the same pass (Hsu et al., Liger Kernel, arXiv:2410.10989, section 3.2).
+
+    fused_linear_cross_entropy(x: T[N, H], weight: T[V, H], target: I[N], ignore_index: i64 =
+    -100, reduction: mean|sum = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[],
+    x_grad: T[N, H]?, weight_grad: T[V, H]?
+
+    Args:
+        x: T[N, H].
+        weight: T[V, H].
+        target: I[N].
+        ignore_index: i64, by default -100.
+        reduction: mean, sum, by default mean.
+        label_smoothing: f32, by default 0.
+        z_loss: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        loss: T[].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.fused_linear_cross_entropy(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4,), np.int64),
+        ... ).shape
+        ()
+    """
 
 def gelu(
     x: _Array,
@@ -359,14 +1054,49 @@ def gelu(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu(x: T[...], approximate: none|tanh = none) -> out: T[...]"""
+    r"""x Φ(x), Φ the normal distribution's, exact or by its tanh approximation. `out` may alias
+    `x`.
+
+    gelu(x: T[...], approximate: none|tanh = none) -> out: T[...]
+
+    Args:
+        x: T[...].
+        approximate: none, tanh, by default none.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def gelu_and_mul(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
+    r"""gelu(first half of the row) * second half: GEGLU without its matrix products. `out` may be
+    the first half of `x`.
+
+    gelu_and_mul(x: T[*, 2*H]) -> out: T[*, H]
+
+    Args:
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu_and_mul(np.zeros((2, 4), np.float32)).shape
+        (2, 2)
+    """
 
 def gelu_and_mul_backward(
     grad: _Array,
@@ -374,7 +1104,18 @@ def gelu_and_mul_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+    r"""The gradient of gelu_and_mul. `x_grad` may alias `x`.
+
+    gelu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]
+
+    Args:
+        grad: T[*, H].
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, 2*H].
+    """
 
 def gelu_backward(
     grad: _Array,
@@ -383,14 +1124,52 @@ def gelu_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu_backward(grad: T[...], x: T[...], approximate: none|tanh = none) -> x_grad: T[...]"""
+    r"""The gradient of gelu, from its input. `x_grad` may alias an argument.
+
+    gelu_backward(grad: T[...], x: T[...], approximate: none|tanh = none) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        approximate: none, tanh, by default none.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def gelu_tanh_and_mul(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu_tanh_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
+    r"""gelu(first half of the row, by its tanh approximation) * second half. `out` may be the first
+    half of `x`.
+
+    gelu_tanh_and_mul(x: T[*, 2*H]) -> out: T[*, H]
+
+    Args:
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu_tanh_and_mul(np.zeros((2, 4), np.float32)).shape
+        (2, 2)
+    """
 
 def gelu_tanh_and_mul_backward(
     grad: _Array,
@@ -398,7 +1177,18 @@ def gelu_tanh_and_mul_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """gelu_tanh_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+    r"""The gradient of gelu_tanh_and_mul. `x_grad` may alias `x`.
+
+    gelu_tanh_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]
+
+    Args:
+        grad: T[*, H].
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, 2*H].
+    """
 
 def grouped_matmul(
     a: _Array,
@@ -408,7 +1198,31 @@ def grouped_matmul(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """grouped_matmul(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?) -> out: T[M, N]"""
+    r"""Rows in groups, each times its group's matrix, sums in float32. Group g ends before row
+    offsets[g] and begins at starts[g], or where the group before ends. Rows of no group are 0.
+
+    grouped_matmul(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?) -> out: T[M, N]
+
+    Args:
+        a: T[M, K].
+        b: T[G, K, N].
+        offsets: i32[G].
+        starts: i32[G], or None.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.grouped_matmul(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4)
+    """
 
 def k_grouped_matmul(
     a: _Array,
@@ -418,7 +1232,32 @@ def k_grouped_matmul(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> out: T[G, M, N]"""
+    r"""The product of each group of a's columns with the same rows of b, sums in float32. Group g
+    ends before column offsets[g] and begins at starts[g], or where the group before ends.
+
+    k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> out: T[G, M,
+    N]
+
+    Args:
+        a: T[M, K].
+        b: T[K, N].
+        offsets: i32[G].
+        starts: i32[G], or None.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[G, M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.k_grouped_matmul(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def layer_norm(
     x: _Array,
@@ -428,7 +1267,26 @@ def layer_norm(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C]"""
+    r"""Layer normalization over the last axis. `out` may alias `x`.
+
+    layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        weight: T[C], or None.
+        bias: T[C], or None.
+        eps: f32, by default 1e-5.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.layer_norm(np.zeros((2, 4), np.float32)).shape
+        (2, 4)
+    """
 
 def layer_norm_backward(
     grad: _Array,
@@ -438,7 +1296,30 @@ def layer_norm_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> x_grad: T[*, C], weight_grad: T[C]?, bias_grad: T[C]?"""
+    r"""Gradients of layer_norm. `x_grad` may alias `grad` or `x`.
+
+    layer_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C]?, eps: f32 = 1e-5) -> x_grad:
+    T[*, C], weight_grad: T[C]?, bias_grad: T[C]?
+
+    Args:
+        grad: T[*, C].
+        x: T[*, C].
+        weight: T[C], or None.
+        eps: f32, by default 1e-5.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.layer_norm_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def lerp(
     x: _Array,
@@ -448,7 +1329,30 @@ def lerp(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """lerp(x: T[...], end: T[...], weight: T[...]?, amount: f32 = 0.5) -> out: T[...]"""
+    r"""x + weight (end - x) with NumPy broadcasting; `amount` is the weight of all, if none is
+    given. `out` may alias an input of its own shape.
+
+    lerp(x: T[...], end: T[...], weight: T[...]?, amount: f32 = 0.5) -> out: T[...]
+
+    Args:
+        x: T[...].
+        end: T[...].
+        weight: T[...], or None.
+        amount: f32, by default 0.5.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.lerp(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def linear(
     x: _Array,
@@ -459,7 +1363,32 @@ def linear(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"""
+    r"""Linear layer: activation(x weightᵀ + bias) + residual. Sums are float32; a row has the same
+    bits in any batch. `out` may alias `residual`.
+
+    linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
+    none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]
+
+    Args:
+        x: T[*, K].
+        weight: T[N, K].
+        bias: T[N], or None.
+        residual: T[*, N], or None.
+        activation: none, relu, gelu, gelu_tanh, silu, by default none.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def linear_attention(
     q: _Array,
@@ -473,7 +1402,41 @@ def linear_attention(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64) -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, L/chunk_size+1, D, Dv]?"""
+    r"""Linear attention over time with a log gate per key dimension, and with the delta rule where
+    there is a beta: S = exp(g) S + k d^T with d = v, or beta (v - (exp(g) S)^T k); out = scale
+    S^T q. A scale of 0 means 1 / sqrt(D). Several heads of v may share one of q and k. `states`
+    are S before every chunk_size steps, and at the end.
+
+    linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D],
+    beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, scale: f32 = 0, chunk_size: i64 = 64)
+    -> out: T[B, L, Hv, Dv], final_state: U[B, Hv, D, Dv], states: U[B, Hv, L/chunk_size+1, D,
+    Dv]?
+
+    Args:
+        q: T[B, L, H, D].
+        k: T[B, L, H, D].
+        v: T[B, L, Hv, Dv].
+        g: U[B, L, Hv, D].
+        beta: U[B, L, Hv], or None.
+        initial_state: U[B, Hv, D, Dv], or None.
+        scale: f32, by default 0.
+        chunk_size: i64, by default 64.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, L, Hv, Dv]; final_state: U[B, Hv, D, Dv].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_attention(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ... )[0].shape
+        (4, 4, 4, 4)
+    """
 
 def linear_attention_backward(
     grad: _Array,
@@ -488,7 +1451,41 @@ def linear_attention_backward(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array, _Array, _Array]:
-    """linear_attention_backward(grad: T[B, L, Hv, Dv], q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, final_grad: U[B, Hv, D, Dv]?, scale: f32 = 0) -> q_grad: T[B, L, H, D], k_grad: T[B, L, H, D], v_grad: T[B, L, Hv, Dv], g_grad: U[B, L, Hv, D], beta_grad: U[B, L, Hv]?, initial_grad: U[B, Hv, D, Dv]?"""
+    r"""Gradients of linear_attention, from those of its output and of its final state.
+
+    linear_attention_backward(grad: T[B, L, Hv, Dv], q: T[B, L, H, D], k: T[B, L, H, D], v: T[B,
+    L, Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?,
+    final_grad: U[B, Hv, D, Dv]?, scale: f32 = 0) -> q_grad: T[B, L, H, D], k_grad: T[B, L, H,
+    D], v_grad: T[B, L, Hv, Dv], g_grad: U[B, L, Hv, D], beta_grad: U[B, L, Hv]?, initial_grad:
+    U[B, Hv, D, Dv]?
+
+    Args:
+        grad: T[B, L, Hv, Dv].
+        q: T[B, L, H, D].
+        k: T[B, L, H, D].
+        v: T[B, L, Hv, Dv].
+        g: U[B, L, Hv, D].
+        beta: U[B, L, Hv], or None.
+        initial_state: U[B, Hv, D, Dv], or None.
+        final_grad: U[B, Hv, D, Dv], or None.
+        scale: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        q_grad: T[B, L, H, D]; k_grad: T[B, L, H, D]; v_grad: T[B, L, Hv, Dv]; g_grad: U[B, L, Hv, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_attention_backward(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ... )[0].shape
+        (4, 4, 4, 4)
+    """
 
 def linear_packed(
     x: _Array,
@@ -499,7 +1496,24 @@ def linear_packed(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"""
+    r"""linear with a weight [N, K] packed by pack_weight (ops/core/packed_weight.h), of the dtype
+    of x. `out` may alias `residual`. ValueError for bytes that are no packed weight of these
+    sizes.
+
+    linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
+    none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]
+
+    Args:
+        x: T[*, K].
+        packed: u8[P].
+        bias: T[N], or None.
+        residual: T[*, N], or None.
+        activation: none, relu, gelu, gelu_tanh, silu, by default none.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, N].
+    """
 
 def linear_quantized(
     x: _Array,
@@ -511,14 +1525,50 @@ def linear_quantized(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, exact: bool = false) -> out: T[*, N]"""
+    r"""Linear layer with block-quantised weights packed by pack_quantized. Activations are rounded
+    to int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take
+    weights packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias
+    `residual`.
+
+    linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
+    none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, exact: bool = false) ->
+    out: T[*, N]
+
+    Args:
+        x: T[*, K].
+        packed: u8[P].
+        bias: T[N], or None.
+        residual: T[*, N], or None.
+        activation: none, relu, gelu, gelu_tanh, silu, silu_and_mul, gelu_tanh_and_mul, by default none.
+        exact: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, N].
+    """
 
 def log(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """log(x: T[...]) -> out: T[...]"""
+    r"""The natural logarithm, elementwise; -inf at 0, NaN below. `out` may alias `x`.
+
+    log(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.log(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def log_backward(
     grad: _Array,
@@ -526,7 +1576,27 @@ def log_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """log_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of log, from its input. `x_grad` may alias an argument.
+
+    log_backward(grad: T[...], x: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.log_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def log_softmax(
     x: _Array,
@@ -534,7 +1604,25 @@ def log_softmax(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"""
+    r"""x - log(sum(exp(x))) along one dimension. A row of -inf alone, and a row with +inf or NaN,
+    gives NaN throughout. `out` may alias `x`.
+
+    log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.log_softmax(np.zeros((2, 4), np.float32)).shape
+        (2, 4)
+    """
 
 def log_softmax_backward(
     grad: _Array,
@@ -543,7 +1631,29 @@ def log_softmax_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """log_softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of log_softmax, from its output: grad - exp(output) * sum(grad). `x_grad` may
+    alias an argument.
+
+    log_softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*, C].
+        output: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.log_softmax_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def matmul(
     a: _Array,
@@ -552,7 +1662,29 @@ def matmul(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]"""
+    r"""Batched matrix multiplication: alpha * a b, sums in float32. Any strides: transposes are
+    views, and a batch stride of zero broadcasts.
+
+    matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]
+
+    Args:
+        a: T[B, M, K].
+        b: T[B, K, N].
+        alpha: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.matmul(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def mean(
     x: _Array,
@@ -560,7 +1692,24 @@ def mean(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """mean(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
+    r"""The mean along one dimension, accumulated in float32; NaN where there is nothing.
+
+    mean(x: T[*, C], dim: i64 = -1) -> out: T[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.mean(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def mean_backward(
     grad: _Array,
@@ -569,7 +1718,28 @@ def mean_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of mean: grad / C for each element of x, of which only the shape is used.
+
+    mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*].
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.mean_backward(
+        ...     np.zeros((2,), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def mla(
     q_nope: _Array,
@@ -582,7 +1752,38 @@ def mla(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R], kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B, Hq, S]?"""
+    r"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434), the projections of keys and
+    values absorbed: all heads share the latent keys `ckv`, which are the values, too, and the
+    rotated dims `kpe`; both may be columns of one cache. The last query stands at the last key.
+
+    mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R],
+    kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B,
+    Hq, S]?
+
+    Args:
+        q_nope: T[B, S, Hq, D].
+        q_pe: T[B, S, Hq, R].
+        ckv: T[B, L, H, D].
+        kpe: T[B, L, H, R].
+        kv_lens: i32[B], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, S, Hq, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.mla(
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ... ).shape
+        (4, 4, 4, 4)
+    """
 
 def mla_paged(
     q_nope: _Array,
@@ -597,7 +1798,40 @@ def mla_paged(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P, S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?"""
+    r"""Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`.
+
+    mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P,
+    S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0,
+    causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?
+
+    Args:
+        q_nope: T[N, Hq, D].
+        q_pe: T[N, Hq, R].
+        ckv_pages: T[P, S, H, D].
+        kpe_pages: T[P, S, H, R].
+        block_table: i32[B, W].
+        kv_lens: i32[B].
+        cu_seqlens_q: i32[C], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, Hq, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.mla_paged(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4, 4), np.float32),
+        ...     np.zeros((4, 4), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def moe_align(
     ids: _Array,
@@ -606,7 +1840,23 @@ def moe_align(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array, _Array, _Array]:
-    """moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], offsets: i32[experts], order: i32[S], positions: i32[*]"""
+    r"""Sorts entries by their expert, in order otherwise. Each expert's part of `order` has its
+    entries, then the number of all entries up to a multiple of block_size, and ends at its
+    offset; `positions` is the way back. An id of -1 stands for an expert elsewhere and has
+    position -1.
+
+    moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], offsets:
+    i32[experts], order: i32[S], positions: i32[*]
+
+    Args:
+        ids: i32[*].
+        experts: i64.
+        block_size: i64, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        counts: i32[experts]; offsets: i32[experts]; order: i32[S]; positions: i32[*].
+    """
 
 def moe_combine(
     x: _Array,
@@ -616,7 +1866,31 @@ def moe_combine(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> out: T[N, C]"""
+    r"""The weighted sum of the rows of x at each token's positions, times scale; a position of -1
+    adds nothing. Sums are float32.
+
+    moe_combine(x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> out:
+    T[N, C]
+
+    Args:
+        x: T[S, C].
+        positions: i32[N, K].
+        weights: f32[N, K], or None.
+        scale: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.moe_combine(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.int32),
+        ... ).shape
+        (4, 4)
+    """
 
 def moe_combine_backward(
     grad: _Array,
@@ -627,7 +1901,32 @@ def moe_combine_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """moe_combine_backward(grad: T[N, C], x: T[S, C], positions: i32[N, K], weights: f32[N, K]?, scale: f32 = 1) -> x_grad: T[S, C], weights_grad: f32[N, K]?"""
+    r"""Gradients of moe_combine by the rows of x and by the weights, in the order of the tokens.
+
+    moe_combine_backward(grad: T[N, C], x: T[S, C], positions: i32[N, K], weights: f32[N, K]?,
+    scale: f32 = 1) -> x_grad: T[S, C], weights_grad: f32[N, K]?
+
+    Args:
+        grad: T[N, C].
+        x: T[S, C].
+        positions: i32[N, K].
+        weights: f32[N, K], or None.
+        scale: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[S, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.moe_combine_backward(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.int32),
+        ... ).shape
+        (4, 4)
+    """
 
 def moe_topk(
     gating: _Array,
@@ -638,7 +1937,23 @@ def moe_topk(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> weights: f32[N, top_k], ids: i32[N, top_k]"""
+    r"""The top_k experts of each token and their weights, the softmax or the sigmoids of `gating`.
+    A bias is added to what is compared, not to the weights. renormalize: the weights sum to 1.
+
+    moe_topk(gating: T[N, E], top_k: i64, bias: f32[E]?, scoring: softmax|sigmoid = softmax,
+    renormalize: bool = false) -> weights: f32[N, top_k], ids: i32[N, top_k]
+
+    Args:
+        gating: T[N, E].
+        top_k: i64.
+        bias: f32[E], or None.
+        scoring: softmax, sigmoid, by default softmax.
+        renormalize: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        weights: f32[N, top_k]; ids: i32[N, top_k].
+    """
 
 def moe_topk_backward(
     grad: _Array,
@@ -649,7 +1964,24 @@ def moe_topk_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """moe_topk_backward(grad: f32[N, K], gating: T[N, E], ids: i32[N, K], scoring: softmax|sigmoid = softmax, renormalize: bool = false) -> gating_grad: T[N, E]"""
+    r"""The gradient of moe_topk's weights by the gating; ids are the experts that it chose, those
+    of a token different. A bias only selects, and has none. ValueError for an id that is no
+    expert, or that a token has twice.
+
+    moe_topk_backward(grad: f32[N, K], gating: T[N, E], ids: i32[N, K], scoring: softmax|sigmoid
+    = softmax, renormalize: bool = false) -> gating_grad: T[N, E]
+
+    Args:
+        grad: f32[N, K].
+        gating: T[N, E].
+        ids: i32[N, K].
+        scoring: softmax, sigmoid, by default softmax.
+        renormalize: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        gating_grad: T[N, E].
+    """
 
 def mul(
     x: _Array,
@@ -657,7 +1989,27 @@ def mul(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """mul(x: T[...], other: T[...]) -> out: T[...]"""
+    r"""x * other with NumPy broadcasting. `out` may alias an input of its own shape.
+
+    mul(x: T[...], other: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        other: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.mul(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def permute(
     x: _Array,
@@ -665,7 +2017,19 @@ def permute(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """permute(x: T[...], dims: i64[R]) -> out: T[...]"""
+    r"""A new tensor whose dimension d is dimension dims[d] of x. `out` may not overlap `x`.
+    ValueError unless dims holds each of 0 .. R - 1 once, R the rank of x.
+
+    permute(x: T[...], dims: i64[R]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        dims: i64[R].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def quantize_fp8(
     x: _Array,
@@ -675,7 +2039,22 @@ def quantize_fp8(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false) -> out: f8_e4m3fn[*, C], scale: f32[*, C/group_size]"""
+    r"""Groups of columns as f8_e4m3fn times their scale, max(|x|, eps) / 448: 1 for zeros without
+    eps.
+
+    quantize_fp8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool =
+    false) -> out: f8_e4m3fn[*, C], scale: f32[*, C/group_size]
+
+    Args:
+        x: T[*, C].
+        group_size: i64, by default 128.
+        eps: f32, by default 1e-10.
+        power_of_two: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: f8_e4m3fn[*, C]; scale: f32[*, C/group_size].
+    """
 
 def quantize_int8(
     x: _Array,
@@ -686,7 +2065,23 @@ def quantize_int8(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool = false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, C/group_size]"""
+    r"""Groups of columns as int8 times their scale, max(|x|, eps) / 127: 1 for zeros without eps.
+    To the nearest integer, or towards zero.
+
+    quantize_int8(x: T[*, C], group_size: i64 = 128, eps: f32 = 1e-10, power_of_two: bool =
+    false, truncate: bool = false) -> out: i8[*, C], scale: f32[*, C/group_size]
+
+    Args:
+        x: T[*, C].
+        group_size: i64, by default 128.
+        eps: f32, by default 1e-10.
+        power_of_two: bool, by default false.
+        truncate: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: i8[*, C]; scale: f32[*, C/group_size].
+    """
 
 def reduce(
     x: _Array,
@@ -695,7 +2090,20 @@ def reduce(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> out: T[*]"""
+    r"""One number of all elements along one dimension; amin and the norms propagate NaN.
+
+    reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) ->
+    out: T[*]
+
+    Args:
+        x: T[*, C].
+        function: amin, prod, norm1, norm2, norm_inf, logsumexp.
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*].
+    """
 
 def reduce_backward(
     grad: _Array,
@@ -705,14 +2113,45 @@ def reduce_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """reduce_backward(grad: T[*], x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of reduce: amin and norm_inf share grad evenly among the elements that they
+    found, as PyTorch does. `x_grad` may alias `x`.
+
+    reduce_backward(grad: T[*], x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp,
+    dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*].
+        x: T[*, C].
+        function: amin, prod, norm1, norm2, norm_inf, logsumexp.
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+    """
 
 def relu(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """relu(x: T[...]) -> out: T[...]"""
+    r"""max(x, 0), elementwise; NaN stays NaN. `out` may alias `x`.
+
+    relu(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.relu(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def relu_backward(
     grad: _Array,
@@ -720,7 +2159,27 @@ def relu_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """relu_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of relu, from its output: 0 where that is 0. `x_grad` may alias an argument.
+
+    relu_backward(grad: T[...], output: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        output: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.relu_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def rms_norm(
     x: _Array,
@@ -729,7 +2188,28 @@ def rms_norm(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]"""
+    r"""Root-mean-square normalization over the last axis. `out` may alias `x`.
+
+    rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        weight: T[C].
+        eps: f32, by default 1e-6.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.rms_norm(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((4,), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def rms_norm_backward(
     grad: _Array,
@@ -740,7 +2220,33 @@ def rms_norm_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """rms_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C], residual_grad: T[*, C]?, eps: f32 = 1e-6) -> x_grad: T[*, C], weight_grad: T[C]?"""
+    r"""Gradients of rms_norm. `residual_grad` is added to `x_grad`, which may alias `grad`, `x` or
+    `residual_grad`.
+
+    rms_norm_backward(grad: T[*, C], x: T[*, C], weight: T[C], residual_grad: T[*, C]?, eps: f32
+    = 1e-6) -> x_grad: T[*, C], weight_grad: T[C]?
+
+    Args:
+        grad: T[*, C].
+        x: T[*, C].
+        weight: T[C].
+        residual_grad: T[*, C], or None.
+        eps: f32, by default 1e-6.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.rms_norm_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((4,), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def rope(
     x: _Array,
@@ -752,7 +2258,26 @@ def rope(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, interleaved: bool = false, inverse: bool = false) -> out: T[B, S, H, D]"""
+    r"""Rotary position embedding from tables of cosines and sines (ops/core/rope_tables.h makes
+    them, with linear, NTK, YaRN and Llama 3.1 scaling). Rotates the first 2 R of D dimensions
+    and copies the others; `inverse` turns the other way. `out` may alias `x`. ValueError for a
+    position outside the tables.
+
+    rope(x: T[B, S, H, D], cos: f32[P, R], sin: f32[P, R], positions: i32[B, S]?, interleaved:
+    bool = false, inverse: bool = false) -> out: T[B, S, H, D]
+
+    Args:
+        x: T[B, S, H, D].
+        cos: f32[P, R].
+        sin: f32[P, R].
+        positions: i32[B, S], or None.
+        interleaved: bool, by default false.
+        inverse: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, S, H, D].
+    """
 
 def sample(
     logits: _Array,
@@ -769,7 +2294,39 @@ def sample(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sample(logits: f32[*, V], history: i32[*, L]?, temperature: f32 = 1, top_k: i64 = 0, top_p: f32 = 1, min_p: f32 = 0, repetition_penalty: f32 = 1, frequency_penalty: f32 = 0, presence_penalty: f32 = 0, seed: i64 = 0, offset: i64 = 0) -> out: i32[*]"""
+    r"""Draws one token per row, as Hugging Face's logits processors and warpers would before
+    multinomial sampling; where scores tie at a limit of top-k or top-p, all of them stay.
+    temperature 0 takes the largest logit, the first one of equals. The same seed, offset and
+    row give the same token on every target. ValueError for settings outside their ranges and
+    for history entries of V or more; negative entries are padding.
+
+    sample(logits: f32[*, V], history: i32[*, L]?, temperature: f32 = 1, top_k: i64 = 0, top_p:
+    f32 = 1, min_p: f32 = 0, repetition_penalty: f32 = 1, frequency_penalty: f32 = 0,
+    presence_penalty: f32 = 0, seed: i64 = 0, offset: i64 = 0) -> out: i32[*]
+
+    Args:
+        logits: f32[*, V].
+        history: i32[*, L], or None.
+        temperature: f32, by default 1.
+        top_k: i64, by default 0.
+        top_p: f32, by default 1.
+        min_p: f32, by default 0.
+        repetition_penalty: f32, by default 1.
+        frequency_penalty: f32, by default 0.
+        presence_penalty: f32, by default 0.
+        seed: i64, by default 0.
+        offset: i64, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: i32[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sample(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def scale(
     x: _Array,
@@ -777,7 +2334,24 @@ def scale(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """scale(x: T[...], factor: f32 = 1) -> out: T[...]"""
+    r"""factor * x. `out` may alias `x`.
+
+    scale(x: T[...], factor: f32 = 1) -> out: T[...]
+
+    Args:
+        x: T[...].
+        factor: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.scale(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def scaled_grouped_matmul(
     a: _Array,
@@ -790,7 +2364,27 @@ def scaled_grouped_matmul(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A], offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N]"""
+    r"""Rows in groups, each times its group's matrix, of 8-bit operands: a with a scale for each
+    row and block_k values of k, b with one for each block_n by block_k block. Sums are float32.
+    Group g ends before row offsets[g]; without offsets there is at most one group, of all rows.
+    Rows of no group are 0.
+
+    scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A],
+    offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N]
+
+    Args:
+        a: Q[M, K].
+        b: Q[G, N, K].
+        a_scale: f32[M, A].
+        b_scale: f32[G, B, A].
+        offsets: i32[G], or None.
+        block_n: i64, by default 128.
+        block_k: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: f32[M, N].
+    """
 
 def scan(
     x: _Array,
@@ -799,7 +2393,26 @@ def scan(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]"""
+    r"""The sums, or the products, of the elements up to each along one dimension. `out` may alias
+    `x`.
+
+    scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        function: sum, prod, by default sum.
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.scan(np.zeros((2, 4), np.float32)).shape
+        (2, 4)
+    """
 
 def scan_backward(
     grad: _Array,
@@ -809,7 +2422,30 @@ def scan_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of scan. Of sums x is not used.
+
+    scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> x_grad:
+    T[*, C]
+
+    Args:
+        grad: T[*, C].
+        x: T[*, C].
+        function: sum, prod, by default sum.
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.scan_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def segment_mean(
     x: _Array,
@@ -818,7 +2454,30 @@ def segment_mean(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C]"""
+    r"""Means of the rows starts[n] .. ends[n] of each matrix; 0 where there are none. ValueError
+    for rows that x does not have.
+
+    segment_mean(x: T[B, L, C], starts: I[N], ends: I[N]) -> out: T[B, N, C]
+
+    Args:
+        x: T[B, L, C].
+        starts: I[N].
+        ends: I[N].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, N, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.segment_mean(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def segment_mean_backward(
     grad: _Array,
@@ -828,14 +2487,55 @@ def segment_mean_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """segment_mean_backward(grad: T[B, N, C], x: T[B, L, C], starts: I[N], ends: I[N]) -> x_grad: T[B, L, C]"""
+    r"""The gradient of segment_mean. Of x only the shape is used.
+
+    segment_mean_backward(grad: T[B, N, C], x: T[B, L, C], starts: I[N], ends: I[N]) -> x_grad:
+    T[B, L, C]
+
+    Args:
+        grad: T[B, N, C].
+        x: T[B, L, C].
+        starts: I[N].
+        ends: I[N].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[B, L, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.segment_mean_backward(
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4, 4)
+    """
 
 def sigmoid(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sigmoid(x: T[...]) -> out: T[...]"""
+    r"""The logistic function 1 / (1 + e^-x), elementwise. `out` may alias `x`.
+
+    sigmoid(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sigmoid(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def sigmoid_backward(
     grad: _Array,
@@ -843,21 +2543,74 @@ def sigmoid_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sigmoid_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of sigmoid, from its output. `x_grad` may alias an argument.
+
+    sigmoid_backward(grad: T[...], output: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        output: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sigmoid_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def silu(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """silu(x: T[...]) -> out: T[...]"""
+    r"""x times the logistic function of x. Elfwing et al., arXiv:1702.03118. `out` may alias `x`.
+
+    silu(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.silu(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def silu_and_mul(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """silu_and_mul(x: T[*, 2*H]) -> out: T[*, H]"""
+    r"""silu(first half of the row) * second half: SwiGLU without its matrix products. `out` may be
+    the first half of `x`.
+
+    silu_and_mul(x: T[*, 2*H]) -> out: T[*, H]
+
+    Args:
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.silu_and_mul(np.zeros((2, 4), np.float32)).shape
+        (2, 2)
+    """
 
 def silu_and_mul_backward(
     grad: _Array,
@@ -865,7 +2618,18 @@ def silu_and_mul_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """silu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]"""
+    r"""The gradient of silu_and_mul. `x_grad` may alias `x`.
+
+    silu_and_mul_backward(grad: T[*, H], x: T[*, 2*H]) -> x_grad: T[*, 2*H]
+
+    Args:
+        grad: T[*, H].
+        x: T[*, 2*H].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, 2*H].
+    """
 
 def silu_backward(
     grad: _Array,
@@ -873,7 +2637,27 @@ def silu_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """silu_backward(grad: T[...], x: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of silu, from its input. `x_grad` may alias an argument.
+
+    silu_backward(grad: T[...], x: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.silu_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def sinkhorn(
     x: _Array,
@@ -882,7 +2666,26 @@ def sinkhorn(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sinkhorn(x: T[B, M, N], iterations: i64 = 20, eps: f32 = 0) -> out: T[B, M, N]"""
+    r"""exp(x), its rows and columns divided by their sums in turn, so many times each: nearly a
+    doubly stochastic matrix. eps is added to the sums.
+
+    sinkhorn(x: T[B, M, N], iterations: i64 = 20, eps: f32 = 0) -> out: T[B, M, N]
+
+    Args:
+        x: T[B, M, N].
+        iterations: i64, by default 20.
+        eps: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[B, M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sinkhorn(np.zeros((4, 4, 4), np.float32)).shape
+        (4, 4, 4)
+    """
 
 def softmax(
     x: _Array,
@@ -890,7 +2693,25 @@ def softmax(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"""
+    r"""exp(x) / sum(exp(x)) along one dimension. A row of -inf alone, and a row with +inf or NaN,
+    gives NaN throughout. `out` may alias `x`.
+
+    softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.softmax(np.zeros((2, 4), np.float32)).shape
+        (2, 4)
+    """
 
 def softmax_backward(
     grad: _Array,
@@ -899,7 +2720,29 @@ def softmax_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of softmax, from its output: output * (grad - sum(grad * output)). `x_grad` may
+    alias an argument.
+
+    softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*, C].
+        output: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.softmax_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def sum(
     x: _Array,
@@ -907,7 +2750,24 @@ def sum(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sum(x: T[*, C], dim: i64 = -1) -> out: T[*]"""
+    r"""The sum along one dimension, accumulated in float32.
+
+    sum(x: T[*, C], dim: i64 = -1) -> out: T[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sum(np.zeros((2, 4), np.float32)).shape
+        (2,)
+    """
 
 def sum_backward(
     grad: _Array,
@@ -916,7 +2776,28 @@ def sum_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """sum_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"""
+    r"""The gradient of sum: grad for each element of x, of which only the shape is used.
+
+    sum_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*].
+        x: T[*, C].
+        dim: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.sum_backward(
+        ...     np.zeros((2,), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def swiglu(
     gate: _Array,
@@ -924,7 +2805,27 @@ def swiglu(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """swiglu(gate: T[...], up: T[...]) -> out: T[...]"""
+    r"""silu(gate) * up in one pass. `out` may alias an argument.
+
+    swiglu(gate: T[...], up: T[...]) -> out: T[...]
+
+    Args:
+        gate: T[...].
+        up: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.swiglu(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def swiglu_backward(
     grad: _Array,
@@ -933,14 +2834,53 @@ def swiglu_backward(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """swiglu_backward(grad: T[...], gate: T[...], up: T[...]) -> gate_grad: T[...], up_grad: T[...]"""
+    r"""The gradients of swiglu. `gate_grad` may alias `gate`, `up_grad` may alias `up`.
+
+    swiglu_backward(grad: T[...], gate: T[...], up: T[...]) -> gate_grad: T[...], up_grad:
+    T[...]
+
+    Args:
+        grad: T[...].
+        gate: T[...].
+        up: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        gate_grad: T[...]; up_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.swiglu_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... )[0].shape
+        (3,)
+    """
 
 def tanh(
     x: _Array,
     *,
     backend: str | None = None,
 ) -> _Array:
-    """tanh(x: T[...]) -> out: T[...]"""
+    r"""The hyperbolic tangent, elementwise. `out` may alias `x`.
+
+    tanh(x: T[...]) -> out: T[...]
+
+    Args:
+        x: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.tanh(np.zeros((3,), np.float32)).shape
+        (3,)
+    """
 
 def tanh_backward(
     grad: _Array,
@@ -948,7 +2888,27 @@ def tanh_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """tanh_backward(grad: T[...], output: T[...]) -> x_grad: T[...]"""
+    r"""The gradient of tanh, from its output. `x_grad` may alias an argument.
+
+    tanh_backward(grad: T[...], output: T[...]) -> x_grad: T[...]
+
+    Args:
+        grad: T[...].
+        output: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.tanh_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """
 
 def topk(
     x: _Array,
@@ -958,7 +2918,23 @@ def topk(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*, k]"""
+    r"""The k largest of each row, the largest first, and their columns; of equals the first, NaN
+    before all. With starts or ends, of the columns from one to the other alone. Where these are
+    fewer than k, -inf and -1 follow.
+
+    topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*,
+    k]
+
+    Args:
+        x: T[*, C].
+        k: i64.
+        starts: i32[*], or None.
+        ends: i32[*], or None.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        values: T[*, k]; indices: i32[*, k].
+    """
 
 def topk_backward(
     grad: _Array,
@@ -967,7 +2943,30 @@ def topk_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """topk_backward(grad: T[*, K], indices: i32[*, K], x: T[*, C]) -> x_grad: T[*, C]"""
+    r"""The gradient of topk's values: each where indices say, 0 elsewhere; -1 is nowhere. The
+    indices of a row differ. Of x only the shape is used. ValueError for an index that x lacks.
+
+    topk_backward(grad: T[*, K], indices: i32[*, K], x: T[*, C]) -> x_grad: T[*, C]
+
+    Args:
+        grad: T[*, K].
+        indices: i32[*, K].
+        x: T[*, C].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.topk_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 4), np.int32),
+        ...     np.zeros((2, 4), np.float32),
+        ... ).shape
+        (2, 4)
+    """
 
 def transpose(
     x: _Array,
@@ -976,7 +2975,19 @@ def transpose(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]"""
+    r"""A new tensor with dimensions dim0 and dim1 of x exchanged. `out` may not overlap `x`.
+
+    transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]
+
+    Args:
+        x: T[...].
+        dim0: i64, by default -2.
+        dim1: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def type_as(
     x: _Array,
@@ -984,7 +2995,19 @@ def type_as(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """type_as(x: T[...], other: U[N]) -> out: U[...]"""
+    r"""x in the floating type of other, rounded to the nearest (ties to even); what exceeds its
+    range becomes infinite, NaN stays NaN.
+
+    type_as(x: T[...], other: U[N]) -> out: U[...]
+
+    Args:
+        x: T[...].
+        other: U[N].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: U[...].
+    """
 
 def unary(
     x: _Array,
@@ -992,7 +3015,20 @@ def unary(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """unary(x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> out: T[...]"""
+    r"""A function of one number, elementwise; rounding is ties to even. `out` may alias `x`.
+
+    unary(x: T[...], function:
+    abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> out:
+    T[...]
+
+    Args:
+        x: T[...].
+        function: abs, neg, sign, reciprocal, sqrt, rsqrt, floor, ceil, trunc, round, sin, cos, expm1, log1p.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+    """
 
 def unary_backward(
     grad: _Array,
@@ -1001,7 +3037,21 @@ def unary_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """unary_backward(grad: T[...], x: T[...], function: abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad: T[...]"""
+    r"""The gradient of unary; 0 for what goes in steps. `x_grad` may alias an argument.
+
+    unary_backward(grad: T[...], x: T[...], function:
+    abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad:
+    T[...]
+
+    Args:
+        grad: T[...].
+        x: T[...].
+        function: abs, neg, sign, reciprocal, sqrt, rsqrt, floor, ceil, trunc, round, sin, cos, expm1, log1p.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[...].
+    """
 
 def var_mean(
     x: _Array,
@@ -1011,7 +3061,28 @@ def var_mean(
     *,
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
-    """var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], mean: T[*]"""
+    r"""The variance along one dimension, of C - correction degrees of freedom, and the mean; its
+    root, the standard deviation, if asked for.
+
+    var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*],
+    mean: T[*]
+
+    Args:
+        x: T[*, C].
+        dim: i64, by default -1.
+        correction: f32, by default 1.
+        root: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        var: T[*]; mean: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.var_mean(np.zeros((2, 4), np.float32))[0].shape
+        (2,)
+    """
 
 def var_mean_backward(
     x: _Array,
@@ -1023,7 +3094,29 @@ def var_mean_backward(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """var_mean_backward(x: T[*, C], var_grad: T[*]?, mean_grad: T[*]?, dim: i64 = -1, correction: f32 = 1, root: bool = false) -> x_grad: T[*, C]"""
+    r"""The gradient of var_mean, from those of its results that have one. `x_grad` may alias `x`.
+
+    var_mean_backward(x: T[*, C], var_grad: T[*]?, mean_grad: T[*]?, dim: i64 = -1, correction:
+    f32 = 1, root: bool = false) -> x_grad: T[*, C]
+
+    Args:
+        x: T[*, C].
+        var_grad: T[*], or None.
+        mean_grad: T[*], or None.
+        dim: i64, by default -1.
+        correction: f32, by default 1.
+        root: bool, by default false.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.var_mean_backward(np.zeros((2, 4), np.float32)).shape
+        (2, 4)
+    """
 
 def where(
     condition: _Array,
@@ -1032,4 +3125,27 @@ def where(
     *,
     backend: str | None = None,
 ) -> _Array:
-    """where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...]"""
+    r"""x where the condition holds, else other, with NumPy broadcasting. `out` may alias an input
+    of its own shape.
+
+    where(condition: bool[...], x: T[...], other: T[...]) -> out: T[...]
+
+    Args:
+        condition: bool[...].
+        x: T[...].
+        other: T[...].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.where(
+        ...     np.zeros((3,), np.bool),
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ... ).shape
+        (3,)
+    """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import doctest
 import json
 import os
 import subprocess
@@ -221,6 +223,24 @@ def test_gradients_of_registered_implementations() -> None:
             assert not ops.add(x, other, backend="torch").requires_grad
     finally:
         tilewright.unregister_impl("add", "torch")
+
+
+def documented() -> dict[str, str]:
+    """The docstring of every function of the stub."""
+    tree = ast.parse((ROOT / "python" / "tilewright" / "ops.pyi").read_text())
+    found = (node for node in tree.body if isinstance(node, ast.FunctionDef))
+    return {node.name: ast.get_docstring(node) or "" for node in found}
+
+
+def test_examples_of_the_stub_run() -> None:
+    runner, examples = doctest.DocTestRunner(), 0
+    for name, text in documented().items():
+        assert text.splitlines()[0] not in ("", name), f"{name} says nothing of what it computes"
+        found = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+        examples += bool(found.examples)
+        runner.run(found)
+    assert runner.summarize(verbose=False).failed == 0
+    assert examples > 60
 
 
 def test_backends() -> None:
