@@ -22,6 +22,7 @@ from torch.autograd import forward_ad
 from tilewright import _schema
 from tilewright._in_steps import IN_STEPS
 from tilewright._schema import Argument, Operator, Step, Value
+from tilewright._second import SECOND
 
 _Tensors = dict[str, Any]
 
@@ -304,7 +305,7 @@ def _kernel(op: Operator, name: str, overload: Any, rule: _Rule, full: Any) -> C
         for transform in (False, True)
     )
 
-    in_steps = IN_STEPS.get(name)
+    in_steps = IN_STEPS.get(name) or SECOND.get(name)
     run, below = overload._op, _C._AutoDispatchBelowAutograd
 
     def kernel(*given: Any) -> Any:
