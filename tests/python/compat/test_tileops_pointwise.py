@@ -95,7 +95,9 @@ def test_special_numbers(name) -> None:
     x = torch.tensor(
         [0.0, -0.0, math.nan, math.inf, -math.inf, 1e-30, -1e-30, 1e30, -1e30, 0.5, -1]
     )
-    got, want = getattr(tileops, name)(x), {**MATH, **POSITIVE}[name](x)
+    got, function = getattr(tileops, name)(x), {**MATH, **POSITIVE}[name]
+    # In float32 PyTorch's gelu of infinity is NaN on some machines.
+    want = exactly(function, x) if name == "gelu" else function(x)
     torch.testing.assert_close(got, want, equal_nan=True, rtol=1e-5, atol=1e-5)
 
 
