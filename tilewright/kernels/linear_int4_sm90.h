@@ -33,7 +33,7 @@ struct LinearInt4Sm90 {
   static constexpr int kWarpgroup = 128, kWarps = 4 * kConsumers;
   static constexpr int kDepth = LinearInt4Build::kDepth, kChunk = LinearInt4Build::kChunk;
   static constexpr int kWays = kBuild.ways;
-  static constexpr int kChunks = kDepth / kChunk, kOwnChunks = kChunks / kWays,
+  static constexpr int kChunks = kDepth / kChunk, kChunksOfWay = kChunks / kWays,
                        kSteps = kChunk / 16;
   const LinearInt4Arguments<T>& given;
 
@@ -129,11 +129,11 @@ struct LinearInt4Sm90 {
 
   /// Scales of a stage, as they lie in memory: of this thread's features.
   static constexpr int kScaleThreads = 32 * LinearInt4Build::kScaleWarps;
-  static constexpr int kOwn = kFeatures / kScaleThreads;
+  static constexpr int kShare = kFeatures / kScaleThreads;
   static_assert(kFeatures % kScaleThreads == 0);
   struct RawScales {
-    T scale[kChunks][kOwn];
-    int8_t zero[kChunks][kOwn];
+    T scale[kChunks][kShare];
+    int8_t zero[kChunks][kShare];
   };
   TW_PTX void fetch(int stage, int thread, RawScales& to) const {
     TW_UNROLL
@@ -142,7 +142,7 @@ struct LinearInt4Sm90 {
       const bool is_new = c == 0 || chunk % given.chunks_per_group == 0;
       const int group = min(chunk / given.chunks_per_group, given.groups - 1);
       TW_UNROLL
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kShare; ++i) {
         const int last = int(given.out.size(1)) - 1;
         const int64_t n = min(first_feature() + i * kScaleThreads + thread, last);
         to.scale[c][i] = is_new ? given.scale(n, group) : to.scale[c > 0 ? c - 1 : 0][i];
@@ -162,7 +162,7 @@ struct LinearInt4Sm90 {
       shared.empty[at.stage].wait(at.phase ^ 1);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
-      for (int i = 0; i < kOwn; ++i) {
+      for (int i = 0; i < kShare; ++i) {
         const float zero = float(int(Float::kBase) + (given.zero ? next.zero[c][i] : 8));
         shared.scales[at.stage][c][i * kScaleThreads + thread] = {float(next.scale[c][i]),
                                                                   tile::cuda::pack<T>(zero, zero)};
@@ -239,15 +239,15 @@ struct LinearInt4Sm90 {
       shared.full[at.stage].wait(at.phase);
       const char* const weight = shared.weight[at.stage];
       TW_UNROLL
-      for (int j = 0; j < kOwnChunks; ++j) {
-        const int c = way() * kOwnChunks + j;
+      for (int j = 0; j < kChunksOfWay; ++j) {
+        const int c = way() * kChunksOfWay + j;
         TW_UNROLL
         for (int h = 0; h < 2; ++h) scales[j % 2][h] = shared.scales[at.stage][c][row() + 8 * h];
         unpack(weight, c, scales[j % 2], weights[j % 2]);
         if (j > 0) promote(part, scales[(j - 1) % 2], sums);
         multiply(shared.x[at.stage][c], weights[j % 2], part);
       }
-      promote(part, scales[(kOwnChunks - 1) % 2], sums);
+      promote(part, scales[(kChunksOfWay - 1) % 2], sums);
       __syncwarp();
       if (threadIdx.x % 32 == 0) shared.empty[at.stage].arrive();
       at.next();
