@@ -237,7 +237,8 @@ def _report(
                       for name, s in seconds.items())  # fmt: skip
     rate = weight_bytes / seconds["ours"] * 1e-12
     print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
-    return {"case": label, "dtype": "f8_e4m3fn" if label.startswith("fp8") else "int4", "flops": flops, "seconds": seconds,
+    dtype = "f8_e4m3fn" if label.startswith("fp8") else "int4"
+    return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
             "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
 
 
