@@ -1487,6 +1487,36 @@ def linear_attention_backward(
         (4, 4, 4, 4)
     """
 
+def linear_int4(
+    x: _Array,
+    weight: Any,
+    scale: Any,
+    zero: Any | None = None,
+    bias: Any | None = None,
+    group_size: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""Linear layer with weights of 4-bit numbers without sign, two in a byte with the low half
+    first, less the zero point of their group (8, where there is none) and times its scale.
+    Activations are not rounded; sums are float32.
+
+    linear_int4(x: T[*, 2*P], weight: i8[N, P], scale: T[N, G], zero: i8[N, G]?, bias: T[N]?,
+    group_size: i64 = 128) -> out: T[*, N]
+
+    Args:
+        x: T[*, 2*P].
+        weight: i8[N, P].
+        scale: T[N, G].
+        zero: i8[N, G], or None.
+        bias: T[N], or None.
+        group_size: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, N].
+    """
+
 def linear_packed(
     x: _Array,
     packed: Any,
