@@ -48,10 +48,14 @@ struct LinearQuantized {
   template <tile::Program P>
   void operator()(P p) const {
     const QuantizedSchedule s = product().template schedule<P>(p.machine());
-    if (p.phase() == 0)
+    if (p.phase() == 0) {
       pack_tokens(p, s);
-    else
-      finish(p, product().run(p, s));
+      return;
+    }
+    const QuantizedResults results = product().results(p, s);
+    if (!s.is_streamed) prefetch(results);
+    product().run(p, s, results);
+    finish(p, results);
   }
 
  private:
@@ -75,6 +79,14 @@ struct LinearQuantized {
     float* units = reinterpret_cast<float*>(to) + slot;
     for (int64_t k = begin * kQuantizedBlock; k < end * kQuantizedBlock; ++k)
       units[k * tile.count] = float(row(k));
+  }
+
+  /// Two lines in each of many rows: they arrive while the results are computed.
+  TW_INLINE void prefetch(const QuantizedResults& r) const {
+    const int64_t rest = out.cols - r.column, width = product().columns_of_pair();
+    const int64_t columns = width < rest ? width : rest;
+    tile::prefetch_tile(r.tokens.first, r.tokens.count, r.column, columns, out);
+    if (residual) tile::prefetch_tile(r.tokens.first, r.tokens.count, r.column, columns, residual);
   }
 
   template <class P>

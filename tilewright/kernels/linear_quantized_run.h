@@ -103,21 +103,36 @@ struct QuantizedProduct {
     }
   }
 
-  /// The sums of program p.index() of phase 1.
+  /// What program p.index() of phase 1 computes, and where.
   template <class P>
-  __attribute__((noinline)) QuantizedResults run(P p, const QuantizedSchedule& s) const {
-    QuantizedResults out;
+  TW_INLINE QuantizedResults results(P p, const QuantizedSchedule& s) const {
+    const int64_t program = p.index() % s.programs, first = p.index() / s.programs * s.group;
+    const int64_t pair = program * s.pairs / s.programs, rest = s.tokens - first;
+    return {p.template scratch<float>(),
+            {first, int(s.group < rest ? s.group : rest)},
+            pair * columns_of_pair(),
+            (program + 1) * s.pairs / s.programs - pair};
+  }
+
+  /// Columns of the output that come from a pair of panels.
+  TW_INLINE int64_t columns_of_pair() const {
+    return header().is_gated ? kQuantizedRows : kResultStride;
+  }
+
+  /// Computes them.
+  template <class P>
+  __attribute__((noinline)) void run(P p, const QuantizedSchedule& s,
+                                     const QuantizedResults& out) const {
     switch (DType(header().dtype)) {
-#define TW_CASE(id, ...)                                    \
-  case DType::id:                                           \
-    out = run_format<P, quantized_format(DType::id)>(p, s); \
+#define TW_CASE(id, ...)                                   \
+  case DType::id:                                          \
+    run_format<P, quantized_format(DType::id)>(p, s, out); \
     break;
       TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
 #undef TW_CASE
       default:
         __builtin_unreachable();
     }
-    return out;
   }
 
  private:
@@ -134,15 +149,9 @@ struct QuantizedProduct {
   }
 
   template <class P, QuantizedFormat kF>
-  __attribute__((noinline)) QuantizedResults run_format(P p, const QuantizedSchedule& s) const {
-    const int64_t program = p.index() % s.programs, first = p.index() / s.programs * s.group;
-    const int64_t pair = program * s.pairs / s.programs, rest = s.tokens - first;
-    QuantizedResults out;
-    out.sums = p.template scratch<float>();
-    out.tokens = {first, int(s.group < rest ? s.group : rest)};
-    out.column = pair * (header().is_gated ? kQuantizedRows : 2 * kQuantizedRows);
-    out.pairs = (program + 1) * s.pairs / s.programs - pair;
-
+  __attribute__((noinline)) void run_format(P p, const QuantizedSchedule& s,
+                                            const QuantizedResults& out) const {
+    const int64_t pair = out.column / columns_of_pair();
     const int64_t bytes = kF.panel_bytes(s.blocks), left = s.panels - 2 * pair;
     const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
     const int count = int(left < 2 * out.pairs ? left : 2 * out.pairs);
@@ -150,7 +159,7 @@ struct QuantizedProduct {
       for (int i = 0; i < count; ++i)
         dot_panel<P, kF>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),
                          out.sums + i * kQuantizedRows);
-      return out;
+      return;
     }
     for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
          i += P::template kLanes<float>)
@@ -160,11 +169,10 @@ struct QuantizedProduct {
     else if (!s.is_tiled)
       multiply<P, kF, false>(p, s, panel, count, out);
     if constexpr (P::kHasAmx && kF.groups() == 1) {
-      if (!s.is_tiled) return out;
+      if (!s.is_tiled) return;
       const tile::TileScope scope(quantized_tiles());
       multiply<P, kF, true>(p, s, panel, count, out);
     }
-    return out;
   }
 
   template <class P, QuantizedFormat kF, bool kTiled>
