@@ -72,9 +72,25 @@ DTYPES = {
 }
 
 
+def _bind(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """The size of each name of the schema: the first that has it by itself, not as "2*H"."""
+    bound: dict[str, Any] = {}
+    for arg in op.inputs:
+        if arg.name in tensors:
+            for dim, size in zip(
+                reversed(arg.dims), reversed(tensors[arg.name].shape), strict=False
+            ):
+                key = dim.rpartition("*")[2]
+                if not (key.isdigit() or key.isidentifier()):
+                    break  # leading sizes, of any number
+                if dim.isidentifier():
+                    bound.setdefault(dim, size)
+    return bound
+
+
 def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any]]:
     """The tensors' sizes; symbolic ones that the schema wants equal are made so, by a guard."""
-    bound: dict[Any, Any] = {}
+    bound = _bind(op, tensors)
     out = {}
     for arg in op.inputs:
         if arg.name not in tensors:
@@ -89,12 +105,12 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
                 continue
             if not key.isidentifier():
                 break
-            if factor:  # "2*H": twice the size that H was bound to before
+            if factor:  # "2*H": twice the size of H
                 if key in bound and not isinstance(sizes[-d], int):
                     torch._check(sizes[-d] == int(factor) * bound[key])  # type: ignore[no-untyped-call]
                     sizes[-d] = (int(factor), bound[key])
                 continue
-            first = bound.setdefault(key, sizes[-d])
+            first = bound[key]
             if not isinstance(sizes[-d], int) or not isinstance(first, int):
                 torch._check(sizes[-d] == first)  # type: ignore[no-untyped-call]
                 sizes[-d] = first
