@@ -14,7 +14,6 @@ struct LinearInt4Build {
 
   static constexpr int kDepth = 256;  // values of k in a stage: 128 bytes of weights
   static constexpr int kChunk = 64;   // of these, at least what a scale is for
-  static constexpr int kMostSplits = 8;
 
   TW_INLINE constexpr int features() const { return 64 * kConsumers / ways; }
   static constexpr int kScaleWarps = 2;

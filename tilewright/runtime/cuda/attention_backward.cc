@@ -127,12 +127,6 @@ void launch(const AttentionBackwardProblem<T>& call, const Gpu& on, Stream strea
 }
 
 template <class K>
-struct ElementOf;
-template <template <class> class K, class T>
-struct ElementOf<K<T>> {
-  using type = T;
-};
-template <class K>
 using ProblemOf = AttentionBackwardProblem<typename ElementOf<K>::type>;
 
 }  // namespace

@@ -15,6 +15,14 @@
 
 namespace tw::runtime::cuda {
 
+/// The element type of a kernel aggregate.
+template <class K>
+struct ElementOf;
+template <template <class> class K, class T>
+struct ElementOf<K<T>> {
+  using type = T;
+};
+
 template <class T>
 struct AttentionProblem {
   AttentionTensor<const T> q, k, v;

@@ -85,14 +85,6 @@ void launch(Kernel kernel, int64_t blocks, int64_t blocks_y, int threads, int sh
         "gemm: launching");
 }
 
-/// One operand's map: boxes of box_rows rows and 128 bytes of columns.
-template <class T>
-tile::cuda::TensorMap tensor_map(const GemmOperand<T>& of, int64_t box_rows) {
-  return encode_tensor_map<std::remove_const_t<T>, 3>(
-      "gemm", of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
-      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
-}
-
 /// An operand as the kernel will read it, and the copy it needs before.
 template <class T>
 struct Reading {
@@ -156,10 +148,10 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
   constexpr int kTileK = 128 / int(sizeof(T));
   kernels::GemmArguments<T, Epilogue> arguments;
-  arguments.a = tensor_map(a.from, a.transposed ? kTileK : build.tile_m);
-  arguments.b = tensor_map(b.from, b.transposed ? kTileK : build.tile_n);
+  arguments.a = operand_map("gemm", a.from, a.transposed ? kTileK : build.tile_m);
+  arguments.b = operand_map("gemm", b.from, b.transposed ? kTileK : build.tile_n);
   if (p.out.is_tma_writable()) {
-    arguments.out = tensor_map(p.out, build.transposed_out ? build.box() : 64);
+    arguments.out = operand_map("gemm", p.out, build.transposed_out ? build.box() : 64);
   } else {
     arguments.out = arguments.a;  // prefetched and not used
     arguments.scatter = {p.out.data,        p.m, p.n, p.out.row_stride, p.out.column_stride,
@@ -225,12 +217,6 @@ Rows<T> as_rows(const GemmOperand<T>& matrix) {
   out.lead_strides[0] = matrix.row_stride;
   out.col_stride = matrix.column_stride;
   return out;
-}
-
-/// Rows whose leading dimensions merge into one stride.
-template <class T>
-GemmOperand<T> as_operand(const Rows<T>& rows) {
-  return {rows.data, rows.rows, rows.cols, rows.lead_strides[0], rows.col_stride, 0, 1};
 }
 
 template <class T>

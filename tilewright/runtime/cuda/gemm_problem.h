@@ -2,6 +2,7 @@
 // them. Plain host code.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "tilewright/core/view.h"
@@ -33,6 +34,24 @@ struct GemmOperand {
     return is_tma_legal() && columns * int64_t{sizeof(T)} % int64_t{kTmaUnit} == 0;
   }
 };
+
+/// Rows whose leading dimensions merge into one stride.
+template <class T>
+GemmOperand<T> as_operand(const Rows<T>& rows) {
+  return {rows.data, rows.rows, rows.cols, rows.lead_strides[0], rows.col_stride, 0, 1};
+}
+template <class T>
+GemmOperand<T> as_operand(const View<T, 2>& matrix) {
+  return {matrix.data, matrix.size(0), matrix.size(1), matrix.stride(0), matrix.stride(1), 0, 1};
+}
+
+/// What tells TMA of an operand: boxes of box_rows rows and 128 bytes of columns.
+template <class T>
+tile::cuda::TensorMap operand_map(const char* op, const GemmOperand<T>& of, int64_t box_rows) {
+  return encode_tensor_map<std::remove_const_t<T>, 3>(
+      op, of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
+      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
+}
 
 template <class T>
 struct GemmProblem {

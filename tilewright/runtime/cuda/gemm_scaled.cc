@@ -47,22 +47,10 @@ ScaledModule& module() {
   return loaded;
 }
 
-template <class T>
-GemmOperand<T> matrix(const View<T, 2>& of) {
-  return {of.data, of.size(0), of.size(1), of.stride(0), of.stride(1), 0, 1};
-}
 /// [group, n, k]
 GemmOperand<const f8_e4m3fn> weight_of(const Call& call) {
   const auto& b = call.b;
   return {b.data, b.size(1), b.size(2), b.stride(1), b.stride(2), b.stride(0), b.size(0)};
-}
-
-/// Boxes of so many rows of 128 bytes.
-template <class T>
-tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
-  return encode_tensor_map<std::remove_const_t<T>, 3>(
-      kName, of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
-      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
 }
 
 /// Whether the scales for four blocks of k are 16 aligned bytes, whichever row they are of.
@@ -75,13 +63,13 @@ bool has_aligned_fours(const View<const float, kRank>& scales) {
 }
 
 kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuild& build) {
-  const GemmOperand<const f8_e4m3fn> rows = matrix(call.a), weight = weight_of(call);
-  const GemmOperand<float> out = matrix(call.out);
+  const GemmOperand<const f8_e4m3fn> rows = as_operand(call.a), weight = weight_of(call);
+  const GemmOperand<float> out = as_operand(call.out);
   kernels::ScaledGemmArguments to;
-  to.a = map_of(rows, build.rows);
-  to.b = map_of(weight, build.columns);
+  to.a = operand_map(kName, rows, build.rows);
+  to.b = operand_map(kName, weight, build.columns);
   to.stores_boxes = out.is_tma_writable();
-  to.out = to.stores_boxes ? map_of(out, 64) : to.a;
+  to.out = to.stores_boxes ? operand_map(kName, out, 64) : to.a;
   to.a_scale = call.a_scale;
   to.b_scale = call.b_scale;
   to.groups = call.row_groups();
@@ -108,7 +96,7 @@ kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuil
 Support supports_sm90(const Call& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
   if (Support s = supports_hopper(gpu(device)); !s) return s;
-  const GemmOperand<const f8_e4m3fn> rows = matrix(call.a), weight = weight_of(call);
+  const GemmOperand<const f8_e4m3fn> rows = as_operand(call.a), weight = weight_of(call);
   if (rows.rows == 0 || rows.columns == 0 || weight.rows == 0 || weight.batch == 0)
     return Support::no("an empty operand");
   if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)

@@ -47,23 +47,6 @@ Int4Module& module() {
   return loaded;
 }
 
-/// Rows whose leading dimensions merge into one stride.
-template <class T>
-GemmOperand<T> as_operand(const Rows<T>& rows) {
-  return {rows.data, rows.rows, rows.cols, rows.lead_strides[0], rows.col_stride, 0, 1};
-}
-GemmOperand<const int8_t> as_operand(const View<const int8_t, 2>& weight) {
-  return {weight.data, weight.size(0), weight.size(1), weight.stride(0), weight.stride(1), 0, 1};
-}
-
-/// Boxes of so many rows of 128 bytes.
-template <class T>
-tile::cuda::TensorMap map_of(const GemmOperand<T>& of, int box_rows) {
-  return encode_tensor_map<std::remove_const_t<T>, 3>(
-      kName, of.data, {of.columns, of.rows, of.batch}, {of.row_stride, of.batch_stride},
-      {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
-}
-
 /// Values of k that have the same scale.
 template <class T>
 int64_t group_of(const kernels::LinearInt4<T>& call) {
@@ -137,8 +120,8 @@ void launch(const kernels::LinearInt4<T>& call, int device, Stream stream) {
     shared_bytes = build.shared_bytes();
     kernel = from.builds[index];
     from.prepared(index, on, [&] { allow_shared_bytes(kName, kernel, shared_bytes, on); });
-    arguments.x = map_of(as_operand(call.x), tokens);
-    arguments.weight = map_of(as_operand(call.weight), features);
+    arguments.x = operand_map(kName, as_operand(call.x), tokens);
+    arguments.weight = operand_map(kName, as_operand(call.weight), features);
     arguments.stages = int((call.x.cols + LinearInt4Build::kDepth - 1) / LinearInt4Build::kDepth);
   }
   arguments.token_tiles = int((call.out.rows + tokens - 1) / tokens);

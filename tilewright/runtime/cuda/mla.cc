@@ -97,12 +97,6 @@ void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
 }
 
 template <class K>
-struct ElementOf;
-template <template <class> class K, class T>
-struct ElementOf<K<T>> {
-  using type = T;
-};
-template <class K>
 using ProblemOf = MlaProblem<typename ElementOf<K>::type>;
 
 }  // namespace
