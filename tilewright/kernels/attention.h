@@ -15,10 +15,10 @@
 namespace tw::kernels {
 
 /// The plan and the work of the target's own schedule, if it has one.
-template <class P, class K>
+template <class T, class U, class P, class K>
 TW_INLINE tile::Plan plan_attention(const K& kernel, const Machine& machine) {
 #if !defined(__CUDACC__)
-  if constexpr (!P::kOnGpu) return attention_detail::make_plan<P>(kernel, machine);
+  if constexpr (!P::kOnGpu) return attention_detail::make_plan<T, U, P>(kernel, machine);
 #endif
   return attention_neutral::make_plan(kernel);
 }
@@ -70,7 +70,7 @@ struct Attention {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return plan_attention<P>(*this, machine);
+    return plan_attention<T, U, P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {

@@ -35,27 +35,29 @@ TW_INLINE void start_row(P, const View<const float, 1>& sinks, int64_t q_head, B
   for (int64_t c = 0; c < columns; ++c) acc[c] = 0;
 }
 
-/// Divides rows by their sums and writes them out; a row that saw nothing becomes zeros.
+/// Divides `count` rows from `first` on by their sums and writes them out; a row that saw nothing
+/// becomes zeros.
 template <class P, class T>
-__attribute__((noinline)) void finish_rows(P, const TileRows& who, const BlockStats* states,
-                                           const float* acc, int64_t acc_stride,
-                                           const View<T, 3>& out, const View<float, 2>& lse) {
+__attribute__((noinline)) void finish_rows(P, const TileRows& who, int64_t first, int64_t count,
+                                           const BlockStats* states, const float* acc,
+                                           int64_t acc_stride, const View<T, 3>& out,
+                                           const View<float, 2>& lse) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   const int64_t columns = out.size(2), stride = out.stride(2);
-  for (int64_t r = 0; r < who.rows; ++r, acc += acc_stride) {
-    const float m = states[r].m, l = states[r].l;
+  for (int64_t r = first; r < first + count; ++r, ++states, acc += acc_stride) {
+    const float m = states->m, l = states->l;
     const float inverse = l == 0 ? 0 : 1 / l;
     T* const to = &out(who.query(r), who.q_head(r), 0);
     for (int64_t c = 0; c < columns; c += kN) {
       const V v = tile::load<V>(acc + c) * inverse;
-      const int count = columns - c < kN ? int(columns - c) : kN;
+      const int lanes = columns - c < kN ? int(columns - c) : kN;
       if (stride != 1)
-        tile::scatter(to + c * stride, stride, v, count);
-      else if (count == kN)
+        tile::scatter(to + c * stride, stride, v, lanes);
+      else if (lanes == kN)
         tile::store(to + c, v);
       else
-        tile::store_partial(to + c, v, count);
+        tile::store_partial(to + c, v, lanes);
     }
     if (lse) lse(who.q_head(r), who.query(r)) = m * kLn2 + __builtin_logf(l);
   }
@@ -104,6 +106,52 @@ TW_INLINE float score_scale(const AttentionOptions& options, int64_t dims) {
   return options.softcap > 0 ? scale / options.softcap : scale * kLog2E;
 }
 
+#if defined(__AMX_BF16__)
+/// All of a task that does not merge what others left: `blocks` of keys.
+template <class P>
+__attribute__((noinline)) void run_by_tiles(P p, const AttentionTile<P, bf16>& tile,
+                                            KeyRange blocks,
+                                            const AttentionSequence<bf16, bf16>& sequence,
+                                            const AttentionOptions& options,
+                                            const Partials* partials) {
+  const tile::TileScope scope(tile::product_tiles(int(kSide)));
+  const AmxTask<P> task{tile, AmxScratch(tile.shape, tile.who.rows),
+                        score_scale(options, tile.shape.dims), tile.scratch};
+  task.load_queries(p, sequence.q);
+  if (partials == nullptr) task.start(options.sinks);
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) task.process(p, b, partials);
+  if (partials != nullptr) return;
+  task.for_results(p,
+                   [&](int64_t first, int64_t count, const BlockStats* stats, const float* sums) {
+                     finish_rows(p, tile.who, first, count, stats, sums, task.at.value_dims,
+                                 sequence.out, sequence.lse);
+                   });
+}
+#endif
+
+template <class P, class T, class U>
+TW_INLINE AttentionTile<P, U> tile_of(P p, const AttentionShape& shape,
+                                      const AttentionOptions& options,
+                                      const AttentionSequence<T, U>& sequence,
+                                      const TileRows& who) {
+  AttentionTile<P, U> tile{
+      .shape = shape,
+      .mask = options.mask(sequence.q_len(), sequence.kv_len),
+      .k = sequence.k.head(who.kv_head),
+      .v = sequence.v.head(who.kv_head),
+      .next_k =
+          who.kv_head + 1 < shape.kv_heads ? sequence.k.head(who.kv_head + 1) : KeySource<U>{},
+      .k_scale = sequence.k_scale.head(who.kv_head),
+      .v_scale = sequence.v_scale.head(who.kv_head),
+      .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,
+      .who = who,
+      .at = TileScratch<P>(shape, who.rows),
+      .scratch = p.template scratch<float>(),
+  };
+  tile.choose_layout();
+  return tile;
+}
+
 template <class T, class U, class P, class K>
 TW_INLINE void run(P p, const K& kernel) {
   const AttentionShape shape = kernel.shape();
@@ -114,34 +162,30 @@ TW_INLINE void run(P p, const K& kernel) {
   const TaskAt at = find_task<P>(shape, lengths, schedule, split && !merges, p.index());
   const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
 
-  AttentionTile<P, U> tile{
-      .shape = shape,
-      .mask = options.mask(sequence.q_len(), sequence.kv_len),
-      .k = sequence.k.head(at.who.kv_head),
-      .v = sequence.v.head(at.who.kv_head),
-      .next_k = at.who.kv_head + 1 < shape.kv_heads ? sequence.k.head(at.who.kv_head + 1)
-                                                    : KeySource<U>{},
-      .k_scale = sequence.k_scale.head(at.who.kv_head),
-      .v_scale = sequence.v_scale.head(at.who.kv_head),
-      .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,
-      .who = at.who,
-      .at = TileScratch<P>(shape, at.who.rows),
-      .scratch = p.template scratch<float>(),
-  };
-  tile.choose_layout();
+  const AttentionTile<P, U> tile = tile_of(p, shape, options, sequence, at.who);
   Partials partials;
   if (split) {
     partials = Partials::in(p.template workspace<char>(), schedule.slots, shape,
                             key_blocks(sequence.kv_len));
     partials.first_slot = at.first_slot;
   }
+  KeyRange blocks = tile.blocks();
   if (split && !merges) {
-    KeyRange blocks = tile.blocks();
     const int64_t first = at.split * schedule.blocks_per_split;
     if (blocks.begin < first) blocks.begin = first;
     if (blocks.end > first + schedule.blocks_per_split)
       blocks.end = first + schedule.blocks_per_split;
     if (blocks.empty()) return;
+  }
+#if defined(__AMX_BF16__)
+  if constexpr (kHasTiles<P, T, U>) {
+    if (!merges && prefers_tiles(p.machine())) {
+      run_by_tiles(p, tile, blocks, sequence, options, split ? &partials : nullptr);
+      return;
+    }
+  }
+#endif
+  if (split && !merges) {
     load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
     leave_blocks(p, tile, blocks.begin, blocks.end, partials);
     return;
@@ -153,8 +197,8 @@ TW_INLINE void run(P p, const K& kernel) {
     load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
     walk_blocks(p, tile, options.sinks);
   }
-  finish_rows(p, at.who, tile.states(), tile.accumulator(0), tile.at.acc_stride, sequence.out,
-              sequence.lse);
+  finish_rows(p, at.who, 0, at.who.rows, tile.states(), tile.accumulator(0), tile.at.acc_stride,
+              sequence.out, sequence.lse);
 }
 
 }  // namespace tw::kernels::attention_detail

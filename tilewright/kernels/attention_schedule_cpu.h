@@ -10,8 +10,19 @@
 #pragma once
 
 #include "tilewright/kernels/attention_tile_cpu.h"
+#if defined(__AMX_BF16__)
+#include "tilewright/kernels/attention_amx.h"
+#endif
 
 namespace tw::kernels::attention_detail {
+
+/// Whether queries of T and keys of U can be multiplied by tiles, and whether that is quicker.
+template <class P, class T, class U>
+inline constexpr bool kHasTiles =
+    P::kHasAmx && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
+TW_INLINE bool prefers_tiles(const Machine& machine) {
+  return machine.bf16_tile_gflops > machine.f32_fma_gflops;
+}
 
 struct Schedule {
   int64_t q_tile = 1;            // queries per tile
@@ -119,13 +130,20 @@ __attribute__((noinline)) TaskAt find_task(const AttentionShape& shape,
   }
 }
 
-template <class P, class K>
+template <class T, class U, class P, class K>
 TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
   const AttentionShape shape = kernel.shape();
   const Schedule schedule = make_schedule<P>(shape, kernel.lengths(), machine);
   tile::Plan plan;
   const int64_t rows = schedule.q_tile * (shape.group() > 0 ? shape.group() : 1);
-  plan.scratch_bytes = TileScratch<P>(shape, rows).total * int64_t{sizeof(float)};
+  int64_t floats = TileScratch<P>(shape, rows).total;
+#if defined(__AMX_BF16__)
+  if constexpr (kHasTiles<P, T, U>) {  // tasks that merge partials want the other
+    const int64_t tiled = AmxScratch(shape, rows).total;
+    if (tiled > floats) floats = tiled;
+  }
+#endif
+  plan.scratch_bytes = floats * int64_t{sizeof(float)};
   plan.grid[0] = schedule.tiles;
   if (schedule.blocks_per_split > 0) {
     plan.phases = 2;

@@ -106,6 +106,23 @@ struct AttentionTile {
     return reinterpret_cast<BlockStats*>(scratch + at.states);
   }
 
+  /// Keys of a block that are there.
+  TW_INLINE int64_t clip_end(int64_t block) const {
+    const int64_t rest = mask.kv_len - block * kKeyBlock;
+    return rest < kKeyBlock ? rest : kKeyBlock;
+  }
+  /// The keys of the next block to fetch while this one meets `count` rows from `first` on.
+  TW_INLINE KeyRange keys_ahead(int64_t block, int64_t first, int64_t count) const {
+    const KeyRange keys = visible(0, who.rows - 1, block + 1);
+    if (keys.empty()) return {0, 0};
+    const int64_t start = (block + 1) * kKeyBlock + keys.begin, all = keys.end - keys.begin;
+    return {start + all * first / who.rows, start + all * (first + count) / who.rows};
+  }
+  TW_INLINE void fetch_ahead(int64_t key) const {
+    fetch_key(k, key, shape.dims);
+    if (!direct_v) fetch_key(v, key, shape.value_dims);
+  }
+
   /// Adds a block of keys to all rows: merged into the accumulators, or left in `partials`.
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
     const KeyRange all = visible(0, who.rows - 1, block);
@@ -147,10 +164,6 @@ struct AttentionTile {
     BlockStats stats[kScoreRows];
   };
 
-  TW_INLINE int64_t clip_end(int64_t block) const {
-    const int64_t rest = mask.kv_len - block * kKeyBlock;
-    return rest < kKeyBlock ? rest : kKeyBlock;
-  }
   TW_INLINE static int rows_in_tile(const RowGroup& group, int64_t tile) {
     const int64_t rest = group.rows - tile * kTileRows<P>;
     return rest < kTileRows<P> ? int(rest) : kTileRows<P>;
@@ -202,16 +215,14 @@ struct AttentionTile {
   TW_INLINE void score_panels(P p, int64_t block, const RowGroup& group) const {
     const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
     const int64_t panel_size = shape.dims * kPanel<P>;
-    const KeyRange ahead = keys_ahead(block, group);
+    const KeyRange ahead = keys_ahead(block, group.first, group.rows);
     int64_t fetched = ahead.begin;
     for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
       const Panel<P> panel{scratch + at.keys + j / kPanel<P> * panel_size};
       for (const int64_t due =
                ahead.begin + (ahead.end - ahead.begin) * (j + kPanel<P>) / kKeyBlock;
-           fetched < due; ++fetched) {
-        fetch_key(k, fetched, shape.dims);
-        if (!direct_v) fetch_key(v, fetched, shape.value_dims);
-      }
+           fetched < due; ++fetched)
+        fetch_ahead(fetched);
       for (int64_t t = 0; t < tiles(group); ++t) {
         const KeyRange keys = group.tile_keys[t];
         if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
@@ -331,14 +342,6 @@ struct AttentionTile {
                  });
   }
 
-  /// The keys of the next block to fetch while this one meets the rows of a group.
-  TW_INLINE KeyRange keys_ahead(int64_t block, const RowGroup& group) const {
-    const KeyRange keys = visible(0, who.rows - 1, block + 1);
-    if (keys.empty()) return {0, 0};
-    const int64_t start = (block + 1) * kKeyBlock + keys.begin, count = keys.end - keys.begin;
-    return {start + count * group.first / who.rows,
-            start + count * (group.first + group.rows) / who.rows};
-  }
   TW_INLINE static void fetch_key(const KeySource<U>& source, int64_t key, int64_t dims) {
     if (source.dim_stride != 1 && !source.is_close(dims)) return;
     const U* const from =

@@ -51,7 +51,7 @@ struct AttentionVarlen {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return plan_attention<P>(*this, machine);
+    return plan_attention<T, U, P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {

@@ -229,11 +229,14 @@ TEST_P(AttentionKernel, AllPathsGiveTheSameBits) {
 }
 
 TEST_P(AttentionKernel, AllPathsGiveTheSameBitsWithEveryOption) {
-  Problem<float, bf16> p(200, 600, 4, 2, 36);
-  p.window = 150;
-  p.softcap = 4;
-  p.sinks = {0.5f, -3.0f, 2.0f, 9.0f};
-  expect_same_for_all_paths(p);
+  const auto expect_same = [this](auto p) {
+    p.window = 150;
+    p.softcap = 4;
+    p.sinks = {0.5f, -3.0f, 2.0f, 9.0f};
+    expect_same_for_all_paths(p);
+  };
+  expect_same(Problem<float, bf16>(200, 600, 4, 2, 36));
+  expect_same(Problem<bf16, bf16>(200, 600, 4, 2, 36));
 }
 
 TEST_P(AttentionKernel, PagedDecodeReadsTransposedKeys) {
@@ -314,23 +317,30 @@ TEST_P(AttentionKernel, ASinkIsAKeyWithoutAValue) {
 }
 
 TEST_P(AttentionKernel, MemoryPastTheLengthHasNoInfluence) {
-  for (const int64_t queries : {1, 40}) {
-    Problem<float, float> p(queries, 140, 4, 2, 32);
-    const Result<float> want = run_contiguous(pair_, p, 0, queries);
-    Problem<float, float> longer = p;
-    longer.k.resize(p.k.size() + 1000 * 64, kNan);
-    longer.v.resize(p.v.size() + 1000 * 64, kNan);
+  const auto expect_none = [this]<class T>(const Problem<T, T>& p) {
+    const Result<T> want = run_contiguous(pair_, p, 0, p.queries);
+    Problem<T, T> longer = p;
+    longer.k.resize(p.k.size() + 1000 * 64, T(kNan));
+    longer.v.resize(p.v.size() + 1000 * 64, T(kNan));
     longer.keys += 1000;
     longer.queries += 1000;  // the run is told that the sequence ends with its last query
-    EXPECT_TRUE(same_bits(want, run_contiguous(pair_, longer, 0, queries)));
+    EXPECT_TRUE(same_bits(want, run_contiguous(pair_, longer, 0, p.queries)));
+  };
+  for (const int64_t queries : {1, 40}) {
+    expect_none(Problem<float, float>(queries, 140, 4, 2, 32));
+    expect_none(Problem<bf16, bf16>(queries, 140, 4, 2, 32));
   }
 }
 
 TEST_P(AttentionKernel, NanReachesTheRowsThatSeeIt) {
-  Problem<float, float> p(70, 70, 1, 1, 16);
-  p.k[50 * 16 + 3] = kNan;
-  const Result<float> result = run_contiguous(pair_, p, 0, 70);
-  for (size_t i = 0; i < 70; ++i) EXPECT_EQ(std::isnan(result.out[i * 16]), i >= 50) << i;
+  const auto expect_nan = [this]<class T>(Problem<T, T> p) {
+    p.k[50 * 16 + 3] = T(kNan);
+    const Result<T> result = run_contiguous(pair_, p, 0, 70);
+    for (size_t i = 0; i < 70; ++i)
+      EXPECT_EQ(std::isnan(static_cast<float>(result.out[i * 16])), i >= 50) << i;
+  };
+  expect_nan(Problem<float, float>(70, 70, 1, 1, 16));
+  expect_nan(Problem<bf16, bf16>(70, 70, 1, 1, 16));
 }
 
 INSTANTIATE_TEST_SUITE_P(, AttentionKernel, ::testing::ValuesIn(runtime::available_isas()),
