@@ -1,12 +1,13 @@
-// Attention of bf16 by the tiles of AMX (tile/cpu/mma_tiles.h), queries as columns:
+// Attention of bf16 by the tiles of AMX (tile/cpu/mma_tiles.h):
 //
-//   scores[key][query]  = sum over d of k[key][d] q[query][d]
-//   sums[d][query]      = sum over keys of v[key][d] weights[query][key]
+//   scores[key][query] = sum over d of k[key][d] q[query][d]
+//   sums[query][d]     = sum over keys of weights[query][key] v[key][d]
 //
-// Keys are left operands as they lie, softmax walks down the keys with a query in each lane and
-// folds nothing across lanes, and weights, rounded to bf16, become pairs of keys where they are
-// made. Only values are turned, once for all queries of a task. Everything else, the sum of the
-// weights too, is float32. Every task multiplies so, however few its rows: they have the same bits.
+// Left operands are rows, right ones panels of pairs, so keys and values need no turning: keys are
+// rows of the first product, and two keys' values side by side are a pair of the second. Softmax
+// walks down the keys with a query in each lane and folds nothing across lanes; its weights,
+// rounded to bf16, are turned. Everything else, their sum too, is float32. Every task multiplies
+// so, however few its rows: they have the same bits.
 #pragma once
 
 #include "tilewright/kernels/attention_tile_cpu.h"
@@ -21,7 +22,7 @@ static_assert(kSide == tile::kTileDepth && kSide == 2 * tile::kTileRows);
 /// Where a task keeps its temporaries, in floats; every part starts on a cache line.
 struct AmxScratch {
   int64_t dims, value_dims;  // in whole sides
-  int64_t q, acc, states, keys, values, scores, weights, sums, rows, k_scale, v_scale, total;
+  int64_t q, acc, states, keys, values, scores, pairs, weights, sums, k_scale, v_scale, total;
 
   TW_INLINE AmxScratch(const AttentionShape& shape, int64_t q_rows)
       : dims(round_up(shape.dims, kSide)), value_dims(round_up(shape.value_dims, kSide)) {
@@ -35,12 +36,12 @@ struct AmxScratch {
     q = take(padded * dims / 2);  // panels of pairs, [dims / 2][kSide]
     acc = take(padded * value_dims);
     states = take(padded * 2);
-    keys = take(kKeyBlock * dims / 2);  // [keys / kSide][dims / kSide][kSide][kSide]
-    values = take(kKeyBlock * value_dims / 2);
+    keys = take(kKeyBlock * dims / 2);          // [keys / kSide][dims / kSide][kSide][kSide]
+    values = take(kKeyBlock * value_dims / 2);  // panels of pairs, [keys / 2][kSide]
     scores = take(kKeyBlock * kSide);
-    weights = take(kKeyBlock / 2 * kSide);
+    pairs = take(kKeyBlock / 2 * kSide);
+    weights = take(kKeyBlock / 2 * kSide);  // [keys / kSide][queries][kSide]
     sums = take(kSide * kSide);
-    rows = take(kSide * value_dims);
     k_scale = take(kKeyBlock);
     v_scale = take(kKeyBlock);
     total = at;
@@ -90,40 +91,43 @@ __attribute__((noinline)) void pack_key_tiles(P p, const KeySource<bf16>& k, int
   if (count > 0) flush();
 }
 
-/// Values of the keys of a block that begins at `start`, turned: to[dims / kSide][keys /
-/// kSide][dim] [key], zeros for keys that are not there. `rows` is scratch of kSide rows.
+/// Values of keys [keys.begin, keys.end) of a block that begins at `start`, into panels; zeros fill
+/// up the kSide keys at both ends.
 template <class P>
-__attribute__((noinline)) void pack_value_tiles(P p, const KeySource<bf16>& v, int64_t start,
-                                                KeyRange keys, int64_t dims, int64_t padded_dims,
-                                                bf16* rows, uint32_t* to) {
-  constexpr int64_t kTile = kSide * tile::kTilePairs, kTilesAcross = kKeyBlock / kSide;
-  const auto turn = [&](const bf16* from, int64_t stride, int64_t step) {
-    for (int64_t d = 0; d < padded_dims; d += kSide)
-      tile::transpose_block(
-          p, reinterpret_cast<const uint16_t*>(from + d), stride,
-          reinterpret_cast<uint16_t*>(to + (d / kSide * kTilesAcross + step) * kTile), kSide, kSide,
-          kSide, [](int64_t) {});
-  };
-  for (int64_t at = keys.begin / kSide * kSide; at < keys.end; at += kSide) {
-    const int64_t end = at + kSide < keys.end ? at + kSide : keys.end;
-    if (at >= keys.begin && end == at + kSide && v.dim_stride == 1 && dims == padded_dims) {
-      const KeySegment<bf16> segment = v.at(start + at, start + end);
-      if (segment.count == kSide) {
-        turn(segment.data, segment.key_stride, at / kSide);
-        continue;
+__attribute__((noinline)) void pack_value_panels(P, const KeySource<bf16>& v, int64_t start,
+                                                 KeyRange keys, int64_t dims, int64_t padded_dims,
+                                                 uint32_t* to) {
+  using Units = typename P::template Vec<uint32_t>;
+  constexpr int kN = tile::kLanesOf<Units>;
+  using Bits = tile::vec<uint16_t, kN>;
+  constexpr int64_t kPanelUnits = kKeyBlock / 2 * kSide;
+  // The pair of keys from `key` on; a row without data is zeros.
+  const auto pack_pair = [&](int64_t key, const bf16* low, const bf16* high) {
+    uint32_t* out = to + key / 2 * kSide;
+    for (int64_t d = 0; d < padded_dims; d += kSide, out += kPanelUnits) {
+      TW_UNROLL
+      for (int i = 0; i < kSide; i += kN) {
+        const auto load = [&](const bf16* row) {
+          if (row == nullptr) return Units{};
+          if (d + i + kN <= dims && v.dim_stride == 1)
+            return tile::convert<Units>(tile::load_bits<Bits>(row + d + i));
+          Bits bits{};
+          for (int64_t c = 0; c < kN && d + i + c < dims; ++c)
+            bits[c] = row[(d + i + c) * v.dim_stride].bits;
+          return tile::convert<Units>(bits);
+        };
+        tile::store(out + i, load(low) | load(high) << 16);
       }
     }
-    __builtin_memset(static_cast<void*>(rows), 0, size_t(kSide * padded_dims) * sizeof(bf16));
-    const int64_t first = at > keys.begin ? at : keys.begin;
-    bf16* row = rows + (first - at) * padded_dims;
-    for_segments(v, start + first, start + end, kSide,
-                 [&](const KeySegment<bf16>& segment, int64_t) {
-                   for (int64_t i = 0; i < segment.count; ++i, row += padded_dims)
-                     for (int64_t d = 0; d < dims; ++d)
-                       row[d] = segment.data[i * segment.key_stride + d * segment.dim_stride];
-                 });
-    turn(rows, padded_dims, at / kSide);
-  }
+  };
+  const int64_t first = keys.begin / kSide * kSide, last = round_up(keys.end, kSide);
+  const bf16* row[kKeyBlock] = {};
+  for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
+               [&](const KeySegment<bf16>& segment, int64_t offset) {
+                 for (int64_t i = 0; i < segment.count; ++i)
+                   row[keys.begin + offset + i] = segment.data + i * segment.key_stride;
+               });
+  for (int64_t key = first; key < last; key += 2) pack_pair(key, row[key], row[key + 1]);
 }
 
 /// The queries of one vector: the keys of a block that each sees, and what they amount to.
@@ -167,11 +171,11 @@ struct QueryLanes {
     m = tile::max(tile::max(top[0], top[1]), tile::max(top[2], top[3]));
   }
 
-  /// 2^((score - m) factor), in pairs of keys, times value_scale[key] where there is one; l becomes
+  /// 2^((score - m) factor) in pairs of keys, times value_scale[key] where there is one; l becomes
   /// their sum, m the maximum in units of log2 e. ahead(keys) is called on the way.
   template <class F>
   TW_INLINE void weigh(int64_t first, int64_t last, float factor, const float* value_scale,
-                       const float* scores, uint32_t* weights, F&& ahead) {
+                       const float* scores, uint32_t* pairs, F&& ahead) {
     const V high = tile::select(seen(), m, V{});  // a lane without keys has weights of 0, not NaN
     V sum[4] = {};
     for (int64_t j = first; j < last; j += 4) {
@@ -185,8 +189,8 @@ struct QueryLanes {
         TW_UNROLL
         for (int u = 0; u < 4; ++u) w[u] *= value_scale[j + u];
       }
-      tile::store(weights + j / 2 * kSide, tile::pair_bf16(w[0], w[1]));
-      tile::store(weights + (j / 2 + 1) * kSide, tile::pair_bf16(w[2], w[3]));
+      tile::store(pairs + j / 2 * kSide, tile::pair_bf16(w[0], w[1]));
+      tile::store(pairs + (j / 2 + 1) * kSide, tile::pair_bf16(w[2], w[3]));
       ahead(j + 4 - first);
     }
     l = (sum[0] + sum[1]) + (sum[2] + sum[3]);
@@ -229,8 +233,8 @@ struct AmxTask {
     if (tile.v_scale) copy_scales(p, tile.v_scale, start, there, scratch + at.v_scale);
     pack_key_tiles(p, tile.k, start, {all.begin / kSide * kSide, all.end}, tile.shape.dims, at.dims,
                    units(at.keys));
-    pack_value_tiles(p, tile.v, start, all, tile.shape.value_dims, at.value_dims,
-                     reinterpret_cast<bf16*>(scratch + at.rows), units(at.values));
+    pack_value_panels(p, tile.v, start, all, tile.shape.value_dims, at.value_dims,
+                      units(at.values));
     for_groups([&](int64_t first, int64_t count) {
       const KeyRange seen = tile.visible(first, first + count - 1, block);
       if (seen.empty()) return;
@@ -263,13 +267,11 @@ struct AmxTask {
   }
   /// f(first row, rows, their states, their sums in rows `at.value_dims` apart).
   template <class F>
-  TW_INLINE void for_results(P p, F&& f) const {
+  TW_INLINE void for_results(F&& f) const {
     for_groups([&](int64_t first, int64_t count) {
       BlockStats stats[kSide];
       for (int64_t i = 0; i < count; ++i) stats[i] = {states(first)[i], states(first)[kSide + i]};
-      for (int64_t d = 0; d < at.value_dims; d += kSide)
-        turn_sums(p, accumulator(first) + d * kSide, d);
-      f(first, count, stats, scratch + at.rows);
+      f(first, count, stats, accumulator(first));
     });
   }
 
@@ -284,16 +286,16 @@ struct AmxTask {
   /// kSide maxima and kSide sums.
   TW_INLINE float* states(int64_t first) const { return scratch + at.states + first * 2; }
 
-  /// c = a panel's columns times kSide rows of a.
-  TW_INLINE static void multiply(P p, const uint32_t* a, const uint32_t* panel, int64_t k,
-                                 float* c) {
-    tile::mma<tile::Bf16TilePanel>(p, int(kSide), a, reinterpret_cast<const bf16*>(panel), k, c, 0,
+  /// c = the columns of a panel for `height` rows of a.
+  TW_INLINE static void multiply(P p, int64_t height, const uint32_t* a, const uint32_t* panel,
+                                 int64_t k, float* c) {
+    tile::mma<tile::Bf16TilePanel>(p, int(height), a, reinterpret_cast<const bf16*>(panel), k, c, 0,
                                    false, reinterpret_cast<const char*>(c));
   }
 
   __attribute__((noinline)) void score(P p, KeyRange keys, int64_t first) const {
     for (int64_t j = keys.begin; j < keys.end; j += kSide)
-      multiply(p, units(at.keys) + j * at.dims / 2, queries(first), at.dims,
+      multiply(p, kSide, units(at.keys) + j * at.dims / 2, queries(first), at.dims,
                scratch + at.scores + j * kSide);
   }
 
@@ -322,70 +324,69 @@ struct AmxTask {
     const KeyRange next = tile.keys_ahead(block, first, half == 0 && count > kN ? kN : count);
     int64_t fetched = next.begin;
     lanes.weigh(keys.begin, keys.end, changes ? 1.0f : factor,
-                tile.v_scale ? scratch + at.v_scale : nullptr, scores, units(at.weights) + half,
+                tile.v_scale ? scratch + at.v_scale : nullptr, scores, units(at.pairs) + half,
                 [&](int64_t done) {
                   const int64_t due =
                       next.begin + (next.end - next.begin) * done / (keys.end - keys.begin);
-                  for (; fetched < due; ++fetched) tile.fetch_ahead(fetched);
+                  for (; fetched < due; ++fetched) tile.fetch_ahead(fetched, true);
                 });
   }
 
-  /// Calls f(d, sums of kSide dims from d on).
+  /// Calls f(d, sums[query][kSide dims from d on]) for the weights of `count` queries.
   template <class F>
-  TW_INLINE void for_sums(P p, KeyRange keys, F&& f) const {
+  TW_INLINE void for_sums(P p, KeyRange keys, int64_t count, F&& f) const {
+    const int64_t height = count > kN ? kSide : kN, length = keys.end - keys.begin;
+    for (int64_t j = 0; j < length; j += kSide)
+      for (int64_t half = 0; half < height; half += kN)
+        tile::transpose_block(p, units(at.pairs) + (keys.begin + j) / 2 * kSide + half, kSide,
+                              units(at.weights) + (j * height + half * kSide) / 2, tile::kTilePairs,
+                              kN, tile::kTilePairs, [](int64_t) {});
     float* const sums = scratch + at.sums;
     for (int64_t d = 0; d < at.value_dims; d += kSide) {
-      multiply(p, units(at.values) + (d * kKeyBlock + keys.begin * kSide) / 2,
-               units(at.weights) + keys.begin / 2 * kSide, keys.end - keys.begin, sums);
+      multiply(p, height, units(at.weights),
+               units(at.values) + (d * kKeyBlock + keys.begin * kSide) / 2, length, sums);
       f(d, sums);
     }
   }
 
   __attribute__((noinline)) void merge(P p, KeyRange keys, int64_t first, int64_t count,
                                        const QueryLanes<P> (&lanes)[2]) const {
-    const int halves = count > kN ? 2 : 1;
-    V keep[2], add[2];
-    for (int h = 0; h < halves; ++h) {
-      float* const m = states(first) + h * kN;
+    float keep[kSide], add[kSide];
+    for (int64_t half = 0; half < count; half += kN) {
+      const QueryLanes<P>& mine = lanes[half / kN];
+      float* const m = states(first) + half;
       const V old_m = tile::load<V>(m), old_l = tile::load<V>(m + kSide);
-      const V high = lanes[h].m > old_m ? lanes[h].m : old_m;
-      keep[h] = tile::exp2_nonpositive(old_m - high);
-      add[h] = tile::exp2_nonpositive(lanes[h].m - high);
-      const V l = tile::fma(lanes[h].l, add[h], old_l * keep[h]);
-      tile::store(m, tile::select(lanes[h].seen(), high, old_m));
-      tile::store(m + kSide, tile::select(lanes[h].seen(), l, old_l));
+      const V high = mine.m > old_m ? mine.m : old_m;
+      const V old = tile::exp2_nonpositive(old_m - high);
+      const V fresh = tile::exp2_nonpositive(mine.m - high);
+      const V l = tile::fma(mine.l, fresh, old_l * old);
+      tile::store(m, tile::select(mine.seen(), high, old_m));
+      tile::store(m + kSide, tile::select(mine.seen(), l, old_l));
+      tile::store(keep + half, tile::select(mine.seen(), old, tile::splat<V>(-1.0f)));
+      tile::store(add + half, fresh);
     }
-    for_sums(p, keys, [&](int64_t d, const float* sums) {
-      float* const to = accumulator(first) + d * kSide;
-      for (int h = 0; h < halves; ++h) {
-        for (int64_t i = h * kN; i < kSide * kSide; i += kSide) {
-          const V old = tile::load<V>(to + i);
-          const V sum = tile::fma(tile::load<V>(sums + i), add[h], old * keep[h]);
-          tile::store(to + i, tile::select(lanes[h].seen(), sum, old));
-        }
-      }
+    for_sums(p, keys, count, [&](int64_t d, const float* sums) {
+      for (int64_t r = 0; r < count; ++r, sums += kSide)
+        if (keep[r] >= 0) merge_row(p, sums, keep[r], add[r], kSide, accumulator(first + r) + d);
     });
   }
 
   __attribute__((noinline)) void leave(P p, int64_t block, KeyRange keys, int64_t first,
                                        int64_t count, const QueryLanes<P> (&lanes)[2],
                                        const Partials& partials) const {
-    for_sums(p, keys, [&](int64_t d, const float* sums) { turn_sums(p, sums, d); });
+    float* to[kSide];
     for (int64_t r = 0; r < count; ++r) {
       const QueryLanes<P>& mine = lanes[r / kN];
-      if (mine.begin[r % kN] >= mine.end[r % kN]) continue;
       const int64_t slot = partials.slot(who(), first + r, block);
-      partials.stats[slot] = {mine.m[r % kN], mine.l[r % kN]};
-      __builtin_memcpy(partials.values + slot * partials.stride,
-                       scratch + at.rows + r * at.value_dims,
-                       size_t(tile.shape.value_dims) * sizeof(float));
+      const bool seen = mine.begin[r % kN] < mine.end[r % kN];
+      to[r] = seen ? partials.values + slot * partials.stride : nullptr;
+      if (seen) partials.stats[slot] = {mine.m[r % kN], mine.l[r % kN]};
     }
-  }
-
-  /// kSide dims from d on of kSide queries, sums[dim][query], into the scratch `rows`.
-  TW_INLINE void turn_sums(P p, const float* sums, int64_t d) const {
-    tile::transpose_block(p, sums, kSide, scratch + at.rows + d, at.value_dims, kSide, kSide,
-                          [](int64_t) {});
+    for_sums(p, keys, count, [&](int64_t d, const float* sums) {
+      const int64_t rest = tile.shape.value_dims - d, dims = rest < kSide ? rest : kSide;
+      for (int64_t r = 0; r < count; ++r, sums += kSide)
+        if (to[r] != nullptr) __builtin_memcpy(to[r] + d, sums, size_t(dims) * sizeof(float));
+    });
   }
 };
 

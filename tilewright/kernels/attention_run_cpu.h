@@ -121,11 +121,10 @@ __attribute__((noinline)) void run_by_tiles(P p, const AttentionTile<P, bf16>& t
   if (partials == nullptr) task.start(options.sinks);
   for (int64_t b = blocks.begin; b < blocks.end; ++b) task.process(p, b, partials);
   if (partials != nullptr) return;
-  task.for_results(p,
-                   [&](int64_t first, int64_t count, const BlockStats* stats, const float* sums) {
-                     finish_rows(p, tile.who, first, count, stats, sums, task.at.value_dims,
-                                 sequence.out, sequence.lse);
-                   });
+  task.for_results([&](int64_t first, int64_t count, const BlockStats* stats, const float* sums) {
+    finish_rows(p, tile.who, first, count, stats, sums, task.at.value_dims, sequence.out,
+                sequence.lse);
+  });
 }
 #endif
 

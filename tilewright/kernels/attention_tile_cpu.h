@@ -118,9 +118,9 @@ struct AttentionTile {
     const int64_t start = (block + 1) * kKeyBlock + keys.begin, all = keys.end - keys.begin;
     return {start + all * first / who.rows, start + all * (first + count) / who.rows};
   }
-  TW_INLINE void fetch_ahead(int64_t key) const {
+  TW_INLINE void fetch_ahead(int64_t key, bool with_value) const {
     fetch_key(k, key, shape.dims);
-    if (!direct_v) fetch_key(v, key, shape.value_dims);
+    if (with_value) fetch_key(v, key, shape.value_dims);
   }
 
   /// Adds a block of keys to all rows: merged into the accumulators, or left in `partials`.
@@ -222,7 +222,7 @@ struct AttentionTile {
       for (const int64_t due =
                ahead.begin + (ahead.end - ahead.begin) * (j + kPanel<P>) / kKeyBlock;
            fetched < due; ++fetched)
-        fetch_ahead(fetched);
+        fetch_ahead(fetched, !direct_v);
       for (int64_t t = 0; t < tiles(group); ++t) {
         const KeyRange keys = group.tile_keys[t];
         if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
