@@ -4,7 +4,8 @@
 //   out[i]  = sum over visible j of exp(s[i, j]) v[j] / (exp(sink) + sum over visible j of exp(s[i,
 //   j])) lse[i]  = log of that denominator
 //
-// Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135); float32 throughout.
+// Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; tiles of AMX
+// multiply bf16, weights rounded to it (attention_amx.h).
 #pragma once
 
 #include "tilewright/kernels/attention_neutral.h"

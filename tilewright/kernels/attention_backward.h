@@ -38,9 +38,9 @@ struct AttentionBackward {
   TW_INLINE AttentionMask mask(int64_t b) const { return options().mask(q.size(1), kv_len(b)); }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
+  TW_DEVICE tile::Plan plan([[maybe_unused]] const Machine& machine) const {
 #if !defined(__CUDACC__)
-    if constexpr (!P::kOnGpu) return attention_backward::plan<P>(*this);
+    if constexpr (!P::kOnGpu) return attention_backward::plan<T, P>(*this, machine);
 #endif
     return attention_backward_neutral::make_plan(shape(), q.size(0) * q.size(1),
                                                  k.size(0) * k.size(1));

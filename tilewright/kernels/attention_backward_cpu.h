@@ -9,6 +9,9 @@
 
 #include "tilewright/kernels/attention_blocks.h"
 #include "tilewright/kernels/block_gemm_cpu.h"
+#if defined(__AMX_BF16__)
+#include "tilewright/kernels/block_gemm_amx.h"
+#endif
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -18,6 +21,17 @@ inline constexpr int64_t kRows = 64;         // of queries in a block
 inline constexpr int64_t kKeys = kKeyBlock;  // of keys in a block
 inline constexpr int64_t kWantedTasks = 64;  // enough for any machine of today
 inline constexpr int64_t kMostChunks = 8;    // copies of the queries' gradients
+
+/// Calls f with the products that are quicker on this machine.
+template <class P, class T, class F>
+TW_INLINE auto with_blocks(const Machine& machine, F&& f) {
+#if defined(__AMX_BF16__)
+  if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
+    if (machine.bf16_tile_gflops > machine.f32_fma_gflops) return f(block_gemm::Bf16Tiles{});
+  }
+#endif
+  return f(block_gemm::Floats{});
+}
 
 /// How a call is cut, and where its parts lie in the workspace and in a task's scratch (floats).
 struct Layout {
@@ -61,40 +75,50 @@ struct Layout {
   TW_INLINE int64_t workspace() const { return q_partial(chunks, 0, 0, 0); }
 };
 
-/// A task's buffers.
+/// A task's buffers, for operands of the products E.
+template <class E>
 struct Buffers {
-  float *k, *v, *k_turned;                   // of the block of keys: right operands
-  float *q, *grad, *q_turned, *grad_turned;  // of the block of queries: left and right operands
-  float *scores, *products;                  // [panels of keys][rows][32]
-  float *weights, *slopes;                   // [rows][kKeys]
-  float* left;                               // a left operand made of one of them
-  float *k_sum, *v_sum;                      // [panels of D][keys][32]
+  using Unit = typename E::Unit;
+  static_assert(sizeof(Unit) == sizeof(float));
+  Unit *k, *v, *k_turned;                   // of the block of keys: right operands
+  Unit *q, *grad, *q_turned, *grad_turned;  // of the block of queries: left and right operands
+  Unit* left;                               // a left operand made of weights or slopes
+  float *scores, *products;                 // [panels of keys][rows][32]
+  float *weights, *slopes;                  // [rows][kKeys]
+  float *k_sum, *v_sum;                     // [panels of D][keys][32]
 
   TW_INLINE static int64_t size(const Layout& l, Buffers* out, float* base) {
     int64_t at = 0;
-    const auto take = [&](float* Buffers::* part, int64_t floats) {
-      if (out != nullptr) out->*part = base + at;
-      at += (floats + 15) / 16 * 16;
+    const auto take = [&]<class U>(U* Buffers::* part, int64_t units) {
+      if (out != nullptr) out->*part = reinterpret_cast<U*>(base + at);
+      at += (units + 15) / 16 * 16;
     };
-    const int64_t d = l.padded(l.dims), dv = l.padded(l.value_dims);
-    take(&Buffers::k, kKeys * l.dims);
-    take(&Buffers::v, kKeys * l.value_dims);
-    take(&Buffers::k_turned, d * kKeys);
-    take(&Buffers::q, kRows * l.dims);
-    take(&Buffers::grad, kRows * l.value_dims);
-    take(&Buffers::q_turned, d * kRows);
-    take(&Buffers::grad_turned, dv * kRows);
-    for (auto part : {&Buffers::scores, &Buffers::products, &Buffers::weights, &Buffers::slopes,
-                      &Buffers::left})
+    take(&Buffers::k, E::right_units(kKeys, l.dims));
+    take(&Buffers::v, E::right_units(kKeys, l.value_dims));
+    take(&Buffers::k_turned, E::right_units(l.dims, kKeys));
+    take(&Buffers::q, E::left_units(kRows, l.dims));
+    take(&Buffers::grad, E::left_units(kRows, l.value_dims));
+    take(&Buffers::q_turned, E::right_units(l.dims, kRows));
+    take(&Buffers::grad_turned, E::right_units(l.value_dims, kRows));
+    take(&Buffers::left, kRows * kKeys);
+    for (auto part : {&Buffers::scores, &Buffers::products, &Buffers::weights, &Buffers::slopes})
       take(part, kRows * kKeys);
-    take(&Buffers::k_sum, d * kKeys);
-    take(&Buffers::v_sum, dv * kKeys);
+    take(&Buffers::k_sum, l.padded(l.dims) * kKeys);
+    take(&Buffers::v_sum, l.padded(l.value_dims) * kKeys);
     return at;
   }
 };
 
-template <class P, class K>
-TW_INLINE tile::Plan plan(const K& kernel) {
+/// Bytes of a task's scratch.
+template <class P, class T>
+TW_INLINE int64_t scratch_bytes(const Layout& l, const Machine& machine) {
+  return with_blocks<P, T>(machine, [&]<class E>(E) {
+    return Buffers<E>::size(l, nullptr, nullptr) * int64_t{sizeof(float)};
+  });
+}
+
+template <class T, class P, class K>
+TW_INLINE tile::Plan plan(const K& kernel, const Machine& machine) {
   const Layout l = Layout::of(kernel);
   tile::Plan out;
   out.phases = 3;
@@ -102,7 +126,7 @@ TW_INLINE tile::Plan plan(const K& kernel) {
   out.grid[1] = l.batch * l.kv_heads * l.chunks;
   out.grid[2] = l.batch * l.heads * l.q_blocks;
   out.workspace_bytes = l.workspace() * int64_t{sizeof(float)};
-  out.scratch_bytes = Buffers::size(l, nullptr, nullptr) * int64_t{sizeof(float)};
+  out.scratch_bytes = scratch_bytes<P, T>(l, machine);
   return out;
 }
 
@@ -139,11 +163,11 @@ TW_INLINE block_gemm::Block<T> as_columns(const View<const T, 2>& x) {
 }
 
 /// A task of phase 1.
-template <class T, class P, class K>
+template <class E, class T, class P, class K>
 struct Task {
   const K& kernel;
   Layout l;
-  Buffers to;
+  Buffers<E> to;
   AttentionMask mask;
   int64_t b, kv_head, chunk;
   float scale;
@@ -151,6 +175,7 @@ struct Task {
   TW_INLINE float* workspace(P p) const { return p.template workspace<float>(); }
 
   void run(P p) const {
+    [[maybe_unused]] const typename E::Scope scope{};
     const int64_t group = l.heads / l.kv_heads;
     for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
       zero(p, workspace(p) + l.q_partial(chunk, b, h, 0), l.q_blocks * l.q_block_size());
@@ -169,19 +194,20 @@ struct Task {
     const int64_t rest = l.keys - first, count = rest < kKeys ? rest : kKeys;
     const int64_t there = mask.kv_len - first;  // keys of the block that are there
     const int64_t n = there < 0 ? 0 : there < count ? there : count;
-    zero(p, to.k_sum, l.padded(l.dims) * count);
-    zero(p, to.v_sum, l.padded(l.value_dims) * count);
+    zero(p, to.k_sum, l.padded(l.dims) * E::rows(count));
+    zero(p, to.v_sum, l.padded(l.value_dims) * E::rows(count));
     if (n > 0) {
       const auto k = head_of(kernel.k, b, kv_head, first, n);
-      block_gemm::pack_right(p, as_rows<T>(k), to.k);
-      block_gemm::pack_right(p, as_columns<T>(k), to.k_turned);
-      block_gemm::pack_right(p, as_rows<T>(head_of(kernel.v, b, kv_head, first, n)), to.v);
+      E::pack_right(p, as_rows<T>(k), to.k);
+      E::pack_right(p, as_columns<T>(k), to.k_turned);
+      E::pack_right(p, as_rows<T>(head_of(kernel.v, b, kv_head, first, n)), to.v);
       const int64_t group = l.heads / l.kv_heads;
       for (int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h)
         for (int64_t i = 0; i < l.q_blocks; ++i) queries(p, h, i * kRows, first, n, count);
     }
-    store_panels(p, to.k_sum, count, scale, head_of(kernel.k_grad, b, kv_head, first, count));
-    store_panels(p, to.v_sum, count, 1, head_of(kernel.v_grad, b, kv_head, first, count));
+    store_panels(p, to.k_sum, E::rows(count), scale,
+                 head_of(kernel.k_grad, b, kv_head, first, count));
+    store_panels(p, to.v_sum, E::rows(count), 1, head_of(kernel.v_grad, b, kv_head, first, count));
   }
 
   /// Rows from `row` on of head h over n keys from `first` on; the sums have `count` rows.
@@ -191,34 +217,34 @@ struct Task {
     if (seen.end <= first || seen.begin >= first + n) return;
     const auto q = head_of(kernel.q, b, h, row, m);
     const auto grad = head_of(kernel.grad, b, h, row, m);
-    block_gemm::pack_left(p, as_rows<T>(q), to.q);
-    block_gemm::pack_left(p, as_rows<T>(grad), to.grad);
-    block_gemm::multiply(p, to.q, m, to.k, n, l.dims, to.scores, false);
-    block_gemm::multiply(p, to.grad, m, to.v, n, l.value_dims, to.products, false);
+    E::pack_left(p, as_rows<T>(q), to.q);
+    E::pack_left(p, as_rows<T>(grad), to.grad);
+    E::multiply(p, to.q, m, to.k, n, l.dims, to.scores, false);
+    E::multiply(p, to.grad, m, to.v, n, l.value_dims, to.products, false);
     for (int64_t r = 0; r < m; ++r) slopes(p, h, row, r, m, first, n);
 
     using block_gemm::Block;
-    block_gemm::pack_left(p, Block<float>{to.slopes, m, n, kKeys, 1}, to.left);
+    E::pack_left(p, Block<float>{to.slopes, m, n, kKeys, 1}, to.left);
     float* const q_sum = workspace(p) + l.q_partial(chunk, b, h, row / kRows);
-    block_gemm::multiply(p, to.left, m, to.k_turned, l.dims, n, q_sum, true);
+    E::multiply(p, to.left, m, to.k_turned, l.dims, n, q_sum, true);
 
-    block_gemm::pack_right(p, as_columns<T>(q), to.q_turned);
-    block_gemm::pack_left(p, Block<float>{to.slopes, n, m, 1, kKeys}, to.left);
+    E::pack_right(p, as_columns<T>(q), to.q_turned);
+    E::pack_left(p, Block<float>{to.slopes, n, m, 1, kKeys}, to.left);
     add(p, n, count, m, to.q_turned, l.dims, to.k_sum);
 
-    block_gemm::pack_right(p, as_columns<T>(grad), to.grad_turned);
-    block_gemm::pack_left(p, Block<float>{to.weights, n, m, 1, kKeys}, to.left);
+    E::pack_right(p, as_columns<T>(grad), to.grad_turned);
+    E::pack_left(p, Block<float>{to.weights, n, m, 1, kKeys}, to.left);
     add(p, n, count, m, to.grad_turned, l.value_dims, to.v_sum);
   }
 
   /// sum += left · right, where sum has `count` rows, n of which take part.
-  void add(P p, int64_t n, int64_t count, int64_t depth, const float* right, int64_t dims,
-           float* sum) const {
+  void add(P p, int64_t n, int64_t count, int64_t depth, const typename E::Unit* right,
+           int64_t dims, float* sum) const {
     for (int64_t d = 0; d < dims; d += block_gemm::kWidth) {
       const int64_t rest = dims - d;
-      block_gemm::multiply(p, to.left, n, right + d * depth,
-                           rest < block_gemm::kWidth ? rest : block_gemm::kWidth, depth,
-                           sum + d * count, true);
+      E::multiply(p, to.left, n, right + E::right_units(d, depth),
+                  rest < block_gemm::kWidth ? rest : block_gemm::kWidth, depth,
+                  sum + d * E::rows(count), true);
     }
   }
 
@@ -235,8 +261,8 @@ struct Task {
     const float delta = workspace(p)[l.delta(b, h) + row + r];
     const bool sees_nothing = lse == -__builtin_inff();
     for (int64_t j = 0; j < n; j += kN) {
-      const int64_t at = j / block_gemm::kWidth * block_gemm::kWidth * m + r * block_gemm::kWidth +
-                         j % block_gemm::kWidth;
+      const int64_t at = j / block_gemm::kWidth * block_gemm::kWidth * E::rows(m) +
+                         r * block_gemm::kWidth + j % block_gemm::kWidth;
       V score = tile::load<V>(to.scores + at) * scale, bend = 1 + V{};
       if (cap > 0) {
         const V t = tile::tanh(score / cap);
@@ -268,7 +294,7 @@ TW_INLINE void deltas(P p, const K& kernel, const Layout& l, int64_t b, int64_t 
 }
 
 /// Phase 2: the chunks' copies of a block of rows, added up into the first one.
-template <class P, class K>
+template <class E, class P, class K>
 TW_INLINE void fold(P p, const K& kernel, const Layout& l, int64_t b, int64_t h, int64_t block,
                     float scale) {
   const int64_t rest = l.rows - block * kRows, m = rest < kRows ? rest : kRows;
@@ -287,19 +313,20 @@ TW_INLINE void fold(P p, const K& kernel, const Layout& l, int64_t b, int64_t h,
     tile::for_row(p, l.q_block_size(), [&](auto at) {
       tile::store_cached(part(0), at, tile::load(part(0), at) + tile::load(part(c), at));
     });
-  store_panels(p, part(0).data, m, scale, target);
+  store_panels(p, part(0).data, E::rows(m), scale, target);
 }
 
-template <class T, class P, class K>
-TW_INLINE void run(P p, const K& kernel) {
+template <class E, class T, class P, class K>
+TW_INLINE void run_with(P p, const K& kernel) {
   const Layout l = Layout::of(kernel);
   const float scale = kernel.scale != 0 ? kernel.scale : tile::rsqrt(static_cast<float>(l.dims));
   if (p.phase() == 1) {
     const int64_t chunk = p.index() % l.chunks, at = p.index() / l.chunks;
     const int64_t b = at / l.kv_heads;
-    Buffers buffers;
-    Buffers::size(l, &buffers, p.template scratch<float>());
-    const Task<T, P, K> task{kernel, l, buffers, kernel.mask(b), b, at % l.kv_heads, chunk, scale};
+    Buffers<E> buffers;
+    Buffers<E>::size(l, &buffers, p.template scratch<float>());
+    const Task<E, T, P, K> task{kernel,          l,     buffers, kernel.mask(b), b,
+                                at % l.kv_heads, chunk, scale};
     return task.run(p);
   }
   const int64_t block = p.index() % l.q_blocks, at = p.index() / l.q_blocks;
@@ -307,7 +334,11 @@ TW_INLINE void run(P p, const K& kernel) {
   if (p.phase() == 0)
     deltas(p, kernel, l, b, h, block * kRows);
   else
-    fold(p, kernel, l, b, h, block, scale);
+    fold<E>(p, kernel, l, b, h, block, scale);
+}
+template <class T, class P, class K>
+TW_INLINE void run(P p, const K& kernel) {
+  with_blocks<P, T>(p.machine(), [&]<class E>(E) { run_with<E, T>(p, kernel); });
 }
 
 }  // namespace tw::kernels::attention_backward

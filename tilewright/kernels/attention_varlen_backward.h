@@ -57,13 +57,12 @@ struct AttentionVarlenBackward {
   }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
+  TW_DEVICE tile::Plan plan([[maybe_unused]] const Machine& machine) const {
 #if !defined(__CUDACC__)
     if constexpr (!P::kOnGpu) {
       using namespace attention_backward;
       const Layout l = layout(q.size(0), k.size(0), sequences(), q.size(0));
-      tile::Plan out = tile::plan_of(sequences() * k.size(1) + 1,
-                                     Buffers::size(l, nullptr, nullptr) * int64_t{sizeof(float)});
+      tile::Plan out = tile::plan_of(sequences() * k.size(1) + 1, scratch_bytes<P, T>(l, machine));
       out.workspace_bytes = l.origin * int64_t{sizeof(float)};
       return out;
     }
@@ -76,7 +75,8 @@ struct AttentionVarlenBackward {
 #if !defined(__CUDACC__)
     if (p.index() == sequences() * k.size(1)) return clear_outside(p);
     const int64_t b = p.index() / k.size(1);
-    walk(p, sequence(b), b, p.index() % k.size(1));
+    attention_backward::with_blocks<P, T>(
+        p.machine(), [&]<class E>(E) { walk<E>(p, sequence(b), b, p.index() % k.size(1)); });
 #else
     const bool of_keys = p.phase() == 1;
     const int64_t heads = of_keys ? k.size(1) : q.size(1);
@@ -146,7 +146,7 @@ struct AttentionVarlenBackward {
     return out;
   }
   /// The gradients that one head of keys has a part in, of sequence b.
-  template <class P>
+  template <class E, class P>
   TW_INLINE void walk(P p, const AttentionBackward<T>& here, int64_t b, int64_t kv_head) const {
     using namespace attention_backward;
     const Layout l = layout(here.q.size(1), here.k.size(1), b, cu_seqlens_q(b));
@@ -157,12 +157,12 @@ struct AttentionVarlenBackward {
         for (int64_t block = 0; block < l.q_blocks; ++block) f(h, block);
     };
     for_blocks([&](int64_t h, int64_t block) { deltas(p, here, l, 0, h, block * kRows); });
-    Buffers buffers;
-    Buffers::size(l, &buffers, p.template scratch<float>());
+    Buffers<E> buffers;
+    Buffers<E>::size(l, &buffers, p.template scratch<float>());
     if (l.chunks > 0)
-      Task<T, P, AttentionBackward<T>>{here, l, buffers, here.mask(0), 0, kv_head, 0, scale_here}
+      Task<E, T, P, AttentionBackward<T>>{here, l, buffers, here.mask(0), 0, kv_head, 0, scale_here}
           .run(p);
-    for_blocks([&](int64_t h, int64_t block) { fold(p, here, l, 0, h, block, scale_here); });
+    for_blocks([&](int64_t h, int64_t block) { fold<E>(p, here, l, 0, h, block, scale_here); });
   }
   template <class P>
   TW_INLINE void clear_outside(P p) const {

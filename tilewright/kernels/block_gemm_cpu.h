@@ -71,4 +71,29 @@ __attribute__((noinline)) void multiply(P p, const float* a, int64_t m, const fl
     }
 }
 
+/// How a kernel multiplies its blocks: the above, or by tiles (block_gemm_amx.h).
+struct Floats {
+  using Unit = float;
+  struct Scope {};
+  /// Rows that a product of m rows has in c.
+  TW_INLINE static constexpr int64_t rows(int64_t m) { return m; }
+  TW_INLINE static constexpr int64_t left_units(int64_t m, int64_t depth) { return m * depth; }
+  TW_INLINE static constexpr int64_t right_units(int64_t n, int64_t depth) {
+    return panels(n) * kWidth * depth;
+  }
+  template <class P, class T>
+  TW_INLINE static void pack_left(P p, const Block<T>& a, float* to) {
+    block_gemm::pack_left(p, a, to);
+  }
+  template <class P, class T>
+  TW_INLINE static void pack_right(P p, const Block<T>& b, float* to) {
+    block_gemm::pack_right(p, b, to);
+  }
+  template <class P>
+  TW_INLINE static void multiply(P p, const float* a, int64_t m, const float* b, int64_t n,
+                                 int64_t depth, float* c, bool accumulate) {
+    block_gemm::multiply(p, a, m, b, n, depth, c, accumulate);
+  }
+};
+
 }  // namespace tw::kernels::block_gemm

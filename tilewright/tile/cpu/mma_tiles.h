@@ -110,15 +110,20 @@ TW_INLINE const char* mma(P p, int height, const uint32_t* a, const bf16* b, int
   return detail::mma_tiles<false>(p, height, a, b, k, c, accumulate, ahead);
 }
 
-/// Rounded to bf16, a in the lower half of each lane. Denormals become zero, as in products.
+/// Rounded to bf16, first the elements of a, then those of b. Denormals become zero, as in
+/// products.
+TW_INLINE vec<uint32_t, 16> join_bf16(f32x16 a, f32x16 b) {
+  return (vec<uint32_t, 16>)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+}
+/// The same with a in the lower half of each lane and b in the upper.
 TW_INLINE vec<uint32_t, 16> pair_bf16(f32x16 a, f32x16 b) {
   constexpr auto kInterleaved = [] {
     vec<uint16_t, 32> out{};
     for (int i = 0; i < 32; ++i) out[i] = uint16_t(i / 2 + i % 2 * 16);
     return out;
   };
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
-  return (vec<uint32_t, 16>)_mm512_permutexvar_epi16((__m512i)kInterleaved(), both);
+  return (vec<uint32_t, 16>)_mm512_permutexvar_epi16((__m512i)kInterleaved(),
+                                                     (__m512i)join_bf16(a, b));
 }
 
 /// Packs `height` <= 16 rows as rows of tiles: to[k / 32][height][32], `pitch` units from one 32 of
