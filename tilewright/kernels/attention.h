@@ -1,11 +1,11 @@
 // Scaled dot-product attention over keys in one tensor. Vaswani et al., arXiv:1706.03762, eq. 1.
 //
 //   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap)
-//   out[i]  = sum over visible j of exp(s[i, j]) v[j] / (exp(sink) + sum over visible j of exp(s[i,
-//   j])) lse[i]  = log of that denominator
+//   sum[i]  = exp(sink) + sum over visible j of exp(s[i, j]),   lse[i] = log sum[i]
+//   out[i]  = sum over visible j of exp(s[i, j]) v[j] / sum[i]
 //
-// Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; tiles of AMX
-// multiply bf16, weights rounded to it (attention_amx.h).
+// Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; but the
+// tiles of AMX multiply bf16, weights rounded to it (attention_amx.h).
 #pragma once
 
 #include "tilewright/kernels/attention_neutral.h"
