@@ -24,7 +24,7 @@ inline constexpr int64_t kMostChunks = 8;    // copies of the queries' gradients
 
 /// Calls f with the products that are quicker on this machine.
 template <class P, class T, class F>
-TW_INLINE auto with_blocks(const Machine& machine, F&& f) {
+TW_INLINE auto with_blocks([[maybe_unused]] const Machine& machine, F&& f) {
 #if defined(__AMX_BF16__)
   if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
     if (machine.bf16_tile_gflops > machine.f32_fma_gflops) return f(block_gemm::Bf16Tiles{});
