@@ -22,9 +22,8 @@ PROMPT ?= Explain in two sentences why the sky is blue.
 
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
 CONFIGURE = cmake --preset $(1) $(2) >build/.configure.log || { cat build/.configure.log; exit 1; }
-# Kernels for this machine, a fraction of the time: all that it can execute, or those of its newest
-# instruction set only. A folder that another target has filled stays as it is.
-HERE = $(if $(wildcard build/release/CMakeCache.txt),,-DTILEWRIGHT_ISAS=$(1))
+# Kernels for this machine, a fraction of the time; a folder that `make build` has filled stays so.
+HERE = $(if $(wildcard build/release/CMakeCache.txt),,-DTILEWRIGHT_ISAS=native)
 
 .PHONY: help demo build native cuda test bench compare lint tidy format docs asan tsan fuzz install wheel testwheel clean
 
@@ -33,9 +32,9 @@ help:  ## what each target does
 
 demo:  ## a language model writes an answer (set-up, build, run)
 	@tools/setup.sh demo
-	@mkdir -p build && $(call CONFIGURE,release,$(call HERE,best))
-	@$(call BUILD,release) --target tilewright_tool
-	build/release/tilewright generate $(MODEL) --chat -p "$(PROMPT)"
+	@mkdir -p build && $(call CONFIGURE,demo)
+	@$(call BUILD,demo) --target tilewright_tool
+	build/demo/tilewright generate $(MODEL) --chat -p "$(PROMPT)"
 
 build:  ## the command line tool at build/release/tilewright, and the library, for any x86 machine
 	@tools/setup.sh build
@@ -44,7 +43,7 @@ build:  ## the command line tool at build/release/tilewright, and the library, f
 
 native:  ## the same for this machine only, in a fraction of the time
 	@tools/setup.sh build
-	@mkdir -p build && $(call CONFIGURE,release,$(call HERE,native))
+	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 
 cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs where there is a GPU
@@ -54,7 +53,7 @@ cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs wh
 
 test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
 	@tools/setup.sh test
-	@mkdir -p build && $(call CONFIGURE,release,$(call HERE,native))
+	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 	ctest --preset release
 	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist loadgroup

@@ -1551,18 +1551,18 @@ def linear_quantized(
     bias: Any | None = None,
     residual: Any | None = None,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_and_mul", "gelu_tanh_and_mul"] = "none",
-    exact: bool = False,
+    compute: Literal["int8", "bf16", "f32"] = "int8",
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""Linear layer with block-quantised weights packed by pack_quantized. Activations are rounded
-    to int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take
-    weights packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias
-    `residual`.
+    r"""Linear layer with block-quantised weights packed by pack_quantized. `compute` int8 rounds
+    activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and weights
+    to bf16, f32 rounds nothing. The gated activations take weights packed by pack_gated: out =
+    silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 
     linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
-    none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, exact: bool = false) ->
-    out: T[*, N]
+    none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32
+    = int8) -> out: T[*, N]
 
     Args:
         x: T[*, K].
@@ -1570,7 +1570,7 @@ def linear_quantized(
         bias: T[N], or None.
         residual: T[*, N], or None.
         activation: none, relu, gelu, gelu_tanh, silu, silu_and_mul, gelu_tanh_and_mul, by default none.
-        exact: bool, by default false.
+        compute: int8, bf16, f32, by default int8.
         backend: which one runs it, by default the current one.
 
     Returns:

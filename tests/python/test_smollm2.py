@@ -92,21 +92,21 @@ def both_modes(smollm, english, tmp_path_factory) -> tuple[np.ndarray, np.ndarra
     for start in range(0, len(tokens), 525):
         part = tokens[start : start + 525]
         exact = log_softmax(tool_logits(smollm, part, folder / "e.npy", "--exact"))
-        int8 = log_softmax(tool_logits(smollm, part, folder / "q.npy"))
-        divergences.append((np.exp(exact) * (exact - int8)).sum(axis=-1))
+        rounded = log_softmax(tool_logits(smollm, part, folder / "q.npy"))
+        divergences.append((np.exp(exact) * (exact - rounded)).sum(axis=-1))
         at = np.arange(len(part) - 1), np.array(part[1:])
-        losses.append(exact[at] - int8[at])
+        losses.append(exact[at] - rounded[at])
     return np.concatenate(divergences), np.concatenate(losses)
 
 
-def test_int8_mode_stays_close(both_modes):
+def test_default_mode_stays_close(both_modes):
     """Default mode against exact: as close as llama.cpp is, within what the text can tell."""
     divergence, _ = both_modes
     error = divergence.std() / math.sqrt(len(divergence))
     assert divergence.mean() <= LLAMA_CPP_DIVERGENCE + 2 * error
 
 
-def test_int8_mode_keeps_the_perplexity(both_modes):
+def test_default_mode_keeps_the_perplexity(both_modes):
     """Within half a percent of exact."""
     _, loss = both_modes
     assert abs(math.exp(loss.mean()) - 1) < 0.005

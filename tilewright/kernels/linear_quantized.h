@@ -3,14 +3,16 @@
 //   out[m, n] = activation(sum over k of x[m, k] * w[n, k] + bias[n]) + residual[m, n]
 //   gated:  out[m, n] = activation(gate[m, n]) * up[m, n] + residual[m, n]
 //
-// The default rounds x to int8 per 32 k (quantize_rows.h) and sums exact integers within such a
-// block; `exact` multiplies float32 with the weights' exact values in one chain over k. Weights are
+// Of `compute`, int8 rounds x to int8 per 32 k (quantize_rows.h) and sums exact integers within
+// such a block; bf16 rounds x and the weights to bf16, which errs less and is what AMX multiplies
+// fastest; f32 multiplies float32 with the weights' exact values in one chain over k. Weights are
 // repacked beforehand (linear_quantized_format.h); interleaving their rows follows ggml's repacked
 // formats and ik_llama.cpp's row-interleaved quants in idea.
 //
 // Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A single token
 // multiplies panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
-// run register tiles over it, or tiles of AMX. Bits depend on none of it (linear_quantized_dot.h).
+// run register tiles over it, or tiles of AMX. Bits depend on none of it (linear_quantized_dot.h),
+// but those of bf16 on whether there is AMX, which sums pairs.
 #pragma once
 
 #include "tilewright/kernels/linear_epilogue.h"
@@ -27,8 +29,8 @@ struct LinearQuantized {
   View<const T, 1> bias;          // [n], or absent; never with a gated activation
   Rows<const T> residual;         // [*, n], or absent
   int activation;                 // an Activation, then kSiluAndMul, kGeluTanhAndMul
-  bool exact;
-  Rows<T> out;  // [*, n], may alias residual
+  int compute;                    // a QuantizedCompute
+  Rows<T> out;                    // [*, n], may alias residual
 
   static constexpr int kSiluAndMul = 5, kGeluTanhAndMul = 6;
   TW_INLINE bool is_gated() const { return activation >= kSiluAndMul; }
@@ -40,7 +42,7 @@ struct LinearQuantized {
     plan.phases = 2;
     plan.grid[0] = s.tokens * s.spans;
     plan.grid[1] = s.groups * s.programs;
-    plan.workspace_bytes = s.tokens * s.token_bytes + (s.is_tiled ? kTileOverrun : 0);
+    plan.workspace_bytes = product().packed_bytes(s);
     plan.scratch_bytes = s.results_bytes + 2 * (s.codes_bytes + s.scales_bytes);
     return plan;
   }
@@ -53,13 +55,15 @@ struct LinearQuantized {
       return;
     }
     const QuantizedResults results = product().results(p, s);
-    if (!s.is_streamed) prefetch(results);
+    if (s.path != QuantizedPath::kStream) prefetch(results);
     product().run(p, s, results);
     finish(p, results);
   }
 
  private:
-  TW_INLINE QuantizedProduct product() const { return {packed.data, x.rows, exact}; }
+  TW_INLINE QuantizedProduct product() const {
+    return {packed.data, x.rows, QuantizedCompute(compute)};
+  }
 
   /// One span of one token.
   template <class P>
@@ -67,18 +71,26 @@ struct LinearQuantized {
     const int64_t token = p.index() / s.spans;
     const int64_t begin = p.index() % s.spans * s.kSpan;
     const int64_t end = begin + s.kSpan < s.blocks ? begin + s.kSpan : s.blocks;
-    const TokenRange tile = product().tile_of(token, s.tallest);
-    uint8_t* to = p.template workspace<uint8_t>() + tile.first * s.token_bytes;
-    const int slot = int(token - tile.first);
     const View<const T, 1> row = x.row(token);
-    if (!exact) {
+    uint8_t* const packed_tokens = p.template workspace<uint8_t>();
+#if defined(__AMX_BF16__)
+    if (s.path == QuantizedPath::kPairTiles) {
+      pack_token_pairs(p, row, token, s.tokens, begin, end, s.token_bytes, packed_tokens);
+      return;
+    }
+#endif
+    const TokenRange tile = product().tile_of(token, s.tallest);
+    uint8_t* const to = packed_tokens + tile.first * s.token_bytes;
+    const int slot = int(token - tile.first);
+    if (s.path != QuantizedPath::kFloats) {
       quantize_row(p, row, begin, end, activation_spec<P>(product().format()), to, tile.count,
                    slot);
       return;
     }
+    const bool rounded = compute == int(QuantizedCompute::kBf16);
     float* units = reinterpret_cast<float*>(to) + slot;
     for (int64_t k = begin * kQuantizedBlock; k < end * kQuantizedBlock; ++k)
-      units[k * tile.count] = float(row(k));
+      units[k * tile.count] = rounded ? float(bf16(float(row(k)))) : float(row(k));
   }
 
   /// Two lines in each of many rows: they arrive while the results are computed.

@@ -266,39 +266,52 @@ __attribute__((noinline)) void dot_tile(P, UnpackedPanel panel, const uint8_t* x
   results.store();
 }
 
-// ---- exact weights -------------------------------------------------------------------------
-/// out[k][16] = the blocks [begin, end) of a panel as float32: what core/block_formats.h's
-/// dequantize gives, bit for bit (all products are exact).
+// ---- weights as floats ---------------------------------------------------------------------
+/// The weights of k-group g of a block, rows of vector v, for scales read before: what
+/// core/block_formats.h's dequantize gives, bit for bit (all products are exact).
 template <class P, QuantizedFormat kF>
-__attribute__((noinline)) void dequantize_panel(P, const uint8_t* panel, int64_t begin, int64_t end,
-                                                float* out) {
+TW_INLINE void read_weights(const uint8_t* block, const ScaleAndMin<P>& w, int g, int v,
+                            typename P::f32 (&out)[4]) {
   using F = typename P::f32;
   using I = typename P::i32;
+  const I values = tile::bit_cast<I>(read_values<P, kF>(block, g, v));
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const I value =
+        value_range<P>(kF).is_signed ? (values << (24 - 8 * i)) >> 24 : ((values >> (8 * i)) & 255);
+    out[i] = w.scale * tile::convert<F>(value - value_offset<P>(kF));
+    if constexpr (kF.has_min) out[i] += w.min;
+  }
+}
+
+/// out[k][16] = the blocks [begin, end) of a panel, rounded to bf16 or as they are.
+template <class P, QuantizedFormat kF>
+__attribute__((noinline)) void dequantize_panel(P, const uint8_t* panel, int64_t begin, int64_t end,
+                                                bool rounded, float* out) {
+  using F = typename P::f32;
   constexpr int kN = P::template kLanes<float>, kGroups = kF.groups();
   for_blocks<kF>(panel, begin, end, [&](const uint8_t* block, const uint8_t* chunk, int b) {
     for (int v = 0; v < kRowVecs<P>; ++v) {
       for (int h = 0; h < kGroups; ++h) {
         const auto w = read_scale<P, kF>(chunk, b * kGroups + h, v);
         for (int g = h * kF.group / 4; g < (h + 1) * kF.group / 4; ++g) {
-          const I values = tile::bit_cast<I>(read_values<P, kF>(block, g, v));
+          F weights[4];
+          read_weights<P, kF>(block, w, g, v, weights);
           TW_UNROLL
-          for (int i = 0; i < 4; ++i) {
-            const I value = value_range<P>(kF).is_signed ? (values << (24 - 8 * i)) >> 24
-                                                         : ((values >> (8 * i)) & 255);
-            F weight = w.scale * tile::convert<F>(value - value_offset<P>(kF));
-            if constexpr (kF.has_min) weight += w.min;
-            tile::store(out + (4 * g + i) * kQuantizedRows + v * kN, weight);
-          }
+          for (int i = 0; i < 4; ++i)
+            tile::store(out + (4 * g + i) * kQuantizedRows + v * kN, weights[i]);
         }
       }
     }
+    if (rounded)
+      for (int i = 0; i < kQuantizedBlock * kQuantizedRows; ++i) out[i] = float(bf16(out[i]));
     out += kQuantizedBlock * kQuantizedRows;
   });
 }
 
 /// acc[t][0 .. 16) += weights[k][16] . x[k][t], one chain of fused multiply-adds per result.
 template <class P, int kTokens>
-__attribute__((noinline)) void exact_tile(P, const float* weights, const float* x, int64_t k,
+__attribute__((noinline)) void float_tile(P, const float* weights, const float* x, int64_t k,
                                           float* acc) {
   using F = typename P::f32;
   constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;

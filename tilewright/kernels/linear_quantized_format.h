@@ -29,6 +29,13 @@ inline constexpr int kQuantizedRows = 16;   // of a panel
 inline constexpr int kQuantizedBlock = 32;  // k that share the scale of an activation
 inline constexpr int kResultStride = 32;    // float32 results of one token for a pair of panels
 
+/// What a call multiplies.
+enum class QuantizedCompute : uint8_t {
+  kInt8,  // activations rounded to int8 per 32 k
+  kBf16,  // activations and weights rounded to bf16
+  kF32,   // activations and weights as they are
+};
+
 struct QuantizedHeader {
   static constexpr uint32_t kMagic = 0x51505754;  // "TWPQ", little-endian
   static constexpr uint16_t kVersion = 1;

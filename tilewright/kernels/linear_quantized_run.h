@@ -3,13 +3,25 @@
 #pragma once
 
 #include "tilewright/kernels/linear_quantized_amx.h"
+#include "tilewright/kernels/linear_quantized_pairs.h"
 
 namespace tw::kernels {
 
+/// How it does.
+enum class QuantizedPath : uint8_t {
+  kStream,     // int8, one token, straight from the panels
+  kDots,       // int8, 8-bit dot products
+  kByteTiles,  // int8, AMX
+  kPairTiles,  // bf16, AMX
+  kFloats,     // float32 multiply-adds; of rounded operands for bf16
+};
+
 /// Tokens of the tallest register tile; smaller ones are powers of two below.
 template <class P>
-TW_INLINE constexpr int tallest_tile(bool is_tiled) {
-  return is_tiled ? tile::kTileRows : P::kRegisters == 32 ? 12 : 4;
+TW_INLINE constexpr int tallest_tile(QuantizedPath path) {
+  if (path == QuantizedPath::kPairTiles) return 2 * tile::kTileRows;
+  if (path == QuantizedPath::kByteTiles) return tile::kTileRows;
+  return P::kRegisters == 32 ? 12 : 4;
 }
 
 /// Consecutive tokens.
@@ -37,9 +49,8 @@ struct QuantizedSchedule {
   int64_t programs;                       // of phase 1 per group: they share the pairs evenly
   int64_t piece;                          // blocks of a panel taken apart at a time
   int64_t results_bytes, codes_bytes, scales_bytes;  // scratch of phase 1
-  bool is_streamed;                                  // one token, straight from the panels
-  bool is_tiled;                                     // products are those of AMX tiles
-  int tallest;                                       // tokens of a register tile
+  QuantizedPath path;
+  int tallest;  // tokens of a register tile
 
   static constexpr int64_t kSpan = 64;
 };
@@ -47,7 +58,7 @@ struct QuantizedSchedule {
 struct QuantizedProduct {
   const uint8_t* packed;  // header and panels
   int64_t tokens;
-  bool exact;
+  QuantizedCompute compute;
 
   TW_INLINE QuantizedHeader header() const { return tile::load_bits<QuantizedHeader>(packed); }
   TW_INLINE QuantizedFormat format() const { return quantized_format(DType(header().dtype)); }
@@ -56,39 +67,48 @@ struct QuantizedProduct {
   TW_INLINE QuantizedSchedule schedule(const Machine& machine) const {
     const QuantizedHeader h = header();
     const QuantizedFormat f = format();
-    // x 16 rows: 8 KiB of codes or of weights; 12 of codes for tiles, which take longer to begin.
-    constexpr int64_t kPiece = 16, kTiledPiece = 24, kExactPiece = 4;
-    constexpr int64_t kMostTokens = 192;
+    constexpr int64_t kMostTokens = 192, kMostInPairs = 512;  // taking weights apart costs more
+    using enum QuantizedPath;
     QuantizedSchedule s{};
     s.tokens = tokens;
     s.blocks = h.k / kQuantizedBlock;
     s.panels = quantized_panels(h.rows, h.is_gated != 0);
     s.pairs = (s.panels + 1) / 2;
-    s.token_bytes = s.blocks * (exact ? 4 * kQuantizedBlock : activation_spec<P>(f).block_bytes());
+    s.path = path<P>(machine, f);
+    s.token_bytes = s.blocks * (s.path == kFloats      ? 4 * kQuantizedBlock
+                                : s.path == kPairTiles ? 2 * kQuantizedBlock
+                                                       : activation_spec<P>(f).block_bytes());
     s.spans = (s.blocks + s.kSpan - 1) / s.kSpan;
-    s.is_streamed = !exact && tokens == 1;
-    if constexpr (P::kHasAmx) s.is_tiled = !exact && prefers_tiles(machine, f, tokens);
-    s.programs = s.is_streamed ? streams(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
+    const bool streams = s.path == kStream;
+    s.programs =
+        streams ? programs_of_stream(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
 
     // The tokens of a program stay in half of L2 while it walks the panels.
-    s.tallest = tallest_tile<P>(s.is_tiled);
-    const int64_t most_tiles = kMostTokens / s.tallest;
+    s.tallest = tallest_tile<P>(s.path);
+    const int64_t most_tiles = (s.path == kPairTiles ? kMostInPairs : kMostTokens) / s.tallest;
     int64_t tiles = machine.l2_bytes / 2 / (s.tallest * s.token_bytes + 1);
     tiles = tiles < 1 ? 1 : tiles > most_tiles ? most_tiles : tiles;
     s.group = tiles * s.tallest;
     s.groups = (tokens + s.group - 1) / s.group;
     const int64_t most = s.group < tokens ? s.group : tokens;
-    s.results_bytes = most * kResultStride * 4;
-    if (s.is_streamed) {
+    s.results_bytes = (s.path == kPairTiles ? pair_rows(most) : most) * kResultStride * 4;
+    if (streams) {
       s.results_bytes *= s.pairs / (s.programs > 0 ? s.programs : 1) + 1;
       return s;
     }
-    const int64_t longest = exact ? kExactPiece : s.is_tiled ? kTiledPiece : kPiece;
+    const int64_t longest = longest_piece(s.path);
     const int64_t pieces = (s.blocks + longest - 1) / longest;
     s.piece = pieces > 0 ? (s.blocks + pieces - 1) / pieces : 0;
-    s.codes_bytes = s.piece * kQuantizedBlock * kQuantizedRows * (exact ? 4 : 1);
-    if (!exact) s.scales_bytes = s.piece * f.groups() * (1 + f.has_min) * kQuantizedRows * 4;
+    const int bytes = s.path == kFloats ? 4 : s.path == kPairTiles ? 2 : 1;
+    s.codes_bytes = s.piece * kQuantizedBlock * kQuantizedRows * bytes;
+    if (bytes == 1) s.scales_bytes = s.piece * f.groups() * (1 + f.has_min) * kQuantizedRows * 4;
     return s;
+  }
+
+  /// Bytes of all packed tokens, and of what is read past them.
+  TW_INLINE int64_t packed_bytes(const QuantizedSchedule& s) const {
+    if (s.path == QuantizedPath::kPairTiles) return pair_rows(tokens) * s.token_bytes;
+    return tokens * s.token_bytes + (s.path == QuantizedPath::kByteTiles ? kTileOverrun : 0);
   }
 
   /// The tile that holds `token`: full ones first, the rest in falling powers of two.
@@ -136,9 +156,27 @@ struct QuantizedProduct {
   }
 
  private:
+  template <class P>
+  TW_INLINE QuantizedPath path(const Machine& machine, QuantizedFormat f) const {
+    using enum QuantizedPath;
+    if (compute == QuantizedCompute::kBf16 && P::kHasAmx) return kPairTiles;
+    if (compute != QuantizedCompute::kInt8) return kFloats;
+    if (tokens == 1) return kStream;
+    return P::kHasAmx && prefers_tiles(machine, f, tokens) ? kByteTiles : kDots;
+  }
+
+  /// Blocks of a panel taken apart at a time: 8 KiB of codes or of weights; 12 of codes for tiles,
+  /// which take longer to begin, and 8 of bf16, beside as much for each 16 tokens.
+  TW_INLINE static int64_t longest_piece(QuantizedPath path) {
+    if (path == QuantizedPath::kFloats) return 4;
+    if (path == QuantizedPath::kPairTiles) return 8;
+    return path == QuantizedPath::kByteTiles ? 24 : 16;
+  }
+
   /// Programs that stream `pairs` pairs of panels: each some microseconds long, so that what it
   /// costs to start one does not show, and enough to share evenly.
-  TW_INLINE static int64_t streams(int64_t pairs, int64_t pair_bytes, const Machine& machine) {
+  TW_INLINE static int64_t programs_of_stream(int64_t pairs, int64_t pair_bytes,
+                                              const Machine& machine) {
     constexpr int64_t kBytes = 128 << 10, kMostPairs = 32, kPerThread = 8;
     int64_t most = kBytes / (pair_bytes + 1);
     most = most < 1 ? 1 : most < kMostPairs ? most : kMostPairs;
@@ -155,7 +193,7 @@ struct QuantizedProduct {
     const int64_t bytes = kF.panel_bytes(s.blocks), left = s.panels - 2 * pair;
     const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
     const int count = int(left < 2 * out.pairs ? left : 2 * out.pairs);
-    if (s.is_streamed) {
+    if (s.path == QuantizedPath::kStream) {
       for (int i = 0; i < count; ++i)
         dot_panel<P, kF>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),
                          out.sums + i * kQuantizedRows);
@@ -164,16 +202,36 @@ struct QuantizedProduct {
     for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
          i += P::template kLanes<float>)
       tile::store(out.sums + i, typename P::f32{});
-    if (exact)
-      multiply_exact<P, kF>(p, s, panel, count, out);
-    else if (!s.is_tiled)
-      multiply<P, kF, false>(p, s, panel, count, out);
+    if (s.path == QuantizedPath::kFloats) multiply_floats<P, kF>(p, s, panel, count, out);
+    if (s.path == QuantizedPath::kDots) multiply<P, kF, false>(p, s, panel, count, out);
+#if defined(__AMX_BF16__)
+    if (s.path == QuantizedPath::kPairTiles) multiply_pairs<P, kF>(p, s, panel, count, out);
+#endif
     if constexpr (P::kHasAmx && kF.groups() == 1) {
-      if (!s.is_tiled) return;
+      if (s.path != QuantizedPath::kByteTiles) return;
       const tile::TileScope scope(quantized_tiles());
       multiply<P, kF, true>(p, s, panel, count, out);
     }
   }
+
+#if defined(__AMX_BF16__)
+  /// Tiles of 32 tokens times both panels.
+  template <class P, QuantizedFormat kF>
+  TW_INLINE void multiply_pairs(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
+                                const QuantizedResults& out) const {
+    uint32_t* const weights = p.template scratch<uint32_t>() + s.results_bytes / 4;
+    const tile::TileScope scope(tile::product_tiles(kPairTokens));
+    for (int64_t b = 0; b < s.blocks; b += s.piece) {
+      const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
+      for (int i = 0; i < count; ++i)  // without a second one, nobody reads its results
+        pack_panel_pairs<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end,
+                                weights + i * kQuantizedRows);
+      for (int64_t t = 0; t < out.tokens.count; t += kPairTokens)
+        multiply_pair_tile(p, p.template workspace<uint8_t>(), s.token_bytes, tokens,
+                           out.tokens.first + t, b, end, weights, out.sums + t * kResultStride);
+    }
+  }
+#endif
 
   template <class P, QuantizedFormat kF, bool kTiled>
   TW_INLINE void multiply(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
@@ -199,7 +257,8 @@ struct QuantizedProduct {
                                            const UnpackedPanel (&piece)[2], int count,
                                            int64_t begin, int64_t end,
                                            const QuantizedResults& out) const {
-    for_tiles<tallest_tile<P>(kU.is_signed)>(out.tokens, [&]<int kTokens>(int64_t token) {
+    constexpr auto kPath = kU.is_signed ? QuantizedPath::kByteTiles : QuantizedPath::kDots;
+    for_tiles<tallest_tile<P>(kPath)>(out.tokens, [&]<int kTokens>(int64_t token) {
       constexpr int64_t kBytes = kQuantizedBlock + 4 + 4 * kU.groups();  // of a token's block
       const uint8_t* x =
           p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
@@ -214,27 +273,28 @@ struct QuantizedProduct {
   }
 
   template <class P, QuantizedFormat kF>
-  TW_INLINE void multiply_exact(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
-                                const QuantizedResults& out) const {
+  TW_INLINE void multiply_floats(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
+                                 const QuantizedResults& out) const {
     float* const weights = p.template scratch<float>() + s.results_bytes / 4;
     for (int64_t b = 0; b < s.blocks; b += s.piece) {
       const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
       for (int i = 0; i < count; ++i)
         dequantize_panel<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end,
+                                compute == QuantizedCompute::kBf16,
                                 weights + i * s.codes_bytes / 4);
-      exact_tiles(p, s, weights, count, b * kQuantizedBlock, end * kQuantizedBlock, out);
+      float_tiles(p, s, weights, count, b * kQuantizedBlock, end * kQuantizedBlock, out);
     }
   }
 
   template <class P>
-  __attribute__((noinline)) void exact_tiles(P p, const QuantizedSchedule& s, const float* weights,
+  __attribute__((noinline)) void float_tiles(P p, const QuantizedSchedule& s, const float* weights,
                                              int count, int64_t begin, int64_t end,
                                              const QuantizedResults& out) const {
-    for_tiles<tallest_tile<P>(false)>(out.tokens, [&]<int kTokens>(int64_t token) {
+    for_tiles<tallest_tile<P>(QuantizedPath::kFloats)>(out.tokens, [&]<int kTokens>(int64_t token) {
       const float* x = p.template workspace<float>() + token * s.token_bytes / 4 + begin * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
       for (int i = 0; i < count; ++i)
-        exact_tile<P, kTokens>(p, weights + i * s.codes_bytes / 4, x, end - begin,
+        float_tile<P, kTokens>(p, weights + i * s.codes_bytes / 4, x, end - begin,
                                to + i * kQuantizedRows);
     });
   }

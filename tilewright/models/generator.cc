@@ -53,7 +53,9 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
   GenerateResult result;
   result.prompt_tokens = int64_t(prompt.size());
 
-  if (cache_.dtype() != KvCache::dtype_for(options.exact)) cached_.clear();
+  const auto read_with = prompt_compute(context_->machine(), options.exact);
+  const auto write_with = answer_compute(options.exact);
+  if (cache_.dtype() != KvCache::dtype_after(read_with)) cached_.clear();
   // At least one token must run to give logits.
   const auto limit = prompt.first(prompt.size() - 1);
   const auto [mine, theirs] =
@@ -63,7 +65,7 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
   cache_.truncate(result.reused_tokens);
 
   const auto start = Clock::now();
-  decoder_->prefill(*context_, cache_, prompt.subspan(size_t(result.reused_tokens)), options.exact,
+  decoder_->prefill(*context_, cache_, prompt.subspan(size_t(result.reused_tokens)), read_with,
                     options.prefill_chunk, logits_);
   result.prefill_seconds = seconds_since(start);
   std::vector<int32_t> text(prompt.begin(), prompt.end());
@@ -82,8 +84,9 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
     if (on_token && !on_token(token)) break;
     if (i + 1 == options.max_tokens || int64_t(text.size()) > context_length) break;
     const SequenceTokens step{&cache_, {&token, 1}};
-    decoder_->forward(*context_, {&step, 1}, options.exact, LogitRows::kLast, logits_);
-    cached_.push_back(token);
+    decoder_->forward(*context_, {&step, 1}, write_with, LogitRows::kLast, logits_);
+    // As a part of the next prompt it would have other bits, and a text depends on nothing else.
+    if (write_with == read_with) cached_.push_back(token);
   }
   result.decode_seconds = seconds_since(decode_start);
   return result;

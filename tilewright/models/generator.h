@@ -25,7 +25,7 @@ struct Sampling {
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
-  bool exact = false;           // float32 activations instead of int8
+  bool exact = false;           // float32 activations and exact weights in linear layers
   int64_t prefill_chunk = 512;  // tokens
   Sampling sampling;
   std::vector<int32_t> stop_tokens;
@@ -50,7 +50,7 @@ class TW_API Generator {
   GenerateResult run(std::span<const int32_t> prompt, const GenerateOptions& options,
                      const std::function<bool(int32_t)>& on_token = {});
 
-  /// Tokens whose keys and values are held.
+  /// Tokens whose keys and values are held for the next prompt.
   std::span<const int32_t> cached_tokens() const { return cached_; }
 
  private:

@@ -14,15 +14,15 @@
 
 namespace tw::ops {
 
-/// Linear layer with block-quantised weights packed by pack_quantized. Activations are rounded to
-/// int8 per 32 k (kernels/quantize_rows.h), or kept with `exact`. The gated activations take
-/// weights packed by pack_gated: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias
-/// `residual`.
+/// Linear layer with block-quantised weights packed by pack_quantized. `compute` int8 rounds
+/// activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and weights to
+/// bf16, f32 rounds nothing. The gated activations take weights packed by pack_gated:
+/// out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 struct LinearQuantized {
   static constexpr Schema kSchema{
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
-      "exact: bool = false) -> out: T[*, N]"};
+      "compute: int8|bf16|f32 = int8) -> out: T[*, N]"};
   static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
   static constexpr Isa kIsas[] = {Isa::avx512_vnni, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -68,10 +68,15 @@ struct LinearQuantized {
         check_packed_quantized(k.packed.data, k.packed.size(0)).header;
     std::vector<float> weights(static_cast<size_t>(h.rows * h.k));
     for (int64_t r = 0; r < h.rows; ++r) unpack_row(k.packed.data, r, weights.data() + r * h.k);
+    const auto compute = kernels::QuantizedCompute(k.compute);
+    if (compute == kernels::QuantizedCompute::kBf16)
+      for (float& w : weights) w = float(bf16(w));
     std::vector<double> x(static_cast<size_t>(h.k)), dots(static_cast<size_t>(h.rows));
     for (int64_t m = 0; m < k.x.rows; ++m) {
       for (int64_t c = 0; c < h.k; ++c) x[size_t(c)] = double(k.x(m, c));
-      if (!k.exact) round_activations(x);
+      if (compute == kernels::QuantizedCompute::kInt8) round_activations(x);
+      if (compute == kernels::QuantizedCompute::kBf16)
+        for (double& v : x) v = double(bf16(float(v)));
       for (int64_t r = 0; r < h.rows; ++r) {
         double sum = 0;
         for (int64_t c = 0; c < h.k; ++c)
@@ -92,7 +97,7 @@ struct LinearQuantized {
     const double activations = m * double(k.x.cols + k.out.cols * (k.residual ? 2 : 1));
     return {.flops = 2 * m * n * double(k.x.cols),
             .bytes = double(k.packed.size(0)) + activations * double(sizeof(T)),
-            .arithmetic = k.exact ? DType::kF32 : DType::kI8};
+            .arithmetic = kArithmetic[k.compute]};
   }
 
   /// Packs random weights [N, K]; `format=i` of a case is the i-th block format of core/dtype.h.
@@ -146,12 +151,21 @@ struct LinearQuantized {
       {"several groups of tokens", "*=200 K=32 N=18 format=0"},
       {"gated, one token", "*=1 K=64 N=37 format=1 activation=silu_and_mul +residual"},
       {"gated", "*=7 K=256 N=20 format=7 activation=gelu_tanh_and_mul"},
-      {"exact, one token, q4_1", "*=1 K=320 N=33 format=1 exact=1 activation=gelu_tanh +bias"},
-      {"exact, q2_k", "*=3 K=512 N=16 format=5 exact=1"},
-      {"exact, q3_k", "*=3 K=256 N=16 format=6 exact=1"},
-      {"exact, q6_k", "*=15 K=256 N=40 format=9 exact=1 +residual"},
-      {"exact, iq4_xs", "*=3 K=256 N=16 format=11 exact=1"},
-      {"exact, mxfp4, gated", "*=3 K=96 N=17 format=12 exact=1 activation=silu_and_mul"}};
+      {"f32, one token, q4_1", "*=1 K=320 N=33 format=1 compute=f32 activation=gelu_tanh +bias"},
+      {"f32, q2_k", "*=3 K=512 N=16 format=5 compute=f32"},
+      {"f32, q3_k", "*=3 K=256 N=16 format=6 compute=f32"},
+      {"f32, q6_k", "*=15 K=256 N=40 format=9 compute=f32 +residual"},
+      {"f32, iq4_xs", "*=3 K=256 N=16 format=11 compute=f32"},
+      {"f32, mxfp4, gated", "*=3 K=96 N=17 format=12 compute=f32 activation=silu_and_mul"},
+      {"bf16, no k", "*=2 K=0 N=5 format=1 compute=bf16 +bias"},
+      {"bf16, one token, q4_1", "*=1 K=320 N=33 format=1 compute=bf16 activation=gelu_tanh +bias"},
+      {"bf16, q4_0, several pieces of k", "*=35 K=1056 N=50 format=0 compute=bf16"},
+      {"bf16, q8_0", "*=17 K=96 N=16 format=4 compute=bf16 +residual"},
+      {"bf16, q2_k", "*=3 K=512 N=16 format=5 compute=bf16"},
+      {"bf16, q4_k, gated", "*=33 K=256 N=40 format=7 compute=bf16 activation=silu_and_mul"},
+      {"bf16, q6_k", "*=70 K=512 N=37 format=9 compute=bf16 +residual"},
+      {"bf16, mxfp4", "*=5 K=224 N=16 format=12 compute=bf16"},
+      {"bf16, several groups of tokens", "*=600 K=32 N=18 format=0 compute=bf16"}};
   static constexpr Case kWorkloads[] = {
       {"q4_0 4096x14336, decode", "*=1 K=4096 N=14336 format=0"},
       {"q4_0 4096x14336, n = 8", "*=8 K=4096 N=14336 format=0"},
@@ -164,9 +178,13 @@ struct LinearQuantized {
       {"smollm2-135m/gate and up, decode", "*=1 K=576 N=1536 format=1 activation=silu_and_mul"},
       {"smollm2-135m/head, decode", "*=1 K=576 N=49152 format=4"},
       {"smollm2-135m/gate and up, prefill", "*=128 K=576 N=1536 format=1 activation=silu_and_mul"},
-      {"smollm2-135m/down, prefill", "*=128 K=1536 N=576 format=1 +residual"}};
+      {"smollm2-135m/down, prefill", "*=128 K=1536 N=576 format=1 +residual"},
+      {"smollm2-135m/down, prefill, bf16", "*=128 K=1536 N=576 format=1 compute=bf16 +residual"},
+      {"q4_k 4096x14336, n = 128, bf16", "*=128 K=4096 N=14336 format=7 compute=bf16"}};
 
  private:
+  static constexpr DType kArithmetic[] = {DType::kI8, DType::kBf16, DType::kF32};
+
   static int64_t features(const kernels::QuantizedHeader& h) {
     return h.is_gated ? h.rows / 2 : h.rows;
   }

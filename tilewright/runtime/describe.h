@@ -124,7 +124,7 @@ OperatorInfo describe() {
   out.combos = detail::dtypes_of(typename Op::Types{});
   out.reference_combos = detail::dtypes_of(ops::reference_types_t<Op>{});
   for (const Isa isa : built_isas())
-    if (ops::is_built_for<Op>(isa)) out.isas.push_back(isa);
+    if (ops::is_built_for<Op>(isa) && entries_for<Op>(isa) != nullptr) out.isas.push_back(isa);
   if constexpr (requires { Op::kGradient; }) out.gradient = &Op::kGradient;
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.gpu_tolerance_scale = out.tolerance_scale;

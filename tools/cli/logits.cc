@@ -24,6 +24,7 @@ struct LogitsOptions {
 
 void run_logits(const LogitsOptions& options) {
   LoadedModel model = load_model(options.model);
+  const auto compute = models::prompt_compute(model.context.machine(), options.model.exact);
   models::KvCache cache = model.decoder.make_cache();
   const int64_t count = int64_t(options.tokens.size());
   const int64_t vocabulary = model.decoder.config().vocabulary;
@@ -34,8 +35,7 @@ void run_logits(const LogitsOptions& options) {
     const int64_t size = std::min(options.chunk, count - i);
     const models::SequenceTokens part{&cache,
                                       std::span(options.tokens).subspan(size_t(i), size_t(size))};
-    model.decoder.forward(model.context, {&part, 1}, options.model.exact, models::LogitRows::kAll,
-                          logits);
+    model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
     file.write(logits);
   }
   file.close();

@@ -39,7 +39,7 @@ void add_model_options(CLI::App& command, ModelOptions& options) {
   add_number(command, "--threads", options.threads, "Threads; default: every processor we may use",
              {1, runtime::ThreadPool::kMaxThreads}, false);
   command.add_flag("--exact", options.exact,
-                   "Multiply float32 activations; default: int8 activations");
+                   "Multiply float32 by the exact weights; default: int8 or bf16 activations");
   command.add_flag("--json", options.as_json, "Print JSON");
 }
 

@@ -3,12 +3,16 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tilewright/ops/cross_entropy.h"
+#include "tilewright/runtime/launch.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/model_options.h"
@@ -22,18 +26,26 @@ struct PerplexityOptions {
   int64_t context = 512;
 };
 
-/// -log p(token) under a row of logits.
-double surprise(std::span<const float> logits, int32_t token) {
-  double largest = -INFINITY, sum = 0;
-  for (const float v : logits) largest = std::max(largest, double(v));
-  for (const float v : logits) sum += std::exp(double(v) - largest);
-  return std::log(sum) + largest - double(logits[size_t(token)]);
+/// The sum of -log p(token) over rows of logits and the tokens that follow.
+double surprise(runtime::Context& context, const std::vector<float>& logits,
+                std::span<const int32_t> next) {
+  const int64_t count = int64_t(next.size());
+  const std::vector<int64_t> labels(next.begin(), next.end());
+  std::vector<float> losses(next.size());
+  kernels::CrossEntropy<float, int64_t> kernel{};
+  kernel.x = view(logits.data(), count, int64_t(logits.size()) / (count + 1));
+  kernel.target = view(labels.data(), count);
+  kernel.ignore_index = -1;
+  kernel.reduction = int(kernels::LossReduction::kNone);
+  kernel.loss = rows(losses.data(), count, 1);
+  runtime::launch<ops::CrossEntropy>(context, kernel);
+  return std::accumulate(losses.begin(), losses.end(), 0.0);
 }
 
 void run_perplexity(const PerplexityOptions& options) {
   LoadedModel model = load_model(options.model);
+  const auto compute = models::prompt_compute(model.context.machine(), options.model.exact);
   const std::vector<int32_t> tokens = model.tokenizer.encode(read_text(options.file));
-  const size_t vocabulary = size_t(model.decoder.config().vocabulary);
   const size_t window = size_t(std::min(options.context, model.decoder.config().context_length));
   double total = 0;
   int64_t counted = 0;
@@ -43,13 +55,9 @@ void run_perplexity(const PerplexityOptions& options) {
     if (size < 2) break;
     models::KvCache cache = model.decoder.make_cache();
     const models::SequenceTokens part{&cache, std::span(tokens).subspan(start, size)};
-    model.decoder.forward(model.context, {&part, 1}, options.model.exact, models::LogitRows::kAll,
-                          logits);
-    for (size_t i = 0; i + 1 < size; ++i) {
-      total +=
-          surprise(std::span(logits).subspan(i * vocabulary, vocabulary), tokens[start + i + 1]);
-      ++counted;
-    }
+    model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
+    total += surprise(model.context, logits, std::span(tokens).subspan(start + 1, size - 1));
+    counted += int64_t(size) - 1;
     std::fprintf(stderr, "\r%zu / %zu tokens, perplexity %.4f", start + size, tokens.size(),
                  std::exp(total / double(counted)));
   }

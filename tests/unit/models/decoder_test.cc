@@ -1,6 +1,7 @@
 // A small random decoder: what must not change a bit of its logits, and what it refuses.
 #include "tilewright/models/decoder/decoder.h"
 
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -14,6 +15,8 @@
 
 namespace tw::models {
 namespace {
+
+using kernels::QuantizedCompute;
 
 constexpr int64_t kLayers = 2, kHidden = 64, kWide = 96, kHeads = 4, kKvHeads = 2, kDim = 16;
 constexpr int64_t kVocabulary = 131, kContext = 200, kWindow = 9;
@@ -102,7 +105,7 @@ std::vector<float> row(const std::vector<float>& logits, size_t index) {
 
 struct Kind {
   uint32_t type;
-  bool exact;
+  QuantizedCompute compute;
 };
 
 class DecoderBits : public testing::TestWithParam<Kind> {
@@ -120,7 +123,7 @@ class DecoderBits : public testing::TestWithParam<Kind> {
     for (size_t i = 0; i < tokens.size(); i += chunk) {
       const SequenceTokens step{&cache,
                                 std::span(tokens).subspan(i, std::min(chunk, tokens.size() - i))};
-      decoder.forward(context, {&step, 1}, GetParam().exact, LogitRows::kAll, part);
+      decoder.forward(context, {&step, 1}, GetParam().compute, LogitRows::kAll, part);
       out.insert(out.end(), part.begin(), part.end());
     }
     return out;
@@ -142,7 +145,7 @@ TEST_P(DecoderBits, DoNotDependOnTheBatch) {
   runtime::ThreadPool pool(2);
   runtime::Context context(pool);
   const Decoder decoder = load(pool);
-  const bool exact = GetParam().exact;
+  const auto compute = GetParam().compute;
   // Sequences that have already run 0, 3, 50 and 0 tokens go on with 37, 1, 5 and 1; then each
   // decodes one more.
   const size_t held[] = {0, 3, 50, 0}, added[] = {37, 1, 5, 1};
@@ -153,7 +156,7 @@ TEST_P(DecoderBits, DoNotDependOnTheBatch) {
     tokens.push_back(random_tokens(held[s] + added[s] + 1, s));
     for (auto* caches : {&together, &alone}) {
       caches->push_back(decoder.make_cache());
-      decoder.prefill(context, caches->back(), std::span(tokens[s]).first(held[s]), exact, 16,
+      decoder.prefill(context, caches->back(), std::span(tokens[s]).first(held[s]), compute, 16,
                       ignored);
     }
   }
@@ -162,11 +165,11 @@ TEST_P(DecoderBits, DoNotDependOnTheBatch) {
     for (size_t s = 0; s < 4; ++s)
       batch.push_back({&together[s], decode ? std::span(tokens[s]).last(1)
                                             : std::span(tokens[s]).subspan(held[s], added[s])});
-    decoder.forward(context, batch, exact, LogitRows::kAll, batched);
+    decoder.forward(context, batch, compute, LogitRows::kAll, batched);
     size_t at = 0;
     for (size_t s = 0; s < 4; ++s) {
       const SequenceTokens own{&alone[s], batch[s].tokens};
-      decoder.forward(context, {&own, 1}, exact, LogitRows::kAll, single);
+      decoder.forward(context, {&own, 1}, compute, LogitRows::kAll, single);
       for (size_t i = 0; i < own.tokens.size(); ++i)
         EXPECT_EQ(row(batched, at++), row(single, i)) << "sequence " << s << ", token " << i;
     }
@@ -177,21 +180,21 @@ TEST_P(DecoderBits, DoNotDependOnWhichLogitsAreWanted) {
   runtime::ThreadPool pool(2);
   runtime::Context context(pool);
   const Decoder decoder = load(pool);
-  const bool exact = GetParam().exact;
+  const auto compute = GetParam().compute;
   const std::vector<int32_t> first = random_tokens(20, 3), second = random_tokens(5, 4);
   std::vector<float> all, last, none{1.0f};
   KvCache a = decoder.make_cache(), b = decoder.make_cache();
   const SequenceTokens whole[] = {{&a, first}, {&b, second}};
-  decoder.forward(context, whole, exact, LogitRows::kAll, all);
+  decoder.forward(context, whole, compute, LogitRows::kAll, all);
 
   KvCache c = decoder.make_cache(), d = decoder.make_cache();
   const SequenceTokens heads[] = {{&c, std::span(first).first(11)},
                                   {&d, std::span(second).first(2)}};
   const SequenceTokens tails[] = {{&c, std::span(first).subspan(11)},
                                   {&d, std::span(second).subspan(2)}};
-  decoder.forward(context, heads, exact, LogitRows::kNone, none);
+  decoder.forward(context, heads, compute, LogitRows::kNone, none);
   EXPECT_TRUE(none.empty());
-  decoder.forward(context, tails, exact, LogitRows::kLast, last);
+  decoder.forward(context, tails, compute, LogitRows::kLast, last);
   ASSERT_EQ(last.size(), size_t(2 * kVocabulary));
   EXPECT_EQ(row(last, 0), row(all, 19));
   EXPECT_EQ(row(last, 1), row(all, 24));
@@ -201,7 +204,7 @@ TEST_P(DecoderBits, DoNotDependOnAnyScheduleOfAnyBatch) {
   runtime::ThreadPool pool(2);
   runtime::Context context(pool);
   const Decoder decoder = load(pool);
-  const bool exact = GetParam().exact;
+  const auto compute = GetParam().compute;
   std::mt19937 random(11);
   const auto below = [&](size_t n) { return size_t(random() % n); };
   for (int round = 0; round < 8; ++round) {
@@ -213,7 +216,7 @@ TEST_P(DecoderBits, DoNotDependOnAnyScheduleOfAnyBatch) {
       tokens.push_back(random_tokens(1 + below(60), uint32_t(random())));
       KvCache cache = decoder.make_cache();
       const SequenceTokens whole{&cache, tokens[s]};
-      decoder.forward(context, {&whole, 1}, exact, LogitRows::kAll, alone[s]);
+      decoder.forward(context, {&whole, 1}, compute, LogitRows::kAll, alone[s]);
       caches.push_back(decoder.make_cache());
     }
     for (int step = 0; step < 12; ++step) {
@@ -230,7 +233,7 @@ TEST_P(DecoderBits, DoNotDependOnAnyScheduleOfAnyBatch) {
       }
       if (batch.empty()) continue;
       std::vector<float> got;
-      decoder.forward(context, batch, exact, LogitRows::kAll, got);
+      decoder.forward(context, batch, compute, LogitRows::kAll, got);
       size_t at = 0;
       for (size_t b = 0; b < batch.size(); ++b)
         for (size_t i = 0; i < batch[b].tokens.size(); ++i)
@@ -240,12 +243,36 @@ TEST_P(DecoderBits, DoNotDependOnAnyScheduleOfAnyBatch) {
   }
 }
 
+TEST_P(DecoderBits, AreCloseToThoseOfFloat32) {
+  runtime::ThreadPool pool(2);
+  runtime::Context context(pool);
+  const Decoder decoder = load(pool);
+  const std::vector<int32_t> tokens = random_tokens(150, 6);
+  std::vector<float> want, got;
+  KvCache a = decoder.make_cache(), b = decoder.make_cache();
+  const SequenceTokens exact{&a, tokens}, rounded{&b, tokens};
+  decoder.forward(context, {&exact, 1}, QuantizedCompute::kF32, LogitRows::kAll, want);
+  decoder.forward(context, {&rounded, 1}, GetParam().compute, LogitRows::kAll, got);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error += std::pow(double(got[i]) - double(want[i]), 2);
+    size += std::pow(double(want[i]), 2);
+  }
+  EXPECT_LE(std::sqrt(error / size), GetParam().compute == QuantizedCompute::kF32    ? 0.0
+                                     : GetParam().compute == QuantizedCompute::kBf16 ? 0.03
+                                                                                     : 0.06);
+}
+
 std::string kind_name(const testing::TestParamInfo<Kind>& param) {
   const std::string type = param.param.type == kF32 ? "F32" : "Q4";
-  return type + (param.param.exact ? "Exact" : "Int8");
+  const char* const computes[] = {"Int8", "Bf16", "F32"};
+  return type + computes[int(param.param.compute)];
 }
 INSTANTIATE_TEST_SUITE_P(, DecoderBits,
-                         testing::Values(Kind{kF32, true}, Kind{kQ4_0, true}, Kind{kQ4_0, false}),
+                         testing::Values(Kind{kF32, QuantizedCompute::kF32},
+                                         Kind{kQ4_0, QuantizedCompute::kF32},
+                                         Kind{kQ4_0, QuantizedCompute::kBf16},
+                                         Kind{kQ4_0, QuantizedCompute::kInt8}),
                          kind_name);
 
 TEST(Generator, ReusesACommonPrefixWithoutChangingTheText) {
@@ -310,7 +337,7 @@ TEST(Decoder, RefusesWhatItCannotRun) {
   std::vector<float> logits;
   const auto run = [&](const std::vector<int32_t>& tokens) {
     const SequenceTokens part{&cache, tokens};
-    decoder.forward(context, {&part, 1}, false, LogitRows::kLast, logits);
+    decoder.forward(context, {&part, 1}, QuantizedCompute::kInt8, LogitRows::kLast, logits);
   };
   EXPECT_THROW(run({}), Error);
   EXPECT_THROW(run({kVocabulary}), Error);

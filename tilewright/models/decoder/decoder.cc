@@ -14,6 +14,7 @@
 #include "tilewright/ops/rms_norm.h"
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/silu_and_mul.h"
+#include "tilewright/ops/type_as.h"
 #include "tilewright/runtime/launch.h"
 
 namespace tw::models {
@@ -84,13 +85,13 @@ struct Decoder::Pass {
   const Weights& w;
   const DecoderConfig& c = w.config;
   runtime::Context& context;
-  bool exact;
+  kernels::QuantizedCompute compute;
   std::span<const SequenceTokens> batch;
   LogitRows wanted;
   int64_t tokens = 0;
   ops::RopeTables rope{}, rope_local{};
   Tensor memory{};  // of the buffers: one block, which lies in huge pages when it is large
-  Buffer x{}, normed{}, qkv{}, attended{}, hidden{}, wide{}, branch{};
+  Buffer x{}, normed{}, qkv{}, attended{}, rounded{}, hidden{}, wide{}, branch{};
 
   void prepare() {
     std::vector<int64_t> positions;
@@ -107,6 +108,7 @@ struct Decoder::Pass {
            {&normed, c.hidden},
            {&qkv, (c.heads + 2 * c.kv_heads) * c.head_dim},
            {&attended, c.heads * c.head_dim},
+           {&rounded, compute == kernels::QuantizedCompute::kBf16 ? c.heads * c.head_dim : 0},
            {&hidden, c.intermediate},
            {&wide, all_gated ? 0 : 2 * c.intermediate},
            {&branch, c.post_norms || c.residual_scale != 1 ? c.hidden : 0}});
@@ -166,10 +168,10 @@ struct Decoder::Pass {
   void add_branch(const Projection& last, const Buffer& in, const Vector& post_norm) {
     const View<const float, 1> bias = view_of(last.bias);
     if (post_norm.empty() && c.residual_scale == 1) {
-      last.weight(context, in.in(), x.all(), exact, {.bias = bias, .residual = x.in()});
+      last.weight(context, in.in(), x.all(), compute, {.bias = bias, .residual = x.in()});
       return;
     }
-    last.weight(context, in.in(), branch.all(), exact, {.bias = bias});
+    last.weight(context, in.in(), branch.all(), compute, {.bias = bias});
     if (!post_norm.empty()) norm(branch.in(), post_norm, branch.all());
     runtime::launch<ops::Add>(context,
                               kernels::Add<float>{x.in(), branch.in(), c.residual_scale, x.all()});
@@ -178,7 +180,7 @@ struct Decoder::Pass {
   void project(const Projections& projections, const Buffer& out) {
     int64_t column = 0;
     for (const Projection& p : projections) {
-      p.weight(context, normed.in(), out.columns(column, p.weight.rows()), exact,
+      p.weight(context, normed.in(), out.columns(column, p.weight.rows()), compute,
                {.bias = view_of(p.bias)});
       column += p.weight.rows();
     }
@@ -214,24 +216,50 @@ struct Decoder::Pass {
       };
       s.cache->write(context, layer, as_const(heads(qkv, k_column, c.kv_heads)),
                      as_const(heads(qkv, v_column, c.kv_heads)));
-      const View<const float, 3> q = as_const(heads(qkv, 0, c.heads));
-      const View<float, 3> out = heads(attended, 0, c.heads);
-      if (s.cache->dtype() == DType::kF32)
-        attend_to<float>(*s.cache, layer, windowed, q, out);
-      else
-        attend_to<f16>(*s.cache, layer, windowed, q, out);
+      const DType held = s.cache->dtype();
+      if (held == DType::kBf16 && compute != kernels::QuantizedCompute::kInt8) {
+        attend_in_bf16(*s.cache, layer, windowed, first, count);
+      } else {
+        const View<const float, 3> q = as_const(heads(qkv, 0, c.heads));
+        const View<float, 3> out = heads(attended, 0, c.heads);
+        if (held == DType::kF32)
+          attend_to<float, float>(*s.cache, layer, windowed, q, out);
+        else if (held == DType::kF16)
+          attend_to<float, f16>(*s.cache, layer, windowed, q, out);
+        else
+          attend_to<float, bf16>(*s.cache, layer, windowed, q, out);
+      }
       first += count;
     }
   }
 
-  template <class T>
-  void attend_to(const KvCache& cache, int64_t layer, bool windowed, const View<const float, 3>& q,
-                 const View<float, 3>& out) {
+  /// Queries and results of tokens [first, first + count) rounded, as the linear layer that follows
+  /// rounds them anyway.
+  void attend_in_bf16(const KvCache& cache, int64_t layer, bool windowed, int64_t first,
+                      int64_t count) {
+    const int64_t cols = attended.cols;
+    bf16* const narrow = reinterpret_cast<bf16*>(rounded.data);
+    const auto q = view(narrow, count, c.heads, c.head_dim);
+    const auto out = view(narrow + count * cols, count, c.heads, c.head_dim);
+    Rows<const float> wide_q = rows<const float>(qkv.row(first), count, cols);
+    wide_q.lead_strides[0] = qkv.cols;
+    runtime::launch<ops::TypeAs>(
+        context, kernels::TypeAs<float, bf16>{wide_q, {}, rows(q.data, count, cols)});
+    attend_to<bf16, bf16>(cache, layer, windowed, as_const(q), out);
+    runtime::launch<ops::TypeAs>(
+        context,
+        kernels::TypeAs<bf16, float>{
+            rows<const bf16>(out.data, count, cols), {}, rows(attended.row(first), count, cols)});
+  }
+
+  template <class T, class U>
+  void attend_to(const KvCache& cache, int64_t layer, bool windowed, const View<const T, 3>& q,
+                 const View<T, 3>& out) {
     const auto keys = static_cast<int32_t>(cache.length() + q.size(0));
-    kernels::AttentionPaged<float, T> kernel{};
+    kernels::AttentionPaged<T, U> kernel{};
     kernel.q = q;
-    kernel.k_pages = cache.keys<T>(layer);
-    kernel.v_pages = cache.values<T>(layer);
+    kernel.k_pages = cache.keys<U>(layer);
+    kernel.v_pages = cache.values<U>(layer);
     kernel.block_table = cache.block_table();
     kernel.kv_lens = view(&keys, 1);
     kernel.scale = c.attention_scale;
@@ -246,7 +274,7 @@ struct Decoder::Pass {
   void feed_forward(const LayerWeights& layer) {
     const bool gelu = c.activation == GatedActivation::kGeluTanh;
     if (layer.is_gated) {
-      layer.gate_up[0].weight.gated(context, normed.in(), hidden.all(), exact, gelu);
+      layer.gate_up[0].weight.gated(context, normed.in(), hidden.all(), compute, gelu);
       return;
     }
     project(layer.gate_up, wide);
@@ -281,7 +309,7 @@ struct Decoder::Pass {
   void head(std::vector<float>& logits) {
     norm(x.in(), w.final_norm, normed.all());
     logits.resize(size_t(tokens * c.vocabulary));
-    w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary), exact);
+    w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary), compute);
     if (c.logit_scale != 1)
       for (float& v : logits) v *= c.logit_scale;
     if (c.logit_softcap > 0)
@@ -289,9 +317,18 @@ struct Decoder::Pass {
   }
 };
 
-void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens> batch, bool exact,
-                      LogitRows rows, std::vector<float>& logits) const {
+kernels::QuantizedCompute prompt_compute(const Machine& machine, bool exact) {
+  if (exact) return kernels::QuantizedCompute::kF32;
+  return machine.bf16_tile_gflops > machine.int8_dot_gops ? kernels::QuantizedCompute::kBf16
+                                                          : kernels::QuantizedCompute::kInt8;
+}
+
+void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens> batch,
+                      kernels::QuantizedCompute compute, LogitRows rows,
+                      std::vector<float>& logits) const {
   const DecoderConfig& c = weights_->config;
+  const bool exact = compute == kernels::QuantizedCompute::kF32;
+  const DType kv_dtype = KvCache::dtype_after(prompt_compute(context.machine(), exact));
   for (const SequenceTokens& s : batch) {
     if (s.tokens.empty())
       throw Error(ErrorKind::kInvalidArgument, "forward: a sequence has no new token");
@@ -305,12 +342,12 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
       throw Error(ErrorKind::kInvalidArgument, "forward: a sequence of " + std::to_string(length) +
                                                    " tokens exceeds the model's context of " +
                                                    std::to_string(c.context_length));
-    s.cache->reserve(length, KvCache::dtype_for(exact));
+    s.cache->reserve(length, kv_dtype);
   }
   const bool any = !batch.empty() && rows != LogitRows::kNone;
   if (!any) logits.clear();
   if (batch.empty()) return;
-  Pass pass{.w = *weights_, .context = context, .exact = exact, .batch = batch, .wanted = rows};
+  Pass pass{.w = *weights_, .context = context, .compute = compute, .batch = batch, .wanted = rows};
   pass.prepare();
   pass.embed();
   pass.run_layers();
@@ -319,7 +356,8 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
 }
 
 void Decoder::prefill(runtime::Context& context, KvCache& cache, std::span<const int32_t> tokens,
-                      bool exact, int64_t chunk, std::vector<float>& logits) const {
+                      kernels::QuantizedCompute compute, int64_t chunk,
+                      std::vector<float>& logits) const {
   if (chunk < 1)
     throw Error(ErrorKind::kInvalidArgument,
                 "prefill: a chunk of " + std::to_string(chunk) + " tokens");
@@ -327,7 +365,7 @@ void Decoder::prefill(runtime::Context& context, KvCache& cache, std::span<const
     const size_t size = std::min(size_t(chunk), tokens.size() - i);
     const SequenceTokens part{&cache, tokens.subspan(i, size)};
     const bool is_last = i + size == tokens.size();
-    forward(context, {&part, 1}, exact, is_last ? LogitRows::kLast : LogitRows::kNone, logits);
+    forward(context, {&part, 1}, compute, is_last ? LogitRows::kLast : LogitRows::kNone, logits);
   }
 }
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "tilewright/core/machine.h"
+#include "tilewright/kernels/linear_quantized_format.h"
 #include "tilewright/models/decoder/config.h"
 #include "tilewright/models/decoder/kv_cache.h"
 #include "tilewright/models/gguf.h"
@@ -24,6 +26,14 @@ struct SequenceTokens {
 /// Which positions get logits.
 enum class LogitRows : uint8_t { kNone, kLast, kAll };
 
+/// What the linear layers of a prompt, or of a text that is only read, compute with: int8 or bf16,
+/// whichever this machine multiplies faster. Those of an answer, token by token, take int8: fewer
+/// steps for each weight. `exact`: float32, for both.
+TW_API kernels::QuantizedCompute prompt_compute(const Machine& machine, bool exact);
+TW_INLINE kernels::QuantizedCompute answer_compute(bool exact) {
+  return exact ? kernels::QuantizedCompute::kF32 : kernels::QuantizedCompute::kInt8;
+}
+
 class TW_API Decoder {
  public:
   /// Repacks the weights of `file` for this machine; the file may be closed afterwards. `progress`
@@ -39,15 +49,15 @@ class TW_API Decoder {
 
   /// Runs the sequences' new tokens through the model and appends them to their caches. Fills
   /// `logits` with rows of config().vocabulary: none, the last token of each sequence in order, or
-  /// every token. A row's bits depend on its own sequence alone. `exact` computes linear layers in
-  /// float32 instead of with int8 activations. Throws kInvalidArgument for a token outside the
-  /// vocabulary, an empty sequence, or a sequence longer than the model's context.
-  void forward(runtime::Context& context, std::span<const SequenceTokens> batch, bool exact,
-               LogitRows rows, std::vector<float>& logits) const;
+  /// every token. A row's bits depend on its own sequence alone, and on what its linear layers
+  /// compute with. Throws kInvalidArgument for a token outside the vocabulary, an empty sequence,
+  /// or a sequence longer than the model's context.
+  void forward(runtime::Context& context, std::span<const SequenceTokens> batch,
+               kernels::QuantizedCompute compute, LogitRows rows, std::vector<float>& logits) const;
 
   /// forward() for one sequence, in chunks of `chunk` tokens; logits of the last token.
   void prefill(runtime::Context& context, KvCache& cache, std::span<const int32_t> tokens,
-               bool exact, int64_t chunk, std::vector<float>& logits) const;
+               kernels::QuantizedCompute compute, int64_t chunk, std::vector<float>& logits) const;
 
  private:
   struct Weights;

@@ -99,8 +99,10 @@ void KvCache::write(runtime::Context& context, int64_t layer, const View<const f
   };
   if (dtype_ == DType::kF32)
     store_as.template operator()<float>();
-  else
+  else if (dtype_ == DType::kF16)
     store_as.template operator()<f16>();
+  else
+    store_as.template operator()<bf16>();
 }
 
 }  // namespace tw::models

@@ -13,6 +13,7 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/linear_quantized_format.h"
 #include "tilewright/runtime/context.h"
 
 namespace tw::models {
@@ -23,8 +24,12 @@ class KvCache {
 
   KvCache(int64_t layers, int64_t heads, int64_t dim);
 
-  /// Float32 for exact results, otherwise f16: half the memory to read for each new token.
-  static constexpr DType dtype_for(bool exact) { return exact ? DType::kF32 : DType::kF16; }
+  /// After prompts of this arithmetic: float32, or half the memory to read for each new token, f16
+  /// or what prompts multiply anyway, bf16.
+  static constexpr DType dtype_after(kernels::QuantizedCompute prompt) {
+    if (prompt == kernels::QuantizedCompute::kF32) return DType::kF32;
+    return prompt == kernels::QuantizedCompute::kBf16 ? DType::kBf16 : DType::kF16;
+  }
 
   /// Tokens held.
   int64_t length() const { return length_; }

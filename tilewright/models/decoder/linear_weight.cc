@@ -132,19 +132,21 @@ void LinearWeight::pack(WeightLoading& loading, DType dtype, std::span<const ops
 }
 
 void LinearWeight::operator()(runtime::Context& context, const Rows<const float>& x,
-                              const Rows<float>& out, bool exact, const Extras& extras) const {
+                              const Rows<float>& out, kernels::QuantizedCompute compute,
+                              const Extras& extras) const {
   const auto packed = view<const uint8_t>(packed_.span<uint8_t>().data(), packed_.bytes());
   if (quantized_)
     runtime::launch<ops::LinearQuantized>(
-        context,
-        kernels::LinearQuantized<float>{x, packed, extras.bias, extras.residual, 0, exact, out});
+        context, kernels::LinearQuantized<float>{x, packed, extras.bias, extras.residual, 0,
+                                                 int(compute), out});
   else
     runtime::launch<ops::LinearPacked>(
         context, kernels::LinearPacked<float>{x, packed, extras.bias, extras.residual, 0, out});
 }
 
 void LinearWeight::gated(runtime::Context& context, const Rows<const float>& x,
-                         const Rows<float>& out, bool exact, bool gelu_tanh) const {
+                         const Rows<float>& out, kernels::QuantizedCompute compute,
+                         bool gelu_tanh) const {
   using Kernel = kernels::LinearQuantized<float>;
   const auto packed = view<const uint8_t>(packed_.span<uint8_t>().data(), packed_.bytes());
   runtime::launch<ops::LinearQuantized>(
@@ -153,7 +155,7 @@ void LinearWeight::gated(runtime::Context& context, const Rows<const float>& x,
                       {},
                       {},
                       gelu_tanh ? Kernel::kGeluTanhAndMul : Kernel::kSiluAndMul,
-                      exact,
+                      int(compute),
                       out});
 }
 

@@ -55,21 +55,21 @@ class LinearWeight {
   int64_t cols() const { return cols_; }
   int64_t bytes() const { return packed_.bytes(); }
 
-  /// out = x w^T (+ bias) (+ residual), x float32 [*, cols]. `exact`: float32 activations against
-  /// the exact weights instead of int8 activations.
+  /// out = x w^T (+ bias) (+ residual), x float32 [*, cols]. `compute` is of quantised weights;
+  /// others multiply float32.
   struct Extras {
     View<const float, 1> bias = {};
     Rows<const float> residual = {};
   };
   void operator()(runtime::Context& context, const Rows<const float>& x, const Rows<float>& out,
-                  bool exact, const Extras& extras) const;
+                  kernels::QuantizedCompute compute, const Extras& extras) const;
   void operator()(runtime::Context& context, const Rows<const float>& x, const Rows<float>& out,
-                  bool exact) const {
-    (*this)(context, x, out, exact, Extras{});
+                  kernels::QuantizedCompute compute) const {
+    (*this)(context, x, out, compute, Extras{});
   }
   /// out = activation(gate(x)) * up(x); only after load_gated.
   void gated(runtime::Context& context, const Rows<const float>& x, const Rows<float>& out,
-             bool exact, bool gelu_tanh) const;
+             kernels::QuantizedCompute compute, bool gelu_tanh) const;
 
   /// Row `row` as float32, exactly as the file's format defines it. Not after load_gated.
   void read_row(int64_t row, float* out) const;

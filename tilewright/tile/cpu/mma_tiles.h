@@ -126,6 +126,25 @@ TW_INLINE vec<uint32_t, 16> pair_bf16(f32x16 a, f32x16 b) {
                                                      (__m512i)join_bf16(a, b));
 }
 
+/// Lanes 8 kHalf, 8 kHalf + 1, ..., each twice.
+template <int kHalf>
+TW_INLINE f32x16 double_lanes(f32x16 v) {
+  constexpr int k = 8 * kHalf;
+  return __builtin_shufflevector(v, v, k, k, k + 1, k + 1, k + 2, k + 2, k + 3, k + 3, k + 4, k + 4,
+                                 k + 5, k + 5, k + 6, k + 6, k + 7, k + 7);
+}
+/// Bytes kFirst and kFirst + 1 of each group of four from group 8 kHalf on, widened.
+template <int kHalf, int kFirst>
+TW_INLINE vec<int32_t, 16> pairs_of_bytes(vec<uint8_t, 64> v) {
+  constexpr auto kOrder = [] {
+    vec<uint8_t, 64> out{};
+    for (int i = 0; i < 16; ++i) out[4 * i] = uint8_t(4 * (8 * kHalf + i / 2) + kFirst + i % 2);
+    return out;
+  };
+  constexpr uint64_t kLowest = 0x1111111111111111;  // bytes of each lane
+  return (vec<int32_t, 16>)_mm512_maskz_permutexvar_epi8(kLowest, (__m512i)kOrder(), (__m512i)v);
+}
+
 /// Packs `height` <= 16 rows as rows of tiles: to[k / 32][height][32], `pitch` units from one 32 of
 /// k to the next. Rows from rows.count on repeat others.
 template <class P>
