@@ -19,6 +19,7 @@
 #include "tools/cli/bench_cuda.h"
 #include "tools/cli/bench_limit.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/quantile.h"
 
 namespace tw::cli {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> filters, dtypes;
   std::vector<int> threads;
   double seconds = 0.3;
@@ -44,11 +45,6 @@ struct Timing {
   double fraction = 0;                  // of the limit
   int runs = 0;
 };
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[size_t(q * double(values.size() - 1))];
-}
 
 /// Runs the calls in turn. Between batches of runs the limit is measured: `fraction` is the median
 /// of what a batch reached of the limit right before and right after it.
@@ -185,7 +181,7 @@ bool matches(const std::string& id, const std::vector<std::string>& filters) {
 
 /// Calls f for each operator, dtype and workload that the options ask for.
 template <class F>
-void for_each_workload(const Options& options, F&& f) {
+void for_each_workload(const BenchOptions& options, F&& f) {
   const auto& wanted = options.dtypes;
   for (const runtime::OperatorInfo& op : runtime::operators())
     for (const auto& combo : op.combos) {
@@ -219,7 +215,7 @@ int gpu_number(const std::string& device) {
                            {.least = 0}, device);
 }
 
-void run_on_gpu(const Options& options) {
+void run_on_gpu(const BenchOptions& options) {
   const int device = gpu_number(options.device);
   const json limits = gpu_limits(device);
   if (!options.as_json) std::printf("%s\n", limits.dump().c_str());
@@ -239,7 +235,7 @@ void run_on_gpu(const Options& options) {
               << "\n";
 }
 
-void run(const Options& options) {
+void run_bench(const BenchOptions& options) {
   if (options.device != "cpu") return run_on_gpu(options);
   json rows = json::array(), limits = json::array();
   const std::vector<int> counts = options.threads.empty()
@@ -275,7 +271,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_bench(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   CLI::App* command = app.add_subcommand("bench", "Measure the operators");
   command->add_option("FILTER", options->filters,
                       "Only workloads whose OP/LABEL contains one of these");
@@ -294,7 +290,7 @@ void add_bench(CLI::App& app) {
   add_number(*command, "--seconds", options->seconds, "Time for each row", {0, 3600});
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright bench rms_norm --dtype bf16");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench(*options); });
 }
 
 }  // namespace tw::cli

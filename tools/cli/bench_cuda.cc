@@ -7,6 +7,7 @@
 #include "testing/device_call.h"
 #include "testing/op_call.h"
 #include "tilewright/runtime/cuda/stream.h"
+#include "tools/cli/quantile.h"
 
 namespace tw::cli {
 namespace {
@@ -17,11 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kRecordedSeconds = 2e-3;  // far above what a replay itself costs
 constexpr int64_t kCopyBytes = int64_t{1} << 30;
-
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
 
 /// Seconds of single replays for about `seconds`, after a first one.
 std::vector<double> measure(const cuda::Recording& recording, double seconds) {
@@ -48,7 +44,7 @@ json gpu_limits(int device) {
                                                 size_t{kCopyBytes}, stream.get()),
                   "cuda: cuMemcpyDtoDAsync");
   });
-  const double copy = median(measure(copies, 0.2)) / 4;
+  const double copy = quantile(measure(copies, 0.2), 0.5) / 4;
   return {{"device", "cuda:" + std::to_string(device)},
           {"name", gpu.name},
           {"multiprocessors", gpu.multiprocessors},

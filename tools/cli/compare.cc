@@ -16,13 +16,14 @@
 #include "tilewright/core/error.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/quantile.h"
 
 namespace tw::cli {
 namespace {
 
 using nlohmann::json;
 
-struct Options {
+struct CompareOptions {
   std::string before, after;
   double confidence = 0.99, min_effect = 0.02;
   int resamples = 2000;
@@ -44,17 +45,11 @@ struct Row {
   const char* verdict = "same";
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double resampled_median(const std::vector<double>& values, std::mt19937_64& random) {
   std::uniform_int_distribution<size_t> pick(0, values.size() - 1);
   std::vector<double> drawn(values.size());
   for (double& value : drawn) value = values[pick(random)];
-  return median(std::move(drawn));
+  return quantile(std::move(drawn), 0.5);
 }
 
 /// The middle `confidence` of the drawn ratios.
@@ -66,16 +61,17 @@ Interval interval_of(double ratio, std::vector<double> drawn, double confidence)
 
 /// The ratio of medians; the interval is a bootstrap's. The seed is fixed: the same files give the
 /// same verdicts.
-Interval bootstrap(const Row& row, const Options& options) {
+Interval bootstrap(const Row& row, const CompareOptions& options) {
   std::mt19937_64 random(1);
   std::vector<double> drawn(static_cast<size_t>(options.resamples));
   for (double& ratio : drawn)
     ratio = resampled_median(row.after, random) / resampled_median(row.before, random);
-  return interval_of(median(row.after) / median(row.before), std::move(drawn), options.confidence);
+  return interval_of(quantile(row.after, 0.5) / quantile(row.before, 0.5), std::move(drawn),
+                     options.confidence);
 }
 
 /// The geometric mean of the ratios; rows are drawn as pairs of before and after.
-Interval overall(const std::vector<Row>& rows, const Options& options) {
+Interval overall(const std::vector<Row>& rows, const CompareOptions& options) {
   double sum = 0;
   for (const Row& row : rows) sum += std::log(row.interval.ratio);
   const double count = double(rows.size());
@@ -133,8 +129,8 @@ void print(const std::vector<Row>& rows, const Interval& all, const json& only) 
     same += row.verdict == std::string("same");
     if (row.verdict == std::string("same")) continue;
     std::printf("%-6s %6.3f [%.3f, %.3f]  %10.1f -> %10.1f us  %s\n", row.verdict,
-                row.interval.ratio, row.interval.low, row.interval.high, median(row.before),
-                median(row.after), row.name.c_str());
+                row.interval.ratio, row.interval.low, row.interval.high, quantile(row.before, 0.5),
+                quantile(row.after, 0.5), row.name.c_str());
   }
   std::printf("same   %zu of %zu rows\n", same, rows.size());
   std::printf("all    %6.3f [%.3f, %.3f]  geometric mean of time after / before\n", all.ratio,
@@ -143,7 +139,7 @@ void print(const std::vector<Row>& rows, const Interval& all, const json& only) 
     if (!names.empty()) std::printf("only %s: %zu rows\n", where.c_str(), names.size());
 }
 
-void run(const Options& options) {
+void run_compare(const CompareOptions& options) {
   auto before = load(options.before), after = load(options.after);
   std::vector<Row> rows;
   json only{{"before", json::array()}, {"after", json::array()}};
@@ -177,7 +173,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand("compare", "Compare two measurements of the operators");
   command->add_option("BEFORE", options->before, "JSON of benchmarks/run.py")->required();
   command->add_option("AFTER", options->after, "Another")->required();
@@ -186,7 +182,7 @@ void add_compare(CLI::App& app) {
              "Differences below this share are not flagged, however certain", {0, 10});
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer("Example: tilewright compare before.json after.json");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_compare(*options); });
 }
 
 }  // namespace tw::cli

@@ -27,7 +27,7 @@ namespace {
 using nlohmann::json;
 using runtime::OperatorInfo;
 
-struct Options {
+struct CudaCompileOptions {
   std::string arch, out;
   std::vector<std::string> ops, dtypes;
   bool as_json = false;
@@ -66,7 +66,7 @@ std::vector<const OperatorInfo*> chosen(const std::vector<std::string>& names) {
 }
 
 void write_cubin(const OperatorInfo& op, size_t combo, const std::string& cubin,
-                 const Options& options) {
+                 const CudaCompileOptions& options) {
   std::string name = std::string(op.name()) + "-" + dtypes_text(op.combos[combo]);
   std::replace(name.begin(), name.end(), '/', '-');
   std::error_code error;
@@ -79,7 +79,7 @@ void write_cubin(const OperatorInfo& op, size_t combo, const std::string& cubin,
 }
 
 json compiled(const OperatorInfo& op, size_t combo, const runtime::cuda::DeviceProgram& program,
-              const Options& options) {
+              const CudaCompileOptions& options) {
   // As launching names it: what is printed here is what it would say.
   const std::string name = is_product(op) ? "gemm" : std::string(op.name());
   const auto begin = std::chrono::steady_clock::now();
@@ -95,7 +95,7 @@ json compiled(const OperatorInfo& op, size_t combo, const runtime::cuda::DeviceP
           {"seconds", seconds.count()}};
 }
 
-void run(const Options& options) {
+void run_cuda_compile(const CudaCompileOptions& options) {
   json kernels = json::array();
   for (const OperatorInfo* op : chosen(options.ops))
     for (size_t combo = 0; combo < op->combos.size(); ++combo) {
@@ -139,7 +139,7 @@ std::string checked_arch(const std::string& text) {
 }  // namespace
 
 void add_cuda_compile(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CudaCompileOptions>();
   CLI::App* command = app.add_subcommand(
       "cuda-compile", "Compile kernels for a GPU, which need not be here, into the cache");
   command->add_option("OP", options->ops, "Operators; all without this");
@@ -156,7 +156,7 @@ void add_cuda_compile(CLI::App& app) {
       "when\nthey are first launched and kept in $TILEWRIGHT_CACHE_DIR/cuda, by default "
       "~/.cache/tilewright/cuda.\n\n"
       "Example: tilewright cuda-compile --arch sm_80 rms_norm softmax --dtype bf16");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_cuda_compile(*options); });
 }
 
 }  // namespace tw::cli

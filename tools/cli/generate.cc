@@ -20,7 +20,7 @@
 namespace tw::cli {
 namespace {
 
-struct Options {
+struct GenerateCommandOptions {
   ModelOptions model;
   std::optional<std::string> prompt, file, system;
   std::vector<int32_t> tokens;
@@ -68,8 +68,8 @@ std::vector<int32_t> encode(const LoadedModel& model, const std::string& prompt,
   return model.tokenizer.encode(prompt, {.add_special = !chat, .parse_special = chat});
 }
 
-Answer answer(LoadedModel& model, models::Generator& generator, const Options& options,
-              const std::vector<int32_t>& tokens) {
+Answer answer(LoadedModel& model, models::Generator& generator,
+              const GenerateCommandOptions& options, const std::vector<int32_t>& tokens) {
   Answer out;
   models::StreamDecoder decoder(model.tokenizer);
   const auto emit = [&](const std::string& piece) {
@@ -90,7 +90,7 @@ double rate(size_t tokens, double seconds) {
   return seconds > 0 ? double(tokens) / seconds : 0;
 }
 
-void report(const LoadedModel& model, const Options& options, const Answer& a) {
+void report(const LoadedModel& model, const GenerateCommandOptions& options, const Answer& a) {
   const models::GenerateResult& r = a.result;
   const size_t prefilled = size_t(r.prompt_tokens - r.reused_tokens);
   const double prefill = rate(prefilled, r.prefill_seconds);
@@ -121,7 +121,8 @@ void report(const LoadedModel& model, const Options& options, const Answer& a) {
                r.tokens.size(), decode, name(model.context.isa()), model.context.pool().threads());
 }
 
-void converse(LoadedModel& model, models::Generator& generator, const Options& options) {
+void converse(LoadedModel& model, models::Generator& generator,
+              const GenerateCommandOptions& options) {
   std::optional<Chat> chat;
   if (options.chat) chat.emplace(model, options.system);
   std::string line, text;
@@ -133,7 +134,7 @@ void converse(LoadedModel& model, models::Generator& generator, const Options& o
   }
 }
 
-void run(Options options) {
+void run_generate(GenerateCommandOptions options) {
   LoadedModel model = load_model(options.model);
   models::Generator generator(model.decoder, model.context);
   const auto ends = model.tokenizer.text_ends();
@@ -172,7 +173,7 @@ void add_sampling_options(CLI::App& command, models::Sampling& s) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateCommandOptions>();
   CLI::App* command = app.add_subcommand("generate", "Write text with a language model");
   add_model_options(*command, options->model);
   auto* source = command->add_option_group("Prompt");
@@ -197,7 +198,7 @@ void add_generate(CLI::App& app) {
       "Example: tilewright generate model.gguf --chat -p \"Why is the sky blue?\" -n 128\n"
       "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed "
       "7");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_generate(*options); });
 }
 
 }  // namespace tw::cli

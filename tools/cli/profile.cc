@@ -17,7 +17,7 @@
 namespace tw::cli {
 namespace {
 
-struct Options {
+struct ProfileOptions {
   std::string tool, kernel, out;
   std::vector<std::string> sections{"SpeedOfLight",   "ComputeWorkloadAnalysis",
                                     "WarpStateStats", "MemoryWorkloadAnalysis",
@@ -44,7 +44,7 @@ std::string as_regex(const std::string& name) {
   return out;
 }
 
-int profile_ncu(const Options& options) {
+int profile_ncu(const ProfileOptions& options) {
   const std::string base = options.out.empty() ? "profile" : options.out;
   Words words{find_program("ncu", "Nsight Compute"),
               "--export",
@@ -73,7 +73,7 @@ int profile_ncu(const Options& options) {
   return 0;
 }
 
-int profile_nsys(const Options& options) {
+int profile_nsys(const ProfileOptions& options) {
   const std::string base = options.out.empty() ? "profile" : options.out;
   const std::string nsys = find_program("nsys", "Nsight Systems");
   const int code = run_child(with_command(
@@ -88,7 +88,7 @@ int profile_nsys(const Options& options) {
 }
 
 /// One check after the other: they cannot be combined.
-int profile_sanitizer(const Options& options) {
+int profile_sanitizer(const ProfileOptions& options) {
   constexpr const char* kFound = "9";  // not one of ours: the program's own stay what they are
   const std::string sanitizer = find_program("compute-sanitizer", "the CUDA toolkit");
   int worst = 0;
@@ -105,7 +105,7 @@ int profile_sanitizer(const Options& options) {
   return worst;
 }
 
-void run(const Options& options) {
+void run_profile(const ProfileOptions& options) {
   const auto refuse = [&](const char* option, const char* where) {
     throw Error(ErrorKind::kInvalidArgument, std::string(option) + " is for " + where);
   };
@@ -123,7 +123,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_profile(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileOptions>();
   CLI::App* command =
       app.add_subcommand("profile", "Run a program under NVIDIA's profilers or sanitizers");
   command->add_option("TOOL", options->tool, "ncu (one kernel), nsys (the timeline) or sanitizer")
@@ -141,11 +141,11 @@ void add_profile(CLI::App& app) {
       "The exit code is the tool's; sanitizer gives 9 where it finds something.\n\n"
       "Example: tilewright profile ncu --kernel RmsNorm --extract -- \\\n"
       "           tilewright bench rms_norm --device cuda --seconds 0");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_profile(*options); });
 }
 
 void add_ncu_extract(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileOptions>();
   CLI::App* command = app.add_subcommand(
       "ncu-extract", "Print what matters of a report of Nsight Compute: throughput, pipes, stalls");
   command->add_option("FILE", options->out, "FILE.ncu-rep, or a .csv of ncu --csv --page raw")
