@@ -10,6 +10,7 @@ mark_as_advanced(TILEWRIGHT_KERNEL_OPTIMIZATION)
 set(TILEWRIGHT_OPERATORS all CACHE STRING
     "Operators with kernels for CPUs: all, or `models` for those that language models need; the \
 others refuse calls")
+
 set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ISAS})
 if(TILEWRIGHT_ISAS STREQUAL "all")
   set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ALL_ISAS})

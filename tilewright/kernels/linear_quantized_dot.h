@@ -267,39 +267,28 @@ __attribute__((noinline)) void dot_tile(P, UnpackedPanel panel, const uint8_t* x
 }
 
 // ---- weights as floats ---------------------------------------------------------------------
-/// The weights of k-group g of a block, rows of vector v, for scales read before: what
-/// core/block_formats.h's dequantize gives, bit for bit (all products are exact).
-template <class P, QuantizedFormat kF>
-TW_INLINE void read_weights(const uint8_t* block, const ScaleAndMin<P>& w, int g, int v,
-                            typename P::f32 (&out)[4]) {
-  using F = typename P::f32;
-  using I = typename P::i32;
-  const I values = tile::bit_cast<I>(read_values<P, kF>(block, g, v));
-  TW_UNROLL
-  for (int i = 0; i < 4; ++i) {
-    const I value =
-        value_range<P>(kF).is_signed ? (values << (24 - 8 * i)) >> 24 : ((values >> (8 * i)) & 255);
-    out[i] = w.scale * tile::convert<F>(value - value_offset<P>(kF));
-    if constexpr (kF.has_min) out[i] += w.min;
-  }
-}
-
-/// out[k][16] = the blocks [begin, end) of a panel, rounded to bf16 or as they are.
+/// out[k][16] = the blocks [begin, end) of a panel, rounded to bf16 or what core/block_formats.h's
+/// dequantize gives, bit for bit (all products are exact).
 template <class P, QuantizedFormat kF>
 __attribute__((noinline)) void dequantize_panel(P, const uint8_t* panel, int64_t begin, int64_t end,
                                                 bool rounded, float* out) {
   using F = typename P::f32;
+  using I = typename P::i32;
   constexpr int kN = P::template kLanes<float>, kGroups = kF.groups();
   for_blocks<kF>(panel, begin, end, [&](const uint8_t* block, const uint8_t* chunk, int b) {
     for (int v = 0; v < kRowVecs<P>; ++v) {
       for (int h = 0; h < kGroups; ++h) {
         const auto w = read_scale<P, kF>(chunk, b * kGroups + h, v);
         for (int g = h * kF.group / 4; g < (h + 1) * kF.group / 4; ++g) {
-          F weights[4];
-          read_weights<P, kF>(block, w, g, v, weights);
+          const I values = tile::bit_cast<I>(read_values<P, kF>(block, g, v));
           TW_UNROLL
-          for (int i = 0; i < 4; ++i)
-            tile::store(out + (4 * g + i) * kQuantizedRows + v * kN, weights[i]);
+          for (int i = 0; i < 4; ++i) {
+            const I value = value_range<P>(kF).is_signed ? (values << (24 - 8 * i)) >> 24
+                                                         : ((values >> (8 * i)) & 255);
+            F weight = w.scale * tile::convert<F>(value - value_offset<P>(kF));
+            if constexpr (kF.has_min) weight += w.min;
+            tile::store(out + (4 * g + i) * kQuantizedRows + v * kN, weight);
+          }
         }
       }
     }

@@ -8,18 +8,19 @@
 #pragma once
 
 #include "tilewright/kernels/linear_quantized_dot.h"
+#include "tilewright/tile/cpu/amx_tiles.h"
 #if defined(__AMX_BF16__)
 #include "tilewright/tile/cpu/mma_tiles.h"
 #endif
 
 namespace tw::kernels {
 
-inline constexpr int kPairTokens = 32;
+inline constexpr int kPairTokens = 2 * tile::kTileRows;
 
 /// Rows of tiles for `tokens` of them. Those that fill up the last tile hold anything: a row's
 /// results depend on it alone.
 TW_INLINE constexpr int64_t pair_rows(int64_t tokens) {
-  return (tokens + 15) / 16 * 16;
+  return (tokens + tile::kTileRows - 1) / tile::kTileRows * tile::kTileRows;
 }
 
 /// Rows of the group that begins with token `first` of `tokens`.

@@ -19,7 +19,7 @@ enum class QuantizedPath : uint8_t {
 /// Tokens of the tallest register tile; smaller ones are powers of two below.
 template <class P>
 TW_INLINE constexpr int tallest_tile(QuantizedPath path) {
-  if (path == QuantizedPath::kPairTiles) return 2 * tile::kTileRows;
+  if (path == QuantizedPath::kPairTiles) return kPairTokens;
   if (path == QuantizedPath::kByteTiles) return tile::kTileRows;
   return P::kRegisters == 32 ? 12 : 4;
 }
