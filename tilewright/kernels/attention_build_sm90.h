@@ -18,16 +18,23 @@ struct AttentionBuild {
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers); }
   TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer
   TW_INLINE constexpr int block_bytes() const { return keys * dims * 2; }
-  TW_INLINE constexpr int shared_bytes() const {
-    constexpr int kAlignment = 1024;  // the barriers fit into what it rounds up to
-    return consumers * query_bytes() + 2 * stages * block_bytes() + kAlignment;
-  }
+  /// Two buffers of queries where they fit: the next tile's arrive while one is worked on, and its
+  /// first scores are multiplied beside the last values of this one.
+  TW_INLINE constexpr int query_buffers() const { return shared_bytes(2) <= kMostShared ? 2 : 1; }
+  TW_INLINE constexpr int shared_bytes() const { return shared_bytes(query_buffers()); }
   /// 64 Ki registers, less what the producer keeps, in the units of setmaxnreg.
   TW_INLINE constexpr int producer_registers() const {
     return consumers == 1 ? 56 : consumers == 2 ? 40 : 32;
   }
   TW_INLINE constexpr int consumer_registers() const {
     return consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
+  }
+
+ private:
+  static constexpr int kMostShared = 227 * 1024;  // of a block of threads
+  TW_INLINE constexpr int shared_bytes(int buffers) const {
+    constexpr int kAlignment = 1024;  // the barriers fit into what it rounds up to
+    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() + kAlignment;
   }
 };
 

@@ -24,7 +24,7 @@ struct AttentionSize {
   int64_t dims;  // the greater of D and Dv
   int64_t sequences;
   int64_t queries;  // of a sequence; on average, where they vary
-  int64_t keys;     // at most
+  int64_t keys;     // that a query sees at most; of a typical sequence
   int64_t group;    // heads that share keys
   int64_t kv_heads;
   int64_t page_keys;  // 0: no pages
@@ -71,8 +71,8 @@ constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
 /// Tiles of few queries and blocks of few keys waste less at the ends of a sequence, large ones
 /// run at a higher rate: from how many keys on a build is the better one.
 constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
-  if (build.consumers == 3) return masked ? 3072 : 0;
-  if (build.keys == 176) return 6144;
+  if (build.consumers == 3) return masked ? 6144 : 1536;
+  if (build.keys == 176) return 12288;
   if (build.keys == 80) return masked ? 1536 : 768;
   return 0;
 }

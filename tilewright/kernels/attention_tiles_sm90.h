@@ -21,6 +21,7 @@ struct AttentionTile {
   bool ends;                    // there is no tile, and none after it
 
   TW_PTX bool empty() const { return first_block >= last_block; }
+  TW_PTX AttentionSpan inner() const { return {inner_begin, inner_end}; }
 
   /// Keys of a query as AttentionMask has them, in 32 bits.
   template <class Arguments>
@@ -95,31 +96,31 @@ class AttentionWalk {
   template <class Arguments>
   TW_PTX bool place(const Arguments& given, int queries, AttentionTile& tile) const {
     const AttentionOrder& order = given.order;
-    const int tiles = order.folded_tiles(), rest = item_ / tiles;
-    int at = item_ - rest * tiles;
+    const int items = order.folded_tiles(), rest = item_ / items;
+    int at = item_ - rest * items, tiles = order.tiles;
     tile.split = rest % order.splits;
     tile.head = rest / order.splits % order.heads;
     tile.batch = rest / order.splits / order.heads;
-    if (!second_) {
-      if (order.folded) at = order.tiles - 1 - at;
-    } else if (!order.folded || at == order.tiles - 1 - at) {
-      return false;
-    }
-    if (given.q_offsets && !search(given, queries, at, tile.batch)) return false;
+    if (given.q_offsets && !search(given, queries, at, tile.batch, tiles)) return false;
+    const int opposite = tiles - 1 - at;
+    if (second_ && (!order.folded || at == opposite)) return false;
+    if (!second_ && order.folded) at = opposite;
     tile.first_query = at * queries;
     return true;
   }
 
-  /// The sequence that tile `at` of all falls into; `at` is then counted from its first.
+  /// The sequence that item `at` of all falls into, and its tiles; `at` is then counted from its
+  /// first item.
   template <class Arguments>
-  TW_PTX static bool search(const Arguments& given, int queries, int& at, int& batch) {
+  TW_PTX static bool search(const Arguments& given, int queries, int& at, int& batch, int& tiles) {
     const int lane = int(threadIdx.x) % 32;
     for (int first = 0; first < given.sequences; first += 32) {
       const int b = first + lane;
       const int mine = b < given.sequences
                            ? (given.q_offsets(b + 1) - given.q_offsets(b) + queries - 1) / queries
                            : 0;
-      int sum = mine;  // of this lane and those before
+      const int items = given.order.folded ? (mine + 1) / 2 : mine;
+      int sum = items;  // of this lane and those before
       TW_UNROLL
       for (int step = 1; step < 32; step *= 2) {
         const int before = __shfl_up_sync(0xffffffffu, sum, step);
@@ -129,7 +130,8 @@ class AttentionWalk {
       if (found != 0) {
         const int winner = __ffs(int(found)) - 1;
         batch = first + winner;
-        at -= __shfl_sync(0xffffffffu, sum - mine, winner);
+        at -= __shfl_sync(0xffffffffu, sum - items, winner);
+        tiles = __shfl_sync(0xffffffffu, mine, winner);
         return true;
       }
       at -= __shfl_sync(0xffffffffu, sum, 31);

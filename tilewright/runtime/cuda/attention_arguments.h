@@ -35,12 +35,12 @@ void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut,
                    kernels::AttentionArguments<T>& a) {
   constexpr float kLog2E = 1.4426950408889634f;
   const int64_t queries = cut.tile_rows / 64 * (64 / cut.pack);
-  // Every sequence may end in the middle of a tile.
-  a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? p.sequences : 0));
+  // Every sequence may end in the middle of a tile, and of a pair of tiles.
+  a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? 2 * p.sequences : 0));
   a.order.heads = int(p.q.heads / cut.pack);
   a.order.batches = p.q_offsets ? 1 : int(p.sequences);
   a.order.splits = cut.splits;
-  a.order.folded = p.after() == 0 && p.options.window_left < 0 && !p.q_offsets;
+  a.order.folded = p.after() == 0 && p.options.window_left < 0;
   a.q_heads = int(p.q.heads), a.value_dims = int(p.v.dims);
   a.pack = cut.pack, a.heads_per_kv = int(p.group()) / cut.pack;
   a.sequences = int(p.sequences);

@@ -68,8 +68,11 @@ struct AttentionProblem {
   int64_t typical_queries() const {
     return q_offsets ? (q.rows + sequences - 1) / std::max<int64_t>(sequences, 1) : q.rows;
   }
+  int64_t typical_keys() const {
+    return kv_offsets ? (k.rows + sequences - 1) / std::max<int64_t>(sequences, 1) : keys;
+  }
   kernels::AttentionSize size() const {
-    int64_t seen = keys;  // by one query
+    int64_t seen = typical_keys();  // by one query
     if (options.window_left >= 0 && after() >= 0)
       seen = std::min(seen, std::min(options.window_left, keys) + std::min(after(), keys) + 1);
     return {.dims = std::max(q.dims, v.dims),

@@ -1,0 +1,142 @@
+// What keeps a block of attention on Hopper fed: a warp that deals tiles, one that loads keys and
+// queries, one that loads values. All that they do in a step costs: their instructions wait for
+// those of the consumers.
+#pragma once
+
+#include "tilewright/kernels/attention_block_sm90.h"
+#include "tilewright/kernels/attention_keys_sm90.h"
+#include "tilewright/tile/cuda/fence.h"
+#include "tilewright/tile/cuda/tma.h"
+
+namespace tw::kernels {
+
+template <class T, AttentionBuild kBuild>
+struct AttentionFeed : AttentionBlock<T, kBuild> {
+  using Block = AttentionBlock<T, kBuild>;
+  using Arguments = AttentionArguments<T>;
+  using Keys = AttentionKeys<Arguments, Block::kKeys>;
+  using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
+  using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
+  using Block::wait_for_tile, Block::finish_tile;
+  using typename Block::Position;
+  using typename Block::QueryBuffer;
+  using typename Block::Shared;
+  using typename Block::TileSlot;
+  const Arguments& given;
+
+  TW_PTX explicit AttentionFeed(const Arguments& arguments) : given(arguments) {}
+
+  TW_PTX void operator()(Shared& shared) const {
+    const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
+    if (warp == 0) load_keys(shared);
+    if (warp == 1) load_values(shared);
+    if (warp == 2) deal_tiles(shared);
+  }
+
+ private:
+  TW_PTX void deal_tiles(Shared& shared) const {
+    AttentionWalk walk(given.order);
+    TileSlot at;
+    for (bool more = true; more; at.next()) {
+      AttentionTile tile;
+      more = walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);
+      if (tile::cuda::elect_one()) {
+        shared.tile_empty[at.index].wait(at.phase ^ 1);
+        shared.tiles[at.index] = tile;
+        shared.tile_full[at.index].arrive();
+      }
+      __syncwarp();
+    }
+  }
+
+  /// Calls `load(tile)` for each tile that sees keys.
+  template <class Load>
+  TW_PTX static void for_each_tile(Shared& shared, Load load) {
+    for (TileSlot at;;) {
+      const AttentionTile& tile = wait_for_tile(shared, at);
+      if (tile.ends) return;
+      if (!tile.empty()) load(tile);
+      finish_tile(shared, at);
+    }
+  }
+
+  TW_PTX void load_keys(Shared& shared) const {
+    Position at;
+    QueryBuffer queries;
+    for_each_tile(shared, [&](const AttentionTile& tile) {
+      bool starts = true;
+      for (Keys keys(given, tile); !keys.done(); at.next()) {
+        const AttentionKeyBlock block = keys.next();
+        shared.k_empty[at.index].wait(at.phase ^ 1);
+        load_block(shared.k[at.index], given.k, shared.k_full[at.index], block);
+        if (starts) load_queries(shared, queries, tile);
+        starts = false;
+      }
+    });
+  }
+
+  TW_PTX void load_values(Shared& shared) const {
+    using namespace tile::cuda;
+    Position at;
+    uint32_t tail_phase = 0;
+    for_each_tile(shared, [&](const AttentionTile& tile) {
+      for (Keys keys(given, tile); !keys.done(); at.next()) {
+        const AttentionKeyBlock block = keys.next();
+        const bool tail = block.keys < kKeys && given.shares_memory();
+        char* const to = shared.v[at.index];
+        Mbarrier& full = shared.v_full[at.index];
+        shared.v_empty[at.index].wait(at.phase ^ 1);
+        load_block(to, given.v, tail ? shared.tail_full : full, block);
+        if (!tail) continue;
+        shared.tail_full.wait(tail_phase);
+        tail_phase ^= 1;
+        clear_rows(to, block.keys);
+        __syncwarp();
+        if (elect_one()) full.arrive();
+      }
+    });
+  }
+
+  TW_PTX void load_queries(Shared& shared, QueryBuffer& at, const AttentionTile& tile) const {
+    using namespace tile::cuda;
+    const int queries = kRows / given.pack;
+    for (int i = 0; i < kConsumers; ++i) {
+      if (!elect_one()) continue;
+      Mbarrier& full = shared.q_full[at.index][i];
+      shared.q_empty[at.index][i].wait(at.phase ^ 1);
+      full.arrive_expect(queries * given.pack * kRowBytes * kChunks);
+      TW_UNROLL
+      for (int c = 0; c < kChunks; ++c)
+        load_box(shared.q[at.index][i] + c * kQueryChunkBytes, given.q, full, c * kChunk, 0,
+                 tile.q_base + tile.first_query + i * queries, tile.head, tile.q_outer);
+    }
+    at.next();
+  }
+  TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
+                         const AttentionKeyBlock& block) const {
+    using namespace tile::cuda;
+    const int box_bytes = given.box_keys * kRowBytes;  // of 64 columns
+    if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kChunks);
+#pragma unroll 1
+    for (int i = 0; i < block.boxes; ++i) {
+      const int outer = __shfl_sync(0xffffffffu, block.outer, i);
+      if (!elect_one()) continue;
+      TW_UNROLL
+      for (int c = 0; c < kChunks; ++c)
+        load_box(smem + c * kChunkBytes + i * box_bytes, map, full, c * kChunk, block.row,
+                 block.head, outer);
+    }
+    __syncwarp();
+  }
+
+  /// Values after the last key are not the sequence's: zero times what lies there may be NaN.
+  TW_PTX static void clear_rows(char* smem, int first) {
+    const int count = (kKeys - first) * (kRowBytes / 16);
+    for (int c = 0; c < kChunks; ++c)
+      for (int i = int(threadIdx.x) % 32; i < count; i += 32)
+        reinterpret_cast<uint4*>(smem + c * kChunkBytes + first * kRowBytes)[i] = {0, 0, 0, 0};
+    tile::cuda::fence_async_shared();
+  }
+};
+
+}  // namespace tw::kernels
