@@ -3,6 +3,7 @@
 
 #include "tilewright/kernels/attention_backward_walk_sm90.h"
 #include "tilewright/tile/cuda/mbarrier.h"
+#include "tilewright/tile/cuda/ring.h"
 
 namespace tw::kernels {
 
@@ -47,17 +48,7 @@ struct AttentionBackwardBlock {
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
   /// A place in the rings of queries and of gradients.
-  struct Position {
-    int index = 0;
-    uint32_t phase = 0;
-
-    TW_PTX void next() {
-      if (++index == kStages) {
-        index = 0;
-        phase ^= 1;
-      }
-    }
-  };
+  using Position = tile::cuda::RingPosition<kStages>;
 
   TW_PTX static void init(Shared& shared) {
     shared.k_full.init(1);

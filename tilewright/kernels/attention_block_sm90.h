@@ -1,8 +1,7 @@
 // What the warps of a block of attention on Hopper share.
 #pragma once
 
-#include "tilewright/kernels/attention_tiles_sm90.h"
-#include "tilewright/tile/cuda/mbarrier.h"
+#include "tilewright/kernels/attention_deal_sm90.h"
 
 namespace tw::kernels {
 
@@ -13,36 +12,22 @@ struct AttentionBlock {
   static constexpr int kRows = 64, kRowBytes = 128;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;
-  static constexpr int kTileSlots = 4, kTileReaders = 4 * kConsumers + 2;  // warps
+
+  using Tiles = AttentionTileRing<4 * kConsumers + 2>;  // two warps load
 
   struct alignas(1024) Shared {
     char k[kStages][kBuild.block_bytes()];
     char v[kStages][kBuild.block_bytes()];
     char q[kQueryBuffers][kConsumers][kBuild.query_bytes()];
-    AttentionTile tiles[kTileSlots];
-    tile::cuda::Mbarrier tile_full[kTileSlots], tile_empty[kTileSlots];
+    Tiles tiles;
     tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     tile::cuda::Mbarrier q_full[kQueryBuffers][kConsumers], q_empty[kQueryBuffers][kConsumers];
     tile::cuda::Mbarrier tail_full;
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
-  /// A place in a ring.
-  template <int kCount>
-  struct Ring {
-    int index = 0;
-    uint32_t phase = 0;
-
-    TW_PTX void next() {
-      if (++index == kCount) {
-        index = 0;
-        phase ^= 1;
-      }
-    }
-  };
-  using Position = Ring<kStages>;
-  using QueryBuffer = Ring<kQueryBuffers>;
-  using TileSlot = Ring<kTileSlots>;
+  using Position = tile::cuda::RingPosition<kStages>;
+  using QueryBuffer = tile::cuda::RingPosition<kQueryBuffers>;
 
   TW_PTX static void init(Shared& shared) {
     for (int i = 0; i < kStages; ++i) {
@@ -56,24 +41,9 @@ struct AttentionBlock {
         shared.q_full[i][c].init(1);
         shared.q_empty[i][c].init(1);
       }
-    for (int i = 0; i < kTileSlots; ++i) {
-      shared.tile_full[i].init(1);
-      shared.tile_empty[i].init(kTileReaders);
-    }
+    shared.tiles.init();
     shared.tail_full.init(1);
     tile::cuda::fence_barrier_init();
-  }
-
-  TW_PTX static const AttentionTile& wait_for_tile(Shared& shared, const TileSlot& at) {
-    shared.tile_full[at.index].wait(at.phase);
-    return shared.tiles[at.index];
-  }
-  /// This warp has read the tile.
-  TW_PTX static void finish_tile(Shared& shared, TileSlot& at) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) shared.tile_empty[at.index].arrive();
-    __syncwarp();  // or the compiler takes warps for divided, and leaves the uniform registers
-    at.next();
   }
 };
 

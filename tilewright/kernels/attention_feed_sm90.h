@@ -17,11 +17,9 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   using Keys = AttentionKeys<Arguments, Block::kKeys>;
   using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
   using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
-  using Block::wait_for_tile, Block::finish_tile;
   using typename Block::Position;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
-  using typename Block::TileSlot;
   const Arguments& given;
 
   TW_PTX explicit AttentionFeed(const Arguments& arguments) : given(arguments) {}
@@ -30,40 +28,14 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
     const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
     if (warp == 0) load_keys(shared);
     if (warp == 1) load_values(shared);
-    if (warp == 2) deal_tiles(shared);
+    if (warp == 2) shared.tiles.deal(given, kConsumers * (kRows / given.pack), kKeys);
   }
 
  private:
-  TW_PTX void deal_tiles(Shared& shared) const {
-    AttentionWalk walk(given.order);
-    TileSlot at;
-    for (bool more = true; more; at.next()) {
-      AttentionTile tile;
-      more = walk.next(given, kConsumers * (kRows / given.pack), kKeys, tile);
-      if (tile::cuda::elect_one()) {
-        shared.tile_empty[at.index].wait(at.phase ^ 1);
-        shared.tiles[at.index] = tile;
-        shared.tile_full[at.index].arrive();
-      }
-      __syncwarp();
-    }
-  }
-
-  /// Calls `load(tile)` for each tile that sees keys.
-  template <class Load>
-  TW_PTX static void for_each_tile(Shared& shared, Load load) {
-    for (TileSlot at;;) {
-      const AttentionTile& tile = wait_for_tile(shared, at);
-      if (tile.ends) return;
-      if (!tile.empty()) load(tile);
-      finish_tile(shared, at);
-    }
-  }
-
   TW_PTX void load_keys(Shared& shared) const {
     Position at;
     QueryBuffer queries;
-    for_each_tile(shared, [&](const AttentionTile& tile) {
+    shared.tiles.for_each([&](const AttentionTile& tile) {
       bool starts = true;
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
@@ -79,7 +51,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
     using namespace tile::cuda;
     Position at;
     uint32_t tail_phase = 0;
-    for_each_tile(shared, [&](const AttentionTile& tile) {
+    shared.tiles.for_each([&](const AttentionTile& tile) {
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
         const bool tail = block.keys < kKeys && given.shares_memory();

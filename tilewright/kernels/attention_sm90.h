@@ -25,11 +25,10 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
   using Block::kConsumers, Block::kDims, Block::kKeys;
-  using Block::wait_for_tile, Block::finish_tile;
   using typename Block::Position;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
-  using typename Block::TileSlot;
+  using TilePlace = typename Block::Tiles::Position;
   static constexpr int kWarpgroup = 128;
   static constexpr bool kChained = Block::kQueryBuffers > 1;  // from tile to tile
   static constexpr int kTurn = 1;  // the named barriers of the consumers' turns
@@ -71,20 +70,20 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   struct Places {
     Position keys, values;
     QueryBuffer queries;
-    TileSlot tile;
+    TilePlace tile;
   };
 
   TW_PTX void consume(Shared& shared, int consumer) const {
     Places at;
     if (kBuild.turns && consumer == kConsumers - 1) pass_turn(consumer);
     for (;;) {
-      const Tile& tile = wait_for_tile(shared, at.tile);
+      const Tile& tile = shared.tiles.wait(at.tile);
       if (tile.ends) return;
       if (!tile.empty()) {
         attend(shared, at, consumer);
       } else {
         AttentionStore<T, kDims>{given, tile, consumer}.put_nothing();
-        finish_tile(shared, at.tile);
+        shared.tiles.finish(at.tile);
       }
     }
   }
@@ -104,7 +103,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   TW_PTX void attend(Shared& shared, Places& at, int consumer) const {
     using namespace tile::cuda;
     Rows rows;
-    const Tile* tile = &shared.tiles[at.tile.index];
+    const Tile* tile = &shared.tiles.tiles[at.tile.index];
     start(shared, at, consumer, *tile, rows);
     for (;;) {
       const int first = tile->first_block, last = tile->last_block;
@@ -115,26 +114,26 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
         for (int i = 0; i < kDims / 2; ++i) rows.sums[i] *= rows.keep[i / 2 % 2];
         rows.started = 1;
       }
-      TileSlot after = at.tile;
+      TilePlace after = at.tile;
       after.next();
-      if (!kChained || wait_for_tile(shared, after).empty()) break;
+      if (!kChained || shared.tiles.wait(after).empty()) break;
       const AttentionStore<T, kDims> store{given, *tile, consumer};
       AttentionRowState ended = rows.state;
       rows.state = {};
-      tile = &shared.tiles[after.index];
+      tile = &shared.tiles.tiles[after.index];
       shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
       const int block = tile->last_block - 1;
       step(shared, at, consumer, *tile, tile->inner(), block, block == tile->first_block, rows);
       store.put(ended, rows.sums);
       rows.started = 0;
-      finish_tile(shared, at.tile);
+      shared.tiles.finish(at.tile);
     }
     multiply_values(shared, at, rows);
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
     AttentionStore<T, kDims>{given, *tile, consumer}.put(rows.state, rows.sums);
-    finish_tile(shared, at.tile);
+    shared.tiles.finish(at.tile);
   }
 
   /// The weights of a tile's last block, which is its first here.

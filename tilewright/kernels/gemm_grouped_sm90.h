@@ -12,12 +12,12 @@
 
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_grouped_build_sm90.h"
-#include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/matrix.h"
 #include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
 
@@ -27,7 +27,7 @@ namespace tw::kernels {
 template <class T, bool kTransposed>
 struct GroupedGemmSm90 {
   using Build = GroupedGemmBuild;
-  using Position = GemmRingPosition<Build::kStages>;
+  using Position = tile::cuda::RingPosition<Build::kStages>;
   static_assert(sizeof(T) == 2);
   static constexpr int kTileK = 128 / int(sizeof(T)), kWarpgroup = 128;
   static constexpr int kSelf = 1, kTurn = kSelf + Build::kConsumers;  // named barriers
@@ -84,8 +84,8 @@ struct GroupedGemmSm90 {
       const GroupedGemmPlace place = tiles.place(t);
       const int boxes = (place.units * Build::kUnit + Build::kRowBox - 1) / Build::kRowBox;
       for (int i = 0; i < given.k_blocks; ++i) {
-        shared.empty[at.stage].wait(at.phase ^ 1);
-        load(shared, at.stage, place, boxes, i * kTileK);
+        shared.empty[at.index].wait(at.phase ^ 1);
+        load(shared, at.index, place, boxes, i * kTileK);
         at.next();
       }
     }
@@ -146,10 +146,10 @@ struct GroupedGemmSm90 {
   TW_PTX void multiply_tile(Shared& shared, Position& at, Sums& sums) const {
     using namespace tile::cuda;
     for (int i = 0; i < given.k_blocks; ++i) {
-      shared.full[at.stage].wait(at.phase);
+      shared.full[at.index].wait(at.phase);
       pin_all(sums);
       wgmma_fence();
-      multiply_stage<kN>(shared.weight[at.stage], shared.rows[at.stage], sums, i > 0);
+      multiply_stage<kN>(shared.weight[at.index], shared.rows[at.index], sums, i > 0);
       wgmma_commit();
       pin_all(sums);
       if (i > 0) {  // the group before this one is done: its stage may be filled again

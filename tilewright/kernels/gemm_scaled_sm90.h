@@ -18,7 +18,6 @@
 
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_gaps_sm90.h"
-#include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
 #include "tilewright/kernels/gemm_scaled_scales_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
@@ -26,6 +25,7 @@
 #include "tilewright/tile/cuda/cluster.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/wgmma.h"
 
 namespace tw::kernels {
@@ -55,7 +55,7 @@ struct ScaledGemmSm90 {
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kSpans <= 4);
 
-  using Position = GemmRingPosition<kStages>;
+  using Position = tile::cuda::RingPosition<kStages>;
   using Cursor = GroupedTileCursor<kRows, 1>;
   using Sums = float[kColumns / 2];
   using Factors = typename Scales::Factors;
@@ -130,11 +130,11 @@ struct ScaledGemmSm90 {
     for (int64_t t = blockIdx.x / kSplit; tiles.seek(t); t += gridDim.x / kSplit) {
       const GroupedGemmPlace place = tiles.place(t);
       for (int i = first; i < last; ++i) {
-        Mbarrier& full = shared.full[at.stage];
-        shared.empty[at.stage].wait(at.phase ^ 1);
+        Mbarrier& full = shared.full[at.index];
+        shared.empty[at.index].wait(at.phase ^ 1);
         full.arrive_expect((kRows + kColumns) * 128);
-        load_box(shared.a[at.stage], given.a, full, i * kTileK, place.row, 0);
-        load_box(shared.b[at.stage], given.b, full, i * kTileK, place.column * kColumns,
+        load_box(shared.a[at.index], given.a, full, i * kTileK, place.row, 0);
+        load_box(shared.b[at.index], given.b, full, i * kTileK, place.column * kColumns,
                  place.group);
         at.next();
       }
@@ -158,10 +158,10 @@ struct ScaledGemmSm90 {
         TW_UNROLL
         for (int e = 0; e < kFetched; ++e) {
           if (base + e < first || base + e >= last) continue;
-          shared.empty[at.stage].wait(at.phase ^ 1);
-          reader.put(shared.scales[at.stage], now, e);
+          shared.empty[at.index].wait(at.phase ^ 1);
+          reader.put(shared.scales[at.index], now, e);
           __syncwarp();
-          if (lane % 32 == 0) shared.full[at.stage].arrive();
+          if (lane % 32 == 0) shared.full[at.index].arrive();
           at.next();
         }
       }
@@ -221,12 +221,12 @@ struct ScaledGemmSm90 {
     finish<0>(shared, before(at, 1), consumer, even, sums);
   }
   TW_PTX static int before(const Position& at, int count) {
-    return at.stage >= count ? at.stage - count : at.stage - count + kStages;
+    return at.index >= count ? at.index - count : at.index - count + kStages;
   }
   TW_PTX static void begin(Shared& shared, Position& at, const Operands& origin, Sums& part) {
     using namespace tile::cuda;
-    shared.full[at.stage].wait(at.phase);
-    const Operands of = in_stage(origin, at.stage);
+    shared.full[at.index].wait(at.phase);
+    const Operands of = in_stage(origin, at.index);
     pin(part);
     wgmma_fence();
     TW_UNROLL
@@ -251,9 +251,9 @@ struct ScaledGemmSm90 {
     const int first = first_k(), last = last_k();
     Sums part;
     bool keeps = false;
-    if (first < last) shared.full[at.stage].wait(at.phase);
+    if (first < last) shared.full[at.index].wait(at.phase);
     const Operands origin = operands(shared, consumer);
-    Operands of = in_stage(origin, at.stage);
+    Operands of = in_stage(origin, at.index);
     for (int i = first; i < last; ++i) {
       sync_named(kTurn + consumer, kConsumers * kWarpgroup);
       pin(part);
@@ -264,13 +264,13 @@ struct ScaledGemmSm90 {
         if (step % 2 == 1) wgmma_commit();
       }
       pin(part);
-      const int stage = at.stage;
+      const int stage = at.index;
       const Factors factors = shared.scales[stage].of_thread(consumer);
       wgmma_wait<1>();
       pass_turn(consumer);
       at.next();
-      if (i + 1 < last) shared.full[at.stage].wait(at.phase);
-      of = in_stage(origin, at.stage);
+      if (i + 1 < last) shared.full[at.index].wait(at.phase);
+      of = in_stage(origin, at.index);
       wgmma_wait<0>();
       pin(part);
       release(shared.empty[stage]);
@@ -288,8 +288,8 @@ struct ScaledGemmSm90 {
         tile::cuda::sync_named(kTurn + consumer, kConsumers * kWarpgroup);
         pass_turn(consumer);
       }
-      shared.full[at.stage].wait(at.phase);
-      release(shared.empty[at.stage]);
+      shared.full[at.index].wait(at.phase);
+      release(shared.empty[at.index]);
       at.next();
     }
   }

@@ -12,13 +12,13 @@
 #pragma once
 
 #include "tilewright/kernels/gemm_build_sm90.h"
-#include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
 
@@ -54,7 +54,7 @@ struct GemmSm90 {
 
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
-  using Position = GemmRingPosition<kStages>;
+  using Position = tile::cuda::RingPosition<kStages>;
   using Sums = float[kRowBlocks][kTileN / 2];
 
   TW_PTX void operator()(char* memory) const {
@@ -123,12 +123,12 @@ struct GemmSm90 {
       const GemmPlace place = given.order.place(t);
       const int row = first_row(place), column = place.column * kTileN;
       for (int i = first; i < last; ++i) {
-        Mbarrier& full = shared.full[at.stage];
-        shared.empty[at.stage].wait(at.phase ^ 1);
+        Mbarrier& full = shared.full[at.index];
+        shared.empty[at.index].wait(at.phase ^ 1);
         full.arrive_expect(kABytes + kBBytes);
-        load<kBuild.transposed_a, kTileM, 1>(shared.a[at.stage], given.a, full, row, i * kTileK,
+        load<kBuild.transposed_a, kTileM, 1>(shared.a[at.index], given.a, full, row, i * kTileK,
                                              place.batch * given.a_batch, 0);
-        load<kBuild.transposed_b, kTileN, kBuild.multicast>(shared.b[at.stage], given.b, full,
+        load<kBuild.transposed_b, kTileN, kBuild.multicast>(shared.b[at.index], given.b, full,
                                                             column, i * kTileK,
                                                             place.batch * given.b_batch, share);
         at.next();
@@ -184,17 +184,17 @@ struct GemmSm90 {
     if (kBuild.ping_pong) sync_named(kTurn + consumer, kConsumers * kWarpgroup);
     if (count == 0) clear(sums);
     for (int i = 0; i < count; ++i) {
-      shared.full[at.stage].wait(at.phase);
+      shared.full[at.index].wait(at.phase);
       pin_all(sums);
       wgmma_fence();
-      multiply_stage(shared.a[at.stage] + from * 128, shared.b[at.stage], sums, i > 0);
+      multiply_stage(shared.a[at.index] + from * 128, shared.b[at.index], sums, i > 0);
       wgmma_commit();
       pin_all(sums);
       if (i > 0) {  // the group before this one is done: its stage may be filled again
         wgmma_wait<1>();
         release(shared.empty[previous]);
       }
-      previous = at.stage;
+      previous = at.index;
       at.next();
     }
     if (kBuild.ping_pong) pass_turn(consumer);

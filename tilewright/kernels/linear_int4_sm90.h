@@ -13,13 +13,13 @@
 // Weights that stay in registers follow Marlin (Frantar et al., arXiv:2408.11743) in idea.
 #pragma once
 
-#include "tilewright/kernels/gemm_ring_sm90.h"
 #include "tilewright/kernels/linear_int4_build_sm90.h"
 #include "tilewright/kernels/linear_int4_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/int4.h"
 #include "tilewright/tile/cuda/registers.h"
+#include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
 #include "tilewright/tile/cuda/wgmma_fragment.h"
@@ -52,7 +52,7 @@ struct LinearInt4Sm90 {
   static_assert(LinearInt4Store<T, kTokens, kFeatures, kWays, 1>::kBytes <=
                 sizeof(Shared::weight) + sizeof(Shared::x));
 
-  using Position = GemmRingPosition<kStages>;
+  using Position = tile::cuda::RingPosition<kStages>;
   using Sums = float[kTokens / 2];
 
   TW_PTX void operator()(char* memory) const {
@@ -115,13 +115,13 @@ struct LinearInt4Sm90 {
     using namespace tile::cuda;
     Position at;
     for (int i = first_stage(), last = last_stage(); i < last; ++i) {
-      Mbarrier& full = shared.full[at.stage];
-      shared.empty[at.stage].wait(at.phase ^ 1);
+      Mbarrier& full = shared.full[at.index];
+      shared.empty[at.index].wait(at.phase ^ 1);
       full.arrive_expect(kFeatures * 128 + kTokens * kDepth * 2);
-      load_box(shared.weight[at.stage], given.weight, full, i * (kDepth / 2), first_feature(), 0);
+      load_box(shared.weight[at.index], given.weight, full, i * (kDepth / 2), first_feature(), 0);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c)
-        load_box(shared.x[at.stage][c], given.x, full, i * kDepth + c * kChunk, first_token(), 0);
+        load_box(shared.x[at.index][c], given.x, full, i * kDepth + c * kChunk, first_token(), 0);
       at.next();
     }
     launch_grids_after();  // not sooner: what the next kernel loads would delay these
@@ -159,17 +159,17 @@ struct LinearInt4Sm90 {
     const int first = first_stage(), last = last_stage();
     if (first < last) fetch(first, thread, next);
     for (int stage = first; stage < last; ++stage) {
-      shared.empty[at.stage].wait(at.phase ^ 1);
+      shared.empty[at.index].wait(at.phase ^ 1);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
       for (int i = 0; i < kShare; ++i) {
         const float zero = float(int(Float::kBase) + (given.zero ? next.zero[c][i] : 8));
-        shared.scales[at.stage][c][i * kScaleThreads + thread] = {float(next.scale[c][i]),
+        shared.scales[at.index][c][i * kScaleThreads + thread] = {float(next.scale[c][i]),
                                                                   tile::cuda::pack<T>(zero, zero)};
       }
       if (stage + 1 < last) fetch(stage + 1, thread, next);
       __syncwarp();
-      if (threadIdx.x % 32 == 0) shared.full[at.stage].arrive();
+      if (threadIdx.x % 32 == 0) shared.full[at.index].arrive();
       at.next();
     }
   }
@@ -236,20 +236,20 @@ struct LinearInt4Sm90 {
     Scale scales[2][2];
     const int first = first_stage(), last = last_stage();
     for (int i = first; i < last; ++i) {
-      shared.full[at.stage].wait(at.phase);
-      const char* const weight = shared.weight[at.stage];
+      shared.full[at.index].wait(at.phase);
+      const char* const weight = shared.weight[at.index];
       TW_UNROLL
       for (int j = 0; j < kChunksOfWay; ++j) {
         const int c = way() * kChunksOfWay + j;
         TW_UNROLL
-        for (int h = 0; h < 2; ++h) scales[j % 2][h] = shared.scales[at.stage][c][row() + 8 * h];
+        for (int h = 0; h < 2; ++h) scales[j % 2][h] = shared.scales[at.index][c][row() + 8 * h];
         unpack(weight, c, scales[j % 2], weights[j % 2]);
         if (j > 0) promote(part, scales[(j - 1) % 2], sums);
-        multiply(shared.x[at.stage][c], weights[j % 2], part);
+        multiply(shared.x[at.index][c], weights[j % 2], part);
       }
       promote(part, scales[(kChunksOfWay - 1) % 2], sums);
       __syncwarp();
-      if (threadIdx.x % 32 == 0) shared.empty[at.stage].arrive();
+      if (threadIdx.x % 32 == 0) shared.empty[at.index].arrive();
       at.next();
     }
   }

@@ -4,6 +4,7 @@
 #include "tilewright/kernels/attention_tiles_sm90.h"
 #include "tilewright/kernels/mla_build_sm90.h"
 #include "tilewright/tile/cuda/mbarrier.h"
+#include "tilewright/tile/cuda/ring.h"
 
 namespace tw::kernels {
 
@@ -25,17 +26,7 @@ struct MlaBlock {
   };
   static_assert(sizeof(Shared) <= kBuild.shared_bytes());
 
-  struct TileSlot {
-    int index = 0;
-    uint32_t phase = 0;
-
-    TW_PTX void next() {
-      if (++index == kTileSlots) {
-        index = 0;
-        phase ^= 1;
-      }
-    }
-  };
+  using TileSlot = tile::cuda::RingPosition<kTileSlots>;
 
   TW_PTX static void init(Shared& shared) {
     for (int b = 0; b < 2; ++b) {
@@ -45,7 +36,7 @@ struct MlaBlock {
     }
     for (int i = 0; i < kTileSlots; ++i) {
       shared.tile_full[i].init(1);
-      shared.tile_empty[i].init(kConsumers);
+      shared.tile_empty[i].init(4 * kConsumers);  // warps
     }
     shared.q_full.init(1);
     shared.q_empty.init(kConsumers);

@@ -100,7 +100,8 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
         add_totals<kMine>(shared, state.rows);
         store.put(state.rows, state.sums);
       }
-      release(shared.tile_empty[slot.index]);
+      __syncwarp();  // all of its lanes have read the tile
+      if (threadIdx.x % 32 == 0) shared.tile_empty[slot.index].arrive();
     }
   }
 
