@@ -1,4 +1,4 @@
-// The matrix multiplication skeleton on the CPU, for every shape and for a and b of one type T.
+// The matrix multiplication skeleton on the CPU, for every shape.
 //
 //   out[m, n] = epilogue(sum over k of a[m, k] * b[n, k])          float32 accumulation
 //
@@ -6,12 +6,12 @@
 // it takes its rows of a, packed and widened once, and walks its panels: a panel that is not ready
 // to be multiplied is packed into L1 just before all row tiles of the task pass over it, or in a
 // phase before all tasks. The epilogue sees each tile when its last product is in, while it is in
-// L1. A single row tile reads b as it lies (tile/cpu/mma_rows.h where b is not packed).
+// L1. Few rows of a multiply b as it lies.
 //
 // A Problem tells what to multiply:
 //     int64_t batch, m, n, k
 //     Rows<const T> a(batch)          [m, k]
-//     Panels b(batch)                 [n, k]; Panels is StridedPanels<T> or ReadyPanels<T>
+//     Panels b(batch)                 [n, k], see gemm_panels_cpu.h
 //     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns)
 //                                     and before that prefetch(first row, rows, ...)
 // One whose matrices differ in size says of each (m and k being the largest):
@@ -23,6 +23,7 @@
 #include "tilewright/core/view.h"
 #include "tilewright/kernels/gemm.h"
 #include "tilewright/kernels/gemm_inner_cpu.h"
+#include "tilewright/kernels/gemm_panels_cpu.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -53,7 +54,7 @@ struct Gemm {
     if constexpr (B::kPacked)
       ready = what.m < Inner::template kWidenRows<P>;
     else
-      ready = Inner::kReadsRows && what.m <= kMostRows && what.b(0).rows.col_stride == 1;
+      ready = Inner::kReadsRows && what.m <= B::template kRowsAtOnce<P> && !b_across();
     const GemmShape shape{.batch = sizes.occupied(),
                           .m = what.m,
                           .n = what.n,
@@ -79,7 +80,7 @@ struct Gemm {
 
   /// Whether b's columns lie side by side, so that a panel has a piece of each of its rows.
   bool b_across() const {
-    if constexpr (!B::kPacked) return problem.b(0).rows.col_stride != 1;
+    if constexpr (!B::kPacked) return problem.b(0).across();
     return false;
   }
 
@@ -158,24 +159,8 @@ struct Gemm {
       else if constexpr (kDepth == 1)
         tile::widen_pairs(p, from, k, kPanel, to);
     } else {
-      // The next block of k comes next, or the same one of the next panel.
-      const int64_t ahead =
-          s.k_innermost ? s.k_block * b.rows.col_stride : kPanel * b.rows.lead_strides[0];
-      for (int64_t lane = 0; lane < kPanel; lane += kLanes) {
-        const int64_t from = column + lane;
-        if (from >= problem.n) {
-          zero_lanes(to + lane, units(k));
-          continue;
-        }
-        const tile::PackRows<P, T> rows(problem.n - from, b.rows.col_stride, ahead,
-                                        [&](int i) { return b.rows.row(from + i).data; });
-        tile::pack_wide<Units>(p, rows, first, k, to + lane, kPanel);
-      }
+      b.template pack<Units>(p, column, first, k, s.k_innermost ? s.k_block : 0, to);
     }
-  }
-  static void zero_lanes(Unit* to, int64_t depth) {
-    using V = typename P::template Vec<Unit>;
-    for (int64_t u = 0; u < depth; ++u) tile::store(to + u * kPanel, V{});
   }
 
   // ---- phases ----------------------------------------------------------------------------
@@ -317,38 +302,12 @@ struct Gemm {
           const T* from = b.data + j * b.stride + first * kPanel;
           ahead = tile::mma<typename Inner::Ready>(p, height, packed, from, k, tile, columns,
                                                    block > 0, ahead);
-        } else {
-          multiply_rows(p, count, packed, column, columns, tile);
+        } else if constexpr (Inner::kReadsRows) {
+          b.template multiply<Units>(p, count, packed, column, columns, depth, tile);
         }
         if (is_last) epilogue(p, tile, row + r, count, column, columns);
         packed += units(k) * height;
       }
-    }
-
-    /// One tile of all k, b unpacked.
-    void multiply_rows(P p, int count, const Unit* packed, int64_t column, int64_t columns,
-                       float* tile) const {
-      if constexpr (!B::kPacked && Inner::kReadsRows)
-        tile::with_rows<tile::kMaxTileRows<P>>(count, [&]<int kRows>() {
-          // Two chains for each row of a where one would not keep up with memory.
-          constexpr int kGroups = kRows <= 2 ? 2 : 1;
-          for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
-            const auto rows_at = [&](int64_t from) {
-              const int64_t valid = gemm.problem.n - from;
-              return tile::PackRows<P, T>(valid > 0 ? valid : 1, 1, 0, [&](int i) {
-                return b.rows.row(valid > 0 ? from + i : column).data;
-              });
-            };
-            if constexpr (kGroups == 2) {
-              const tile::PackRows<P, T> from[] = {rows_at(column + lane),
-                                                   rows_at(column + lane + kLanes)};
-              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, depth, tile + lane);
-            } else {
-              const tile::PackRows<P, T> from[] = {rows_at(column + lane)};
-              tile::mma_from_rows<Units, P, T, kRows>(p, packed, from, depth, tile + lane);
-            }
-          }
-        });
     }
   };
 
@@ -366,15 +325,17 @@ struct Gemm {
 template <class P, class Problem, class F>
 TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
   using T = typename Problem::Panels::Element;
+  [[maybe_unused]] constexpr bool kBf16 =
+      tile::same_type<T, bf16> && tile::same_type<typename Problem::Panels::Value, bf16>;
 #if defined(__AMX_BF16__)
-  if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
+  if constexpr (P::kHasAmx && kBf16) {
     if (machine.bf16_tile_gflops > machine.f32_fma_gflops &&
         machine.bf16_tile_gflops > machine.bf16_dot_gflops)
       return f(Gemm<Bf16TileInner, P, Problem>(problem, machine, machine.bf16_tile_gflops));
   }
 #endif
 #if defined(__AVX512BF16__)
-  if constexpr (P::kHasBf16 && tile::same_type<T, bf16>) {
+  if constexpr (P::kHasBf16 && kBf16) {
     if (machine.bf16_dot_gflops > machine.f32_fma_gflops)
       return f(Gemm<Bf16DotInner, P, Problem>(problem, machine, machine.bf16_dot_gflops));
   }

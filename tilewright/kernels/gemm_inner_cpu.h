@@ -6,7 +6,7 @@
 //                           was packed beforehand
 //     kTileRows<P>          most rows of a register tile
 //     kWidenRows<P>         rows from which a packed panel is widened once for all row tiles
-//     kReadsRows            whether b can be multiplied as its rows lie, for a single row tile
+//     kReadsRows            whether few rows can multiply b as it lies
 //     kStep                 values of k that are multiplied together: a is filled up to them
 //     kWholeTiles           whether a is packed as whole row tiles, filled up with any rows
 //     pack_rows()           packs `count` of a's rows as a row tile of `height`, up to `end`
@@ -21,23 +21,6 @@
 #endif
 
 namespace tw::kernels {
-
-/// b as it is: row n holds the coefficients of output column n.
-template <class T>
-struct StridedPanels {
-  using Element = T;
-  static constexpr bool kPacked = false;
-  Rows<const T> rows;
-};
-
-/// b packed beforehand (kernels/panel_layout.h).
-template <class T>
-struct ReadyPanels {
-  using Element = T;
-  static constexpr bool kPacked = true;
-  const T* data;
-  int64_t stride;  // elements from one panel to the next
-};
 
 namespace gemm_detail {
 

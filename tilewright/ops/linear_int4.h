@@ -50,7 +50,8 @@ struct LinearInt4 {
             .bytes = n * (depth / 2 + groups * (size + (k.zero ? 1 : 0))) + size * m * (depth + n)};
   }
 
-  // On Hopper: one kernel for few tokens by the length of a group, one for many.
+  // On Hopper: one kernel for few tokens by the length of a group, one for many. On a CPU few are
+  // up to 4 or 8.
   static constexpr Case kEdgeCases[] = {
       {"no tokens", "*=0 P=8 N=3 G=1"},
       {"no features", "*=3 P=8 N=0 G=1"},
@@ -65,6 +66,8 @@ struct LinearInt4 {
       {"many tokens", "*=140 P=416 N=264 G=7 +zero +bias"},
       {"many tokens, groups of 64", "*=60 P=160 N=90 G=5 group_size=64 +zero"},
       {"many tokens, groups of 32", "*=70 P=80 N=24 G=5 group_size=32"},
+      {"two tokens, groups of one", "*=2 P=70 N=17 G=140 group_size=1 +zero"},
+      {"few tokens, groups read in several pieces", "*=4 P=300 N=37 G=86 group_size=7 +zero"},
       {"one group", "*=40 P=272 N=33 G=1 group_size=1000 +zero"},
       {"much k", "*=2 P=4112 N=16 G=65 +zero"}};
   static constexpr Case kWorkloads[] = {

@@ -17,6 +17,12 @@ TW_INLINE V byte_field(V bytes, int from, int count, int to) {
   return bit_cast<V>(moved) & splat<V>(uint8_t(((1 << count) - 1) << to));
 }
 
+/// 2^23 plus the four bits of every lane from `from` on, as float32: less 2^23, it is exact.
+template <class F, class U>
+TW_INLINE F raised_nibble(U bits, int from) {
+  return bit_cast<F>(((bits >> from) & 15u) | 0x4b000000u);
+}
+
 /// table[index] per byte, index in [0, 16).
 TW_INLINE u8x32 lookup(const int8_t (&table)[16], u8x32 index) {
   const __m128i values = _mm_loadu_si128((const __m128i*)table);

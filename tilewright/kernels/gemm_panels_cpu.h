@@ -1,0 +1,92 @@
+// Where gemm_cpu.h finds b, row n of which holds the coefficients of output column n. Panels tell
+//
+//     Element               type of a's elements
+//     Value                 type of b's, which need not be that of memory
+//     kPacked               whether b was packed beforehand (kernels/panel_layout.h)
+//
+// and those that were not, where a panel begins with column `column`:
+//
+//     across()              whether b's columns lie side by side
+//     kRowsAtOnce<P>        most rows of a that multiply b as it lies, if it is not across()
+//     pack<Units>()         packs k values of a panel from `first` on; those `ahead` of them are
+//                           wanted next or, where that is 0, those of the next panel
+//     multiply<Units>()     a tile of few packed rows of a and all k
+#pragma once
+
+#include "tilewright/core/view.h"
+#include "tilewright/tile/cpu/mma_rows.h"
+#include "tilewright/tile/cpu/pack.h"
+
+namespace tw::kernels {
+
+/// b packed beforehand.
+template <class T>
+struct ReadyPanels {
+  using Element = T;
+  using Value = T;
+  static constexpr bool kPacked = true;
+  const T* data;
+  int64_t stride;  // elements from one panel to the next
+};
+
+/// b as it is.
+template <class T>
+struct StridedPanels {
+  using Element = T;
+  using Value = T;
+  static constexpr bool kPacked = false;
+  template <class P>
+  static constexpr int64_t kRowsAtOnce = tile::kMaxTileRows<P>;
+
+  Rows<const T> rows;
+
+  TW_INLINE bool across() const { return rows.col_stride != 1; }
+
+  template <class Units, class P>
+  TW_INLINE void pack(P p, int64_t column, int64_t first, int64_t k, int64_t ahead,
+                      typename Units::Unit* to) const {
+    using V = typename P::template Vec<typename Units::Unit>;
+    constexpr int kLanes = tile::kLanesOf<V>;
+    const int64_t next =
+        ahead > 0 ? ahead * rows.col_stride : tile::kPanelWidth * rows.lead_strides[0];
+    for (int64_t lane = 0; lane < tile::kPanelWidth; lane += kLanes) {
+      const int64_t from = column + lane;
+      if (from >= rows.rows) {
+        for (int64_t u = 0; u * Units::kDepth < k; ++u)
+          tile::store(to + u * tile::kPanelWidth + lane, V{});
+        continue;
+      }
+      const tile::PackRows<P, T> lanes(rows.rows - from, rows.col_stride, next,
+                                       [&](int i) { return rows.row(from + i).data; });
+      tile::pack_wide<Units>(p, lanes, first, k, to + lane, tile::kPanelWidth);
+    }
+  }
+
+  template <class Units, class P>
+  TW_INLINE void multiply(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
+                          int64_t columns, int64_t k, float* tile) const {
+    constexpr int kLanes = P::template kLanes<float>;
+    tile::with_rows<kRowsAtOnce<P>>(rows_of_a, [&]<int kRows>() {
+      // Two chains for each row of a where one would not keep up with memory.
+      constexpr int kGroups = kRows <= 2 ? 2 : 1;
+      for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
+        const auto rows_at = [&](int64_t from) {
+          const int64_t valid = rows.rows - from;
+          return tile::PackRows<P, T>(valid > 0 ? valid : 1, 1, 0, [&](int i) {
+            return rows.row(valid > 0 ? from + i : column).data;
+          });
+        };
+        if constexpr (kGroups == 2) {
+          const tile::PackRows<P, T> from[] = {rows_at(column + lane),
+                                               rows_at(column + lane + kLanes)};
+          tile::mma_from_rows<Units, P, T, kRows>(p, a, from, k, tile + lane);
+        } else {
+          const tile::PackRows<P, T> from[] = {rows_at(column + lane)};
+          tile::mma_from_rows<Units, P, T, kRows>(p, a, from, k, tile + lane);
+        }
+      }
+    });
+  }
+};
+
+}  // namespace tw::kernels
