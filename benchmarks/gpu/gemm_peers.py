@@ -1,5 +1,7 @@
 """Matrix multiplication beside cuBLAS, and in groups beside torch._grouped_mm, on a GPU.
 
+Of bf16 operands and of float32 ones ("f32"), whose products are float32 in both libraries.
+
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
 in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of 4-bit weights
 ("int4") in groups of 128 beside the same product of bf16 weights.
@@ -44,6 +46,8 @@ FP8_BLOCKS = [
 ]
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
 INT4 = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
+F32 = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)] + [ODD[0], (4096, 14336, 4096)]
+F32_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)]
 HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
@@ -62,13 +66,16 @@ def _cases() -> list[tuple[str, tuple[int, int, int], Call, Call, int]]:
     for size in [(4096, 4096, 4096), ODD[0]]:
         cases.append(("nn", size, _matmul, lambda x, w: x @ w, 0))
     cases.append(("linear bias", (4096, 4096, 4096), OPS.linear, F.linear, 1))
+    cases += [("f32 linear", size, OPS.linear, F.linear, 0) for size in F32 + F32_ROWS]
+    cases += [("f32 nn", size, _matmul, lambda x, w: x @ w, 0) for size in (F32[3], F32_ROWS[3])]
     return cases
 
 
 def _operands(name: str, size: tuple[int, int, int], extra: int) -> tuple[torch.Tensor, ...]:
     m, n, k = size
-    weight = _normal(k, n) if name == "nn" else _normal(n, k)
-    return (_normal(m, k), weight, *(_normal(n) for _ in range(extra)))
+    weight = _normal(k, n) if name.endswith("nn") else _normal(n, k)
+    operands = _normal(m, k), weight, *(_normal(n) for _ in range(extra))
+    return tuple(x.float() for x in operands) if name.startswith("f32") else operands
 
 
 def _check(ours: torch.Tensor, peer: torch.Tensor, k: int) -> None:
@@ -292,7 +299,8 @@ def main() -> None:
         print(f"{label:28} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS "
               f"{seconds['ours'] * 1e6:9.2f} us  cuBLAS {seconds['cublas'] * 1e6:9.2f} us  "
               f"{ratio:5.3f}", flush=True)  # fmt: skip
-        results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
+        dtype = "f32" if name.startswith("f32") else "bf16"
+        results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
     results += _grouped(options) + _fp8(options) + _fp8_grouped(options) + _int4(options)
     if options.out:

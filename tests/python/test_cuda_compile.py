@@ -57,7 +57,7 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         "rms_norm": b"10cuda_entry3runENS_7kernels7RmsNormINS_4bf16EEE",
         "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedE",
         "gelu": b"10cuda_entry3runENS_7kernels15GeluElementwiseINS_4bf16EE",
-        "matmul": b"10cuda_entry12gemm_stridedE",
+        "matmul": b"10cuda_entry12gemm_stridedILi",
     }
     for kernel in kernels:
         cubin = (tmp_path / "out" / f"{kernel['op']}-bf16-{arch}.cubin").read_bytes()

@@ -53,7 +53,8 @@ struct Matmul {
                                         {"ragged tiles", "B=5 M=11 K=67 N=37 alpha=-2"},
                                         {"attention scores", "B=12 M=64 K=64 N=64 alpha=0.125"},
                                         {"several blocks of k", "B=2 M=20 K=1100 N=50"},
-                                        {"a packed once for all", "B=1 M=60 K=400 N=130"}};
+                                        {"a packed once for all", "B=1 M=60 K=400 N=130"},
+                                        {"few tiles, many k", "B=1 M=70 K=9001 N=66"}};
   static constexpr Case kWorkloads[] = {{"bert-base/scores", "B=12 M=128 K=64 N=128 alpha=0.125"},
                                         {"llama-3.1-8b/prefill", "B=1 M=128 K=4096 N=4096"},
                                         {"cube-512", "B=1 M=512 K=512 N=512"},

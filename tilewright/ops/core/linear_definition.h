@@ -69,7 +69,8 @@ inline constexpr Case kLinearEdgeCases[] = {
     {"narrow", "*=150 K=90 N=3 +bias"},
     {"several blocks of k", "*=23 K=1030 N=70 +residual"},
     {"blocks of rows", "*=530 K=180 N=40 +bias"},
-    {"a packed once for all", "*=210 K=700 N=260"}};
+    {"a packed once for all", "*=210 K=700 N=260"},
+    {"few tiles, many k", "*=35 K=7003 N=66 +bias +residual activation=silu"}};
 inline constexpr Case kLinearWorkloads[] = {
     {"smollm2-135m/decode", "*=1 K=576 N=1536"},
     {"smollm2-135m/prefill", "*=128 K=576 N=1536"},

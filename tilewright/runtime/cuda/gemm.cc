@@ -10,7 +10,7 @@
 
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_realign.h"
-#include "tilewright/kernels/gemm_strided.h"
+#include "tilewright/kernels/gemm_strided_policy.h"
 #include "tilewright/kernels/gemm_variants_sm90.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_image.h"
@@ -25,11 +25,27 @@ namespace tw::runtime::cuda {
 namespace {
 
 using kernels::GemmBuild;
+using kernels::GemmStridedBuild;
 using kernels::GemmVariant;
+
+/// The functions for any GPU.
+struct StridedKernels {
+  std::array<Kernel, kernels::kGemmStridedShapeCount> shapes{};
+  Kernel sum = nullptr;
+  PreparedOnce<kernels::kGemmStridedShapeCount> prepared;
+
+  /// By the mangled name (gemm_kernels.cu).
+  void place(std::string_view name, Kernel kernel) {
+    const int index = number_after(name, "12gemm_stridedILi");
+    if (index >= 0 && index < kernels::kGemmStridedShapeCount) shapes[size_t(index)] = kernel;
+    if (name.find("gemm_strided_sum") != std::string_view::npos) sum = kernel;
+  }
+};
 
 /// The functions of one element type, found when the first of them is launched.
 struct GemmModule {
-  Kernel strided = nullptr, realign = nullptr;
+  Kernel realign = nullptr;
+  StridedKernels strided;
   std::array<Kernel, GemmVariant::kCount> variants{};
   PreparedOnce<GemmVariant::kCount> prepared;
 
@@ -41,7 +57,7 @@ struct GemmModule {
  private:
   /// By the mangled name (gemm_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    if (name.find("gemm_strided") != std::string_view::npos) strided = kernel;
+    strided.place(name, kernel);
     if (name.find("gemm_realign") != std::string_view::npos) realign = kernel;
     for (const std::string_view text : {"10cuda_entry4gemmILi", "10cuda_entry12gemm_clusterILi"}) {
       const int index = number_after(name, text);
@@ -56,32 +72,36 @@ GemmModule& module() {
   return loaded;
 }
 
-/// The kernel for any GPU, where the image has no code for this one; of each architecture once.
+/// The kernels for any GPU, where the image has no code for this one; of each architecture once.
 template <class T>
-Kernel compiled_strided(const Gpu& on) {
+StridedKernels& compiled_strided(const Gpu& on) {
   static std::mutex compiling;
-  static std::map<std::string, Kernel> compiled;
+  static std::map<std::string, StridedKernels> compiled;
   const std::string target = architecture(on.compute_major, on.compute_minor);
   const std::lock_guard lock(compiling);
-  Kernel& kernel = compiled[target];
-  if (kernel == nullptr)
-    kernel = load_kernel("gemm", described(on),
-                         compile_kernel("gemm", gemm_program(dtype_of<T>), target).cubin.data());
-  return kernel;
+  StridedKernels& from = compiled[target];
+  if (from.sum == nullptr)
+    load_kernels("gemm", described(on),
+                 compile_kernel("gemm", gemm_program(dtype_of<T>), target).cubin.data(),
+                 [&](std::string_view name, Kernel kernel) { from.place(name, kernel); });
+  return from;
 }
 
 template <class T>
-Kernel strided(const Gpu& on) {
+StridedKernels& strided(const Gpu& on) {
   if (!carries_code_for(on.compute_major, on.compute_minor)) return compiled_strided<T>(on);
   return module<T>().strided;
 }
 
-template <class Arguments>
-void launch(Kernel kernel, int64_t blocks, int64_t blocks_y, int threads, int shared_bytes,
-            const Arguments& arguments, Stream stream) {
-  void* pointers[] = {const_cast<Arguments*>(&arguments)};
-  check(driver().launch_kernel(kernel, unsigned(blocks), unsigned(blocks_y), 1, unsigned(threads),
-                               1, 1, unsigned(shared_bytes), stream, pointers, nullptr),
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+void launch(Kernel kernel, const Grid& grid, int threads, int shared_bytes, void** arguments,
+            Stream stream) {
+  check(driver().launch_kernel(kernel, unsigned(grid.x), unsigned(grid.y), unsigned(grid.z),
+                               unsigned(threads), 1, 1, unsigned(shared_bytes), stream, arguments,
+                               nullptr),
         "gemm: launching");
 }
 
@@ -104,20 +124,21 @@ struct Reading {
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   void copy_to(void* memory, const Gpu& on, Stream stream) {
-    const kernels::GemmRealignArguments arguments{reinterpret_cast<const uint16_t*>(from.data),
-                                                  static_cast<uint16_t*>(memory),
-                                                  from.batch,
-                                                  from.rows,
-                                                  from.columns,
-                                                  from.batch_stride,
-                                                  from.row_stride,
-                                                  from.column_stride,
-                                                  pitch};
+    kernels::GemmRealignArguments arguments{reinterpret_cast<const uint16_t*>(from.data),
+                                            static_cast<uint16_t*>(memory),
+                                            from.batch,
+                                            from.rows,
+                                            from.columns,
+                                            from.batch_stride,
+                                            from.row_stride,
+                                            from.column_stride,
+                                            pitch};
     constexpr int kThreads = 256, kResident = 8;
     const int64_t chunks = from.batch * from.rows * (pitch / 8);
     const int64_t blocks = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
                                              int64_t{on.multiprocessors} * kResident * 4);
-    launch(module<T>().realign, blocks, 1, kThreads, 0, arguments, stream);
+    void* pointers[] = {&arguments};
+    launch(module<T>().realign, {.x = blocks}, kThreads, 0, pointers, stream);
     from = {static_cast<const T*>(memory),
             from.rows,
             from.columns,
@@ -200,12 +221,35 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
 }
 
 template <class T>
-void launch_strided(const kernels::GemmStridedArguments<T>& arguments, const Gpu& on,
-                    Stream stream) {
-  constexpr int64_t kTile = kernels::kGemmStridedTile, kMostY = 65535;
-  const auto blocks = [](int64_t n) { return (n + kTile - 1) / kTile; };
-  launch(strided<T>(on), blocks(arguments.out.rows) * blocks(arguments.out.cols),
-         std::min(arguments.batch, kMostY), kernels::kGemmStridedThreads, 0, arguments, stream);
+void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream) {
+  using kernels::kGemmStridedShapes;
+  constexpr int64_t kMostY = 65535;
+  const auto blocks = [](int64_t n, int64_t step) { return (n + step - 1) / step; };
+  const int64_t m = arguments.out.rows, n = arguments.out.cols, batch = arguments.batch;
+  const kernels::GemmStridedChoice choice =
+      kernels::choose_gemm_strided<T>({batch, m, n, arguments.k}, on.multiprocessors);
+  const GemmStridedBuild& build = kGemmStridedShapes[choice.shape].build;
+  arguments.a.choose(), arguments.b.choose();
+  arguments.k_part = choice.k_part;
+  const int64_t sums = batch * m * arguments.parts_pitch();
+  const StreamMemory parts(choice.parts > 1 ? choice.parts * sums * int64_t{sizeof(float)} : 0,
+                           stream, "gemm");
+  arguments.parts = static_cast<float*>(parts.data());
+
+  StridedKernels& from = strided<T>(on);
+  const auto index = size_t(choice.shape);
+  from.prepared(index, on,
+                [&] { allow_shared_bytes("gemm", from.shapes[index], build.shared_bytes(), on); });
+  int64_t count = choice.parts;
+  void* pointers[] = {&arguments, &count};
+  launch(from.shapes[index],
+         {blocks(m, build.tile_m) * blocks(n, build.tile_n), std::min(batch, kMostY), count},
+         build.threads(), build.shared_bytes(), pointers, stream);
+  if (count == 1) return;
+  constexpr int kThreads = 256, kResident = 8;
+  const int64_t fours = blocks(sums / 4, kThreads);
+  launch(from.sum, {.x = std::min<int64_t>(fours, int64_t{on.multiprocessors} * kResident)},
+         kThreads, 0, pointers, stream);
 }
 
 template <class T>
@@ -249,8 +293,9 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
       return wait_if_asked("matmul", on, stream);
     }
   kernels::GemmStridedArguments<T> arguments{};
-  arguments.a = as_rows(p.left), arguments.b = as_rows(p.right), arguments.out = as_rows(p.out);
-  arguments.a_batch = p.left.batch_stride, arguments.b_batch = p.right.batch_stride;
+  arguments.a = {as_rows(p.left), p.left.batch_stride};
+  arguments.b = {as_rows(p.right), p.right.batch_stride};
+  arguments.out = as_rows(p.out);
   arguments.out_batch = p.out.batch_stride;
   arguments.batch = p.batch, arguments.k = p.k, arguments.alpha = p.alpha;
   launch_strided(arguments, on, stream);
@@ -282,7 +327,7 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
     }
   }
   kernels::GemmStridedArguments<T> arguments{};
-  arguments.a = call.x, arguments.b = as_rows(right), arguments.out = call.out;
+  arguments.a = {call.x, 0}, arguments.b = {as_rows(right), 0}, arguments.out = call.out;
   arguments.residual = call.residual, arguments.bias = call.bias;
   arguments.batch = 1, arguments.k = weight.size(1), arguments.alpha = 1;
   arguments.activation = call.activation;

@@ -2,6 +2,7 @@
 // float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
 #include "tilewright/kernels/activation.h"
 #include "tilewright/kernels/gemm_strided.h"
+#include "tilewright/kernels/gemm_strided_policy.h"
 #if TW_GEMM_HAS_SM90
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_realign.h"
@@ -14,12 +15,26 @@ namespace tw::cuda_entry {
 using namespace kernels;
 using Element = TW_GEMM_ELEMENT;
 
-__global__ void __launch_bounds__(kGemmStridedThreads)
+extern __shared__ __align__(1024) char dynamic_shared[];
+
+template <int kShape>
+__global__ void __launch_bounds__(kGemmStridedShapes[kShape].build.threads(),
+                                  kGemmStridedShapes[kShape].build.resident)
     gemm_strided(const __grid_constant__ GemmStridedArguments<Element> arguments) {
-  using Kernel = GemmStrided<Element>;
-  __shared__ typename Kernel::Panel a, b;
-  Kernel{arguments}(a, b);
+  GemmStrided<Element, kGemmStridedShapes[kShape].build>{arguments, dynamic_shared}();
 }
+__global__ void __launch_bounds__(256)
+    gemm_strided_sum(const __grid_constant__ GemmStridedArguments<Element> arguments,
+                     int64_t parts) {
+  GemmStridedSum<Element>{arguments, parts}();
+}
+template <int kShape>
+void instantiate_strided() {
+  if constexpr (sizeof(Element) == 4 || kShape == kGemmStridedNarrowShape) [[maybe_unused]]
+    const auto entry = &gemm_strided<kShape>;
+  if constexpr (kShape + 1 < kGemmStridedShapeCount) instantiate_strided<kShape + 1>();
+}
+template void instantiate_strided<0>();
 
 #if TW_GEMM_HAS_SM90
 
@@ -52,8 +67,6 @@ struct EpilogueOf<kIndex, true> {
 template <int kIndex>
 using GemmOf = GemmSm90<Element, Element, GemmVariant::at(kIndex).build(),
                         typename EpilogueOf<kIndex, GemmVariant::at(kIndex).is_linear()>::type>;
-
-extern __shared__ __align__(1024) char dynamic_shared[];
 
 template <int kIndex>
 __global__ void __launch_bounds__(GemmOf<kIndex>::kThreads, 1)

@@ -13,6 +13,28 @@ TW_PTX void copy_async(void* shared, const void* global) {
                "l"(global), "n"(kBytes)
                : "memory");
 }
+/// The first `bytes` of kBytes, 4 or 16; zeros in place of the others, which are not read. 16 bytes
+/// go past L1.
+template <int kBytes>
+TW_PTX void copy_async_or_zero(void* shared, const void* global, int bytes) {
+  if constexpr (kBytes == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+                 "l"(global), "r"(bytes)
+                 : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared_address(shared)),
+                 "l"(global), "n"(kBytes), "r"(bytes)
+                 : "memory");
+}
+/// The copies since the last call become a group.
+TW_PTX void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Waits for all groups but the last kPending.
+template <int kPending>
+TW_PTX void wait_copy_groups() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 /// Waits for the copies of this thread, which then sees what they brought.
 TW_PTX void wait_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");

@@ -1,0 +1,43 @@
+// Which builds of the matrix multiplication for any GPU are chosen: that all of k is dealt out,
+// once.
+#include "tilewright/kernels/gemm_strided_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "testing/random.h"
+#include "tilewright/core/dtype.h"
+
+namespace tw::kernels {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+
+TEST(GemmStridedPolicy, PartsCoverAllOfKOnce) {
+  testing::Random random(1);
+  const auto size = [&] { return 1 + int64_t(random.uniform() * random.uniform() * 5000); };
+  for (int i = 0; i < 2000; ++i) {
+    const GemmStridedSize of{1 + i % 3, size(), size(), i % 50 == 0 ? 0 : size() * 3};
+    const GemmStridedChoice choice = choose_gemm_strided<float>(of, kMultiprocessors);
+    ASSERT_GE(choice.shape, 0);
+    ASSERT_LT(choice.shape, kGemmStridedShapeCount);
+    ASSERT_EQ(0, choice.k_part % kGemmStridedShapes[choice.shape].build.depth);
+    ASSERT_GE(choice.parts * choice.k_part, of.k) << of.m << " x " << of.n << " x " << of.k;
+    ASSERT_LT((choice.parts - 1) * choice.k_part, of.k > 0 ? of.k : 1);
+  }
+}
+
+TEST(GemmStridedPolicy, OnlyFewTilesAreDivided) {
+  EXPECT_EQ(1, choose_gemm_strided<float>({1, 8192, 8192, 8192}, kMultiprocessors).parts);
+  EXPECT_GT(choose_gemm_strided<float>({1, 128, 128, 65536}, kMultiprocessors).parts, 8);
+  EXPECT_EQ(1, choose_gemm_strided<float>({1, 16, 16, 8}, kMultiprocessors).parts);
+}
+
+TEST(GemmStridedPolicy, NarrowElementsHaveOneBuild) {
+  for (const int64_t n : {1, 100, 4000}) {
+    const GemmStridedChoice choice = choose_gemm_strided<f16>({1, n, n, n}, kMultiprocessors);
+    EXPECT_EQ(kGemmStridedNarrowShape, choice.shape);
+  }
+}
+
+}  // namespace
+}  // namespace tw::kernels

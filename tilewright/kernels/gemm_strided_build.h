@@ -1,0 +1,64 @@
+// What builds of the matrix multiplication for any GPU there are, and what the host gives them.
+// Neutral host code.
+#pragma once
+
+#include "tilewright/core/view.h"
+
+namespace tw::kernels {
+
+/// A block computes tile_m x tile_n elements of out, a thread thread_m x thread_n of them, from
+/// `stages` panels of `depth` values of k.
+struct GemmStridedBuild {
+  int tile_m, tile_n, thread_m, thread_n, depth, stages;
+  int resident;  // blocks that a multiprocessor is to hold at once
+
+  /// A row of a panel, in floats: threads that store neighbours along k meet different banks.
+  static constexpr int pitch(int tile) { return tile + 4; }
+  constexpr int threads() const { return tile_m / thread_m * (tile_n / thread_n); }
+  constexpr int stage_bytes() const { return depth * (pitch(tile_m) + pitch(tile_n)) * 4; }
+  constexpr int shared_bytes() const { return stages * stage_bytes() + (tile_m + tile_n) * 8; }
+};
+
+/// How an operand is read.
+enum class GemmStridedLoads : int {
+  kVectors,    // its rows are neighbours in memory: four of them, 16 bytes, at once
+  kAlongK,     // by elements; its columns, k, are neighbours, and so are threads along it
+  kAlongRows,  // by elements, by threads next to each other along its rows
+};
+
+template <class T>
+struct GemmStridedOperand {
+  Rows<const T> rows;  // of k elements
+  int64_t batch_stride;
+  GemmStridedLoads loads = GemmStridedLoads::kAlongRows;
+
+  /// The loads that suit the strides.
+  TW_INLINE void choose() {
+    const int64_t row_stride = rows.lead_strides[0];
+    const auto is_aligned = [](int64_t n) { return n * int64_t{sizeof(T)} % 16 == 0; };
+    const bool is_merged = rows.lead == 1;
+    if (sizeof(T) == 4 && is_merged && row_stride == 1 && is_aligned(rows.col_stride) &&
+        is_aligned(batch_stride) && reinterpret_cast<uint64_t>(rows.data) % 16 == 0)
+      loads = GemmStridedLoads::kVectors;
+    else
+      loads = rows.col_stride == 1 ? GemmStridedLoads::kAlongK : GemmStridedLoads::kAlongRows;
+  }
+};
+
+template <class T>
+struct GemmStridedArguments {
+  GemmStridedOperand<T> a, b;  // [m, k], [n, k]
+  Rows<const T> residual;      // [m, n], or absent
+  View<const T, 1> bias;       // [n], or absent
+  Rows<T> out;                 // [m, n], may alias residual
+  int64_t out_batch;           // stride of the batch
+  int64_t batch, k;
+  int64_t k_part;  // values of k of a block: blockIdx.z of them come before; a multiple of `depth`
+  float* parts;  // [gridDim.z, batch, m, parts_pitch()] sums of parts of k; absent if there is one
+  float alpha;
+  int activation;  // an Activation
+
+  TW_INLINE int64_t parts_pitch() const { return (out.cols + 3) / 4 * 4; }
+};
+
+}  // namespace tw::kernels
