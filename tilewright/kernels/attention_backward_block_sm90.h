@@ -7,18 +7,41 @@
 
 namespace tw::kernels {
 
+/// What consumers with different roles pass to each other: weights as registers hold them, and who
+/// may read or write them and the slopes.
+template <AttentionBackwardBuild kBuild, bool kSplitsRoles = kBuild.splits_roles()>
+struct AttentionBackwardExchange {
+  TW_PTX void init(int) {}
+};
+template <AttentionBackwardBuild kBuild>
+struct AttentionBackwardExchange<kBuild, true> {
+  float weights[kBuild.weight_count()];
+  tile::cuda::Mbarrier weights_full, weights_empty, slopes_full[2], slopes_empty[2];
+
+  TW_PTX void init(int warps) {
+    weights_full.init(warps / 2);
+    weights_empty.init(warps / 2);
+    for (int i = 0; i < 2; ++i) {
+      slopes_full[i].init(warps / 2 * 32);
+      slopes_empty[i].init(warps);
+    }
+  }
+};
+
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardBlock {
-  static constexpr int kDims = kBuild.dims, kQueries = kBuild.queries, kKeys = kBuild.kKeys;
-  static constexpr int kStages = kBuild.kStages, kConsumers = kBuild.kConsumers;
+  static constexpr int kDims = kBuild.dims, kQueries = kBuild.queries, kKeys = kBuild.keys();
+  static constexpr int kConsumers = kBuild.kConsumers;
+  static constexpr int kQueryStages = kBuild.kQueryStages, kGradStages = kBuild.grad_stages();
   static constexpr int kThreads = kBuild.kThreads, kWarpgroup = 128, kRows = 64, kRowBytes = 128;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kKeyChunk = kKeys * kRowBytes, kQueryChunk = kQueries * kRowBytes;
-  static constexpr int kPartDims = kDims / kConsumers;  // of queries' gradients
-  static constexpr int kPart = kQueries * kPartDims;
+  // Of queries' gradients:
+  static constexpr int kPieces = kBuild.pieces(), kParts = kBuild.parts();
+  static constexpr int kPartDims = kBuild.part_dims(), kPart = kBuild.part_count();
+  static constexpr int kSumBuffers = kBuild.sum_buffers();  // of a consumer
   static_assert(kQueries == kRows);
-  static constexpr int kAdders = 2;  // warps, and the buffers that they empty
-  static constexpr int kSlots = 4;   // of what is planned ahead
+  static constexpr int kSlots = 4;  // of what is planned ahead
   static constexpr int kWarps = kConsumers * kWarpgroup / 32;
   static constexpr int kMeeting = 1;  // the named barrier of both consumers
 
@@ -34,41 +57,46 @@ struct AttentionBackwardBlock {
 
   struct alignas(1024) Shared {
     char k[kBuild.key_bytes()], v[kBuild.key_bytes()];
-    char q[kStages][kBuild.query_bytes()], grad[kStages][kBuild.query_bytes()];
+    char q[kQueryStages][kBuild.query_bytes()], grad[kGradStages][kBuild.query_bytes()];
     char slopes[2][kBuild.slope_bytes()];
-    float sums[kAdders][kConsumers][kPart];
-    float rows[kStages][2][kQueries];  // lse; grad · out
-    int blocks[kStages];               // which block of queries it is
+    float sums[kConsumers][kSumBuffers][kPart];
+    [[no_unique_address]] AttentionBackwardExchange<kBuild> exchange;
+    float rows[kQueryStages][2][kQueries];  // lse; grad · out
+    int blocks[kQueryStages];               // which block of queries it is
     Addition additions[kSlots];
     tile::cuda::Mbarrier planned[kSlots], unplanned[kSlots];
     tile::cuda::Mbarrier k_full, v_full, tail_full, keys_empty;
-    tile::cuda::Mbarrier q_full[kStages], q_empty[kStages], grad_full[kStages], grad_empty[kStages];
-    tile::cuda::Mbarrier sums_full[kAdders][kConsumers], sums_empty[kAdders][kConsumers];
+    tile::cuda::Mbarrier q_full[kQueryStages], q_empty[kQueryStages];
+    tile::cuda::Mbarrier grad_full[kGradStages], grad_empty[kGradStages];
+    tile::cuda::Mbarrier sums_full[kConsumers][kSumBuffers], sums_empty[kConsumers][kSumBuffers];
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
-  /// A place in the rings of queries and of gradients.
-  using Position = tile::cuda::RingPosition<kStages>;
+  using QueryPosition = tile::cuda::RingPosition<kQueryStages>;
+  using GradPosition = tile::cuda::RingPosition<kGradStages>;
 
   TW_PTX static void init(Shared& shared) {
     shared.k_full.init(1);
     shared.v_full.init(1);
     shared.tail_full.init(1);
     shared.keys_empty.init(kWarps);
-    for (int i = 0; i < kStages; ++i) {
+    for (int i = 0; i < kQueryStages; ++i) {
       shared.q_full[i].init(1);
-      shared.grad_full[i].init(1);
       shared.q_empty[i].init(kWarps);
+    }
+    for (int i = 0; i < kGradStages; ++i) {
+      shared.grad_full[i].init(1);
       shared.grad_empty[i].init(kWarps);
     }
     for (int i = 0; i < kSlots; ++i) {
       shared.planned[i].init(1);
-      shared.unplanned[i].init(1);
+      shared.unplanned[i].init(kConsumers);
     }
-    for (int i = 0; i < kAdders * kConsumers; ++i) {
-      shared.sums_full[i / kConsumers][i % kConsumers].init(kWarpgroup);
-      shared.sums_empty[i / kConsumers][i % kConsumers].init(1);
+    for (int i = 0; i < kConsumers * kSumBuffers; ++i) {
+      shared.sums_full[i / kSumBuffers][i % kSumBuffers].init(kWarpgroup);
+      shared.sums_empty[i / kSumBuffers][i % kSumBuffers].init(1);
     }
+    shared.exchange.init(kWarps);
     tile::cuda::fence_barrier_init();
   }
 };

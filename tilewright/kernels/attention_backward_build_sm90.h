@@ -6,34 +6,48 @@
 
 namespace tw::kernels {
 
-/// What is fixed when the kernel is compiled: two consumer warpgroups with 64 keys each, and
-/// blocks of queries.
+/// What is fixed when the kernel is compiled: two consumer warpgroups, and blocks of queries.
 struct AttentionBackwardBuild {
-  static constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers), kStages = 2;
-  static constexpr int kKeys = 64 * kConsumers;
+  static constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers), kQueryStages = 2;
 
-  int dims;     // of queries, keys and values, 64 or 128; what is missing reads as zero
+  int dims;     // of queries, keys and values, a multiple of 64; what is missing reads as zero
   int queries;  // of a block
 
-  /// 64 Ki registers, in the units of setmaxnreg: sums of 128 dims leave little for what loads.
+  /// Sums of 64 keys and values for more than 128 dims do not fit into one warpgroup's registers:
+  /// one has those of values, the other those of keys.
+  TW_INLINE constexpr bool splits_roles() const { return dims > 128; }
+  /// 64 Ki registers, in the units of setmaxnreg: sums leave little for what loads.
   TW_INLINE constexpr int feed_registers() const { return dims == 64 ? 40 : 24; }
   TW_INLINE constexpr int consumer_registers() const { return dims == 64 ? 232 : 240; }
-  TW_INLINE constexpr int key_bytes() const { return kKeys * dims * 2; }
+  TW_INLINE constexpr int keys() const { return splits_roles() ? 64 : 64 * kConsumers; }
+  TW_INLINE constexpr int grad_stages() const { return splits_roles() ? 1 : kQueryStages; }
+  /// A consumer's share of the queries' gradients is handed over in pieces, through buffers.
+  TW_INLINE constexpr int pieces() const { return splits_roles() ? 2 : 1; }
+  TW_INLINE constexpr int sum_buffers() const { return splits_roles() ? 1 : 2; }
+  TW_INLINE constexpr int parts() const { return kConsumers * pieces(); }
+  TW_INLINE constexpr int part_dims() const { return dims / parts(); }
+  TW_INLINE constexpr int part_count() const { return queries * part_dims(); }
+  /// Of the kernels before and after.
+  static constexpr int kRowThreads = 256;
+  TW_INLINE constexpr int query_threads() const { return 128 * parts(); }
+  TW_INLINE constexpr int key_bytes() const { return keys() * dims * 2; }
   TW_INLINE constexpr int query_bytes() const { return queries * dims * 2; }
-  TW_INLINE constexpr int slope_bytes() const { return kKeys * queries * 2; }
+  TW_INLINE constexpr int slope_bytes() const { return keys() * queries * 2; }
+  TW_INLINE constexpr int weight_count() const { return splits_roles() ? keys() * queries : 0; }
   TW_INLINE constexpr int sum_count() const { return queries * dims; }  // of queries' gradients
   TW_INLINE constexpr int row_bytes() const { return 2 * queries * int(sizeof(float)); }
   TW_INLINE constexpr int shared_bytes() const {
-    constexpr int kAlignment = 1024;  // the barriers fit into what it rounds up to
-    const int used = 2 * key_bytes() + kStages * (2 * query_bytes() + row_bytes()) +
-                     2 * slope_bytes() + 2 * sum_count() * int(sizeof(float));
-    return used + kAlignment;
+    constexpr int kAlignment = 1024, kBarriers = 512;
+    const int rows = (kQueryStages + grad_stages()) * query_bytes() + kQueryStages * row_bytes();
+    const int floats = weight_count() + kConsumers * sum_buffers() * part_count();
+    const int used = 2 * key_bytes() + rows + 2 * slope_bytes() + floats * int(sizeof(float));
+    return (used + kBarriers + kAlignment - 1) / kAlignment * kAlignment;
   }
 };
 
-inline constexpr AttentionBackwardBuild kAttentionBackwardBuilds[] = {{.dims = 64, .queries = 64},
-                                                                      {.dims = 128, .queries = 64}};
-inline constexpr int kAttentionBackwardBuildCount = 2;
+inline constexpr AttentionBackwardBuild kAttentionBackwardBuilds[] = {
+    {.dims = 64, .queries = 64}, {.dims = 128, .queries = 64}, {.dims = 256, .queries = 64}};
+inline constexpr int kAttentionBackwardBuildCount = 3;
 inline constexpr int kMostAttentionRing = 256, kAttentionScheduleThreads = 1024;
 
 /// Blocks of threads of a ring share a head of keys: they take its blocks of keys in turn.
@@ -117,7 +131,7 @@ struct AttentionBackwardArguments {
   float* rows;    // lse in powers of two, then grad · out, of each query
   float* q_sums;  // gradients of queries before `scale`, as the registers of a consumer hold them
   int* ranks;     // by head of a group and by key block: how many blocks of keys are added before
-  int* added;     // how many blocks of keys have been added to them
+  int* added;     // how many blocks of keys have been added to each part of them
   // By sequence, where offsets say how long they are:
   int* rings;
   int* item_steps;               // how long an item of work is

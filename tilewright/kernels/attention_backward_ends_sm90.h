@@ -38,17 +38,18 @@ struct AttentionBackwardPlace {
 /// gradients of what is in no sequence.
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardRows {
-  static constexpr int kThreads = 256, kLanes = 8, kQueries = kBuild.queries;
+  static constexpr int kThreads = kBuild.kRowThreads, kLanes = 8, kQueries = kBuild.queries;
   static constexpr int kResident = 5;  // blocks of a multiprocessor: enough loads in flight
-  using Order = AttentionBackwardOrder<kQueries, kBuild.kKeys, T>;
+  using Order = AttentionBackwardOrder<kQueries, kBuild.keys(), T>;
   const AttentionBackwardArguments<T>& given;
 
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    const auto at = AttentionBackwardPlace<kQueries, kBuild.kKeys, T>::of(given);
+    const auto at = AttentionBackwardPlace<kQueries, kBuild.keys(), T>::of(given);
     const Order order = Order::of(given, at.index);
-    if (threadIdx.x == 0) given.added[at.place] = 0;
+    constexpr int kParts = kBuild.parts();
+    if (threadIdx.x < kParts) given.added[at.place * kParts + int(threadIdx.x)] = 0;
     if (at.block < order.query_blocks()) put_rows(order.sequence, at.place, at.head, at.block);
     const bool leads = given.shares_ranks() ? at.index == 0 : true;
     if (at.head < given.group && leads) put_ranks(order, at.head, at.block);
@@ -131,19 +132,19 @@ struct AttentionBackwardRows {
   }
 };
 
-/// A block of threads for each block of queries: what its consumers left, scaled and rounded.
+/// A block of threads for each block of queries: the parts that consumers left, scaled and rounded.
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardQueries {
-  static constexpr int kQueries = kBuild.queries, kConsumers = kBuild.kConsumers;
-  static constexpr int kThreads = 128 * kConsumers, kRows = 64;
-  static constexpr int kPartDims = kBuild.dims / kConsumers, kOfThread = kRows * kPartDims / 128;
+  static constexpr int kQueries = kBuild.queries, kParts = kBuild.parts();
+  static constexpr int kThreads = kBuild.query_threads();
+  static constexpr int kPartDims = kBuild.part_dims(), kOfThread = kBuild.part_count() / 128;
   const AttentionBackwardArguments<T>& given;
 
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    using Order = AttentionBackwardOrder<kQueries, kBuild.kKeys, T>;
-    const auto at = AttentionBackwardPlace<kQueries, kBuild.kKeys, T>::of(given);
+    using Order = AttentionBackwardOrder<kQueries, kBuild.keys(), T>;
+    const auto at = AttentionBackwardPlace<kQueries, kBuild.keys(), T>::of(given);
     const Order order = Order::of(given, at.index);
     const AttentionBackwardSequence& of = order.sequence;
     if (at.block >= order.query_blocks()) return;
@@ -152,7 +153,7 @@ struct AttentionBackwardQueries {
     float sums[kOfThread] = {};
     if (blocks.begin < blocks.end) {
       const auto* const from = reinterpret_cast<const float4*>(given.q_sums) +
-                               (at.place * kConsumers + part) * (kRows * kPartDims / 4) + thread;
+                               (at.place * kParts + part) * (kBuild.part_count() / 4) + thread;
       TW_UNROLL
       for (int i = 0; i < kOfThread; i += 4) {
         const float4 four = from[i / 4 * 128];
@@ -165,11 +166,10 @@ struct AttentionBackwardQueries {
     for (int r = 0; r < 2; ++r) {
       const int query = first + 8 * r;
       T* const to =
-          query < of.queries ? given.q_grad.at(of.outer, of.first_query + query, at.head) : nullptr;
-      TW_UNROLL
-      for (int i = 0; i < kPartDims / 8; i += 4)
-        tile::cuda::store_fragment_row(to, part * kPartDims + 8 * i, given.dims,
-                                       sums + 4 * i + 2 * r);
+          query < of.queries
+              ? given.q_grad.at(of.outer, of.first_query + query, at.head) + part * kPartDims
+              : nullptr;
+      tile::cuda::store_fragment_row<T, kPartDims>(to, given.dims - part * kPartDims, sums + 2 * r);
     }
   }
 };

@@ -1,5 +1,5 @@
-// The first warpgroup of a block of attention's backward on Hopper: warp 0 loads, 1 and 2 add to
-// the queries' gradients, every other step each, and 3 works out for them where and when.
+// The first warpgroup of a block of attention's backward on Hopper: warp 0 loads, 1 and 2 add what
+// a consumer each has of the queries' gradients, and 3 works out for them where and when.
 #pragma once
 
 #include "tilewright/kernels/attention_backward_block_sm90.h"
@@ -12,26 +12,28 @@ namespace tw::kernels {
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   using Block = AttentionBackwardBlock<T, kBuild>;
-  using Block::kAdders, Block::kChunk, Block::kChunks, Block::kConsumers, Block::kKeyChunk;
-  using Block::kKeys, Block::kPart, Block::kQueries, Block::kQueryChunk, Block::kRowBytes;
-  using Block::kRows, Block::kSlots;
+  using Block::kChunk, Block::kChunks, Block::kConsumers, Block::kKeyChunk, Block::kKeys;
+  using Block::kPart, Block::kParts, Block::kPieces, Block::kQueries, Block::kQueryChunk;
+  using Block::kRowBytes, Block::kRows, Block::kSlots, Block::kSumBuffers;
   using typename Block::Addition;
+  using typename Block::GradPosition;
   using typename Block::Order;
-  using typename Block::Position;
+  using typename Block::QueryPosition;
   using typename Block::Shared;
   using typename Block::Walk;
   const typename Block::Arguments& given;
 
   TW_PTX void operator()(Shared& shared, int warp) const {
     if (warp == 0) produce(shared);
-    if (warp >= 1 && warp <= kAdders && tile::cuda::elect_one()) add(shared, warp - 1);
-    if (warp > kAdders && tile::cuda::elect_one()) plan(shared);
+    if (warp >= 1 && warp <= kConsumers && tile::cuda::elect_one()) add(shared, warp - 1);
+    if (warp > kConsumers && tile::cuda::elect_one()) plan(shared);
   }
 
   // ---- the producer: one warp, of which one thread issues
 
   TW_PTX void produce(Shared& shared) const {
-    Position q, grad;
+    QueryPosition q;
+    GradPosition grad;
     uint32_t phase = 0, tail_phase = 0;
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order = walk.order();
@@ -46,30 +48,33 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
         const float* const rows =
             given.rows + given.place(order.sequence, head, block) * 2 * kQueries;
         load_block(shared.q[q.index], given.q, shared.q_full[q.index], shared.q_empty[q.index], q,
-                   origin, head, block, shared.rows[q.index][0], rows, &shared.blocks[q.index]);
+                   origin, head, block, &shared.blocks[q.index], shared.rows[q.index][0], rows);
         load_block(shared.grad[grad.index], given.grad, shared.grad_full[grad.index],
-                   shared.grad_empty[grad.index], grad, origin, head, block,
-                   shared.rows[grad.index][1], rows + kQueries);
+                   shared.grad_empty[grad.index], grad, origin, head, block);
       }
     }
   }
 
-  /// A block of queries, or of their gradients, and a number for each.
+  /// A block of queries, with its name and two numbers for each, or of their gradients.
+  template <class Position>
   TW_PTX static void load_block(char* smem, const tile::cuda::TensorMap& map,
                                 tile::cuda::Mbarrier& full, tile::cuda::Mbarrier& empty,
                                 Position& at, const AttentionOrigin& origin, int head, int block,
-                                float* numbers, const float* from, int* name = nullptr) {
+                                int* name = nullptr, float* rows = nullptr,
+                                const float* from = nullptr) {
     using namespace tile::cuda;
     if (elect_one()) {
       empty.wait(at.phase ^ 1);
-      if (name != nullptr) *name = block;
-      full.arrive_expect(kBuild.query_bytes() + kQueries * int(sizeof(float)));
+      full.arrive_expect(kBuild.query_bytes() + (rows == nullptr ? 0 : kBuild.row_bytes()));
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
       for (int i = 0; i < kQueries; i += kRows)
         load_box(smem + c * kQueryChunk + i * kRowBytes, map, full, c * kChunk,
                  origin.row + block * kQueries + i, head, origin.outer, origin.wrap);
-      load_bulk(numbers, from, kQueries * int(sizeof(float)), full);
+      if (rows != nullptr) {
+        *name = block;
+        load_bulk(rows, from, kBuild.row_bytes(), full);
+      }
     }
     __syncwarp();
     at.next();
@@ -140,7 +145,7 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
         hand_over(shared, turn++, {given.place(order.sequence, head, block), given.ranks[at]});
       }
     }
-    for (int i = 0; i < kAdders; ++i) hand_over(shared, turn++, {0, -1});
+    hand_over(shared, turn, {0, -1});
   }
   TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
     const int slot = turn % kSlots;
@@ -149,41 +154,40 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     shared.planned[slot].arrive();
   }
 
-  /// One thread.
-  TW_PTX void add(Shared& shared, int adder) const {
-    for (int turn = adder;; turn += kAdders) {
+  /// One thread: a consumer's pieces.
+  TW_PTX void add(Shared& shared, int consumer) const {
+    int count = 0;
+    for (int turn = 0;; ++turn) {
       const int slot = turn % kSlots;
       shared.planned[slot].wait(uint32_t(turn / kSlots) & 1);
       const Addition addition = shared.additions[slot];
       shared.unplanned[slot].arrive();
       if (addition.rank < 0) return;
-      add_block(shared, adder, uint32_t(turn / kAdders) & 1, addition);
+      for (int i = 0; i < kPieces; ++i) {
+        const int64_t part = addition.place * kParts + consumer * kPieces + i;
+        add_piece(shared, consumer, count++, part, addition.rank);
+      }
     }
   }
-  TW_PTX void add_block(Shared& shared, int adder, uint32_t phase, const Addition& addition) const {
+  TW_PTX void add_piece(Shared& shared, int consumer, int count, int64_t part, int rank) const {
     using namespace tile::cuda;
     constexpr int kBytes = kPart * int(sizeof(float));
-    int* const added = given.added + addition.place;
-    float* const to = given.q_sums + addition.place * kBuild.sum_count();
-    while (load_acquire(added) != addition.rank) {
+    const int buffer = count % kSumBuffers;
+    float* const to = given.q_sums + part * kPart;
+    while (load_acquire(given.added + part) != rank) {
     }
     fence_async_global();
-    TW_UNROLL
-    for (int i = 0; i < kConsumers; ++i) {
-      shared.sums_full[adder][i].wait(phase);
-      if (addition.rank == 0)
-        store_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
-      else
-        add_bulk(to + i * kPart, shared.sums[adder][i], kBytes);
-      commit_stores();
-    }
-    wait_stores_read<1>();
-    shared.sums_empty[adder][0].arrive();
+    shared.sums_full[consumer][buffer].wait(uint32_t(count / kSumBuffers) & 1);
+    if (rank == 0)
+      store_bulk(to, shared.sums[consumer][buffer], kBytes);
+    else
+      add_bulk(to, shared.sums[consumer][buffer], kBytes);
+    commit_stores();
     wait_stores_read<0>();
-    shared.sums_empty[adder][1].arrive();
+    shared.sums_empty[consumer][buffer].arrive();
     wait_stores_done<0>();
     fence_async_global();
-    add_release(added, 1);
+    add_release(given.added + part, 1);
   }
 };
 

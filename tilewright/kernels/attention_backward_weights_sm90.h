@@ -77,16 +77,36 @@ struct AttentionBackwardWeights : AttentionBackwardBlock<T, kBuild> {
     }
   }
 
+  /// Weights as registers hold them, of a warpgroup, for another one.
+  TW_PTX static void put_weights(float* to, const Scores& weights) {
+    TW_UNROLL
+    for (int i = 0; i < kQueries / 2; i += 4)
+      *place(to, i) = {weights[i], weights[i + 1], weights[i + 2], weights[i + 3]};
+  }
+  TW_PTX static void get_weights(float* from, Scores& weights) {
+    TW_UNROLL
+    for (int i = 0; i < kQueries / 2; i += 4) {
+      const float4 four = *place(from, i);
+      weights[i] = four.x, weights[i + 1] = four.y, weights[i + 2] = four.z,
+      weights[i + 3] = four.w;
+    }
+  }
+
   /// Rows are keys, 64 queries of 128 bytes each, swizzled as wgmma reads them.
-  TW_PTX static void store_slopes(char* to, int consumer, const Weights& slopes) {
+  TW_PTX static void store_slopes(char* to, int first, const Weights& slopes) {
     const int thread = int(threadIdx.x) % kWarpgroup, lane = thread % 32;
-    const int row = consumer * kRows + thread / 32 * 16 + lane % 16;
+    const int row = first + thread / 32 * 16 + lane % 16;
     TW_UNROLL
     for (int i = 0; i < kQueries / 16; ++i) {
       const int unit = 2 * i + lane / 16;  // of 16 bytes
       tile::cuda::store_matrices(to + row * kRowBytes + (unit ^ (row % 8)) * 16, slopes[4 * i],
                                  slopes[4 * i + 1], slopes[4 * i + 2], slopes[4 * i + 3]);
     }
+  }
+
+ private:
+  TW_PTX static float4* place(float* weights, int i) {
+    return reinterpret_cast<float4*>(weights) + i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup;
   }
 };
 

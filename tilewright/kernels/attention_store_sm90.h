@@ -43,13 +43,12 @@ struct AttentionStore {
     finish(rows, state, factor);
     TW_UNROLL
     for (int i = 0; i < kDims / 2; ++i) sums[i] *= factor[i / 2 % 2];
-    if (given.partials) {
-      TW_UNROLL
-      for (int i = 0; i < kDims / 8; ++i) put_partial(rows, i, sums + 4 * i);
-    } else {
-      TW_UNROLL
-      for (int i = 0; i < kDims / 8; i += 4) put_columns(rows, i, sums + 4 * i);
-    }
+    TW_UNROLL
+    for (int r = 0; r < 2; ++r)
+      if (given.partials)
+        put_partial(rows, r, sums + 2 * r);
+      else
+        put_columns<kDims>(rows, r, 0, sums + 2 * r);
   }
 
   /// Of a tile that sees no key.
@@ -60,8 +59,9 @@ struct AttentionStore {
     finish(rows, state, factor);
     if (given.partials) return;  // whose lse says that they weigh nothing
     const float zeros[16] = {};
+    for (int r = 0; r < 2; ++r)
 #pragma unroll 1
-    for (int i = 0; i < kDims / 8; i += 4) put_columns(rows, i, zeros);
+      for (int c = 0; c < kDims; c += 32) put_columns<32>(rows, r, c, zeros);
   }
 
  private:
@@ -91,29 +91,28 @@ struct AttentionStore {
       *given.lse.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) = lse;
   }
 
-  TW_PTX void put_columns(const AttentionRowPair& rows, int i, const float* sums) const {
-    TW_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      T* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]);
-      tile::cuda::store_fragment_row(rows.exists[r] ? to : nullptr, first_column + 8 * i,
-                                     given.value_dims, sums + 2 * r);
-    }
+  template <int kColumns>
+  TW_PTX void put_columns(const AttentionRowPair& rows, int r, int first, const float* sums) const {
+    first += first_column;
+    T* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) + first;
+    tile::cuda::store_fragment_row<T, kColumns>(rows.exists[r] ? to : nullptr,
+                                                given.value_dims - first, sums);
   }
 
-  TW_PTX void put_partial(const AttentionRowPair& rows, int i, const float* sums) const {
-    const int column = first_column + 8 * i + lane() % 4 * 2;
-    TW_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      if (!rows.exists[r]) continue;
-      float* const to =
-          given.partials.at(tile.split, absolute() + rows.query[r], rows.head[r]) + column;
-      if (column + 1 < given.value_dims && given.value_dims % 2 == 0) {
-        *reinterpret_cast<float2*>(to) = {sums[2 * r], sums[2 * r + 1]};
-      } else {
-        TW_UNROLL
-        for (int c = 0; c < 2; ++c)
-          if (column + c < given.value_dims) to[c] = sums[2 * r + c];
-      }
+  TW_PTX void put_partial(const AttentionRowPair& rows, int r, const float* sums) const {
+    const int column = first_column + lane() % 4 * 2;
+    const int rest = rows.exists[r] ? given.value_dims - column : 0;
+    float* const to =
+        given.partials.at(tile.split, absolute() + rows.query[r], rows.head[r]) + column;
+    if (given.value_dims % 2 == 0) {
+      TW_UNROLL
+      for (int i = 0; i < kDims; i += 8)
+        if (i < rest) *reinterpret_cast<float2*>(to + i) = {sums[i / 2], sums[i / 2 + 1]};
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < kDims; i += 8) TW_UNROLL
+      for (int c = 0; c < 2; ++c)
+        if (i + c < rest) to[i + c] = sums[i / 2 + c];
     }
   }
 };

@@ -89,6 +89,9 @@ struct AttentionBackward {
       {"heads of 128, groups", "B=2 S=200 Hq=4 L=333 H=2 D=128 Dv=128 causal=1 +kv_lens"},
       {"heads of 128, rows of 16 bytes", "B=1 S=129 Hq=2 L=257 H=2 D=104 Dv=72 window_left=90"},
       {"heads of 64", "B=1 S=300 Hq=2 L=270 H=1 D=64 Dv=64 softcap=5"},
+      {"heads of 256, groups", "B=2 S=200 Hq=4 L=333 H=2 D=256 Dv=256 causal=1 +kv_lens"},
+      {"heads of 200, window, softcap",
+       "B=1 S=257 Hq=2 L=190 H=2 D=200 Dv=136 window_left=90 softcap=5"},
       {"groups", "B=2 S=7 Hq=6 L=9 H=2 D=5 Dv=3 causal=1 +kv_lens"}};
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/training", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},

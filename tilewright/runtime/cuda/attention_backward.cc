@@ -20,7 +20,6 @@ using kernels::kAttentionBackwardBuildCount;
 using kernels::kAttentionBackwardBuilds;
 
 constexpr size_t kBuilds = size_t(kAttentionBackwardBuildCount);
-constexpr unsigned kEndThreads = 256;  // of the kernels before and after
 
 /// The functions of one element type, found when the first of them is launched.
 struct BackwardModule {
@@ -71,7 +70,7 @@ class Workspace {
     a.q_sums = take<float>(blocks_ * build.sum_count());
     a.rows = take<float>(blocks_ * 2 * build.queries);
     a.ranks = take<int>(a.rank_count());
-    a.added = take<int>(blocks_);
+    a.added = take<int>(blocks_ * build.parts());
     if (!a.q_offsets) return;
     a.rings = take<int>(a.sequences);
     a.item_steps = take<int>(a.sequences);
@@ -81,7 +80,7 @@ class Workspace {
 
  private:
   int64_t bytes(const AttentionBackwardBuild& build, const AttentionBackwardArguments<T>& a) const {
-    const int64_t of_block = build.sum_count() + 2 * build.queries + 1;
+    const int64_t of_block = build.sum_count() + 2 * build.queries + build.parts();
     const int64_t schedule = a.q_offsets ? 4 * a.sequences + 2 : 0;
     return (blocks_ * of_block + a.rank_count() + schedule) * int64_t{sizeof(int)};
   }
@@ -119,11 +118,11 @@ void launch(const AttentionBackwardProblem<T>& call, const Gpu& on, Stream strea
           op + ": launching");
   };
   if (a.q_offsets) overlap(from.schedules[index], 1, kernels::kAttentionScheduleThreads);
-  overlap(from.rows[index], workspace.blocks(), kEndThreads);
+  overlap(from.rows[index], workspace.blocks(), build.kRowThreads);
   check(launch_together(from.products[index], unsigned(ring.size * ring.count),
                         AttentionBackwardBuild::kThreads, shared, stream, pointers),
         op + ": launching the products");
-  overlap(from.queries[index], workspace.blocks(), kEndThreads);
+  overlap(from.queries[index], workspace.blocks(), unsigned(build.query_threads()));
 }
 
 template <class K>

@@ -15,9 +15,9 @@ template <int kIndex>
 using Queries = AttentionBackwardQueries<Element, kAttentionBackwardBuilds[kIndex]>;
 
 template <int kIndex>
-using Schedule =
-    AttentionBackwardSchedule<kAttentionBackwardBuilds[kIndex].queries,
-                              AttentionBackwardBuild::kKeys, kAttentionScheduleThreads, Element>;
+using Schedule = AttentionBackwardSchedule<kAttentionBackwardBuilds[kIndex].queries,
+                                           kAttentionBackwardBuilds[kIndex].keys(),
+                                           kAttentionScheduleThreads, Element>;
 
 extern __shared__ __align__(1024) char dynamic_shared[];
 
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(Rows<kIndex>::kThreads, Rows<kIndex>::kResiden
 template <int kIndex>
 __global__ void __launch_bounds__(AttentionBackwardBuild::kThreads, 1)
     backward(const __grid_constant__ Arguments arguments) {
-  AttentionBackwardSm90<Element, kAttentionBackwardBuilds[kIndex]>{{{}, arguments}}(dynamic_shared);
+  AttentionBackwardSm90<Element, kAttentionBackwardBuilds[kIndex]>{arguments}(dynamic_shared);
 }
 template <int kIndex>
 __global__ void __launch_bounds__(Queries<kIndex>::kThreads)

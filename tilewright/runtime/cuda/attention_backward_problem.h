@@ -52,7 +52,7 @@ struct AttentionBackwardProblem {
     if (options.scale < 0) return Support::no("negative scale");
     if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)
       return Support::no("empty tensors");
-    if (build() < 0) return Support::no("heads of more than 128 elements");
+    if (build() < 0) return Support::no("heads of more than 256 elements");
     for (const AttentionTensor<const T>* x : {&q, &k, &v, &grad, &output})
       if (!x->is_aligned() || !x->counts_in_32_bits() || (q_offsets && !x->may_be_cut()))
         return Support::no("rows that do not begin at multiples of 16 bytes, or sizes beyond 2^29");
@@ -110,7 +110,7 @@ struct AttentionBackwardProblem {
     a.query_blocks = blocks(a.queries, build.queries);
     // Every sequence may end in the middle of a block.
     a.blocks = q_offsets ? a.queries / build.queries + a.sequences : a.query_blocks * a.sequences;
-    a.key_blocks = blocks(a.keys, Build::kKeys);
+    a.key_blocks = blocks(a.keys, build.keys());
     a.dims = int(q.dims), a.value_dims = int(v.dims);
   }
   void set_options(Arguments& a) const {

@@ -23,10 +23,10 @@ TW_PTX void transpose_quad(uint32_t (&words)[4]) {
   }
 }
 
-/// Out of line: rare, and there are many places that would hold a copy.
+/// At most 8. Out of line: rare, and there are many places that would hold a copy.
 static __device__ __noinline__ void store_some(uint16_t* to, int columns, uint32_t w0, uint32_t w1,
                                                uint32_t w2, uint32_t w3) {
-  for (int c = 0; c < columns; ++c) {
+  for (int c = 0; c < columns && c < 8; ++c) {
     const uint32_t word = c < 2 ? w0 : c < 4 ? w1 : c < 6 ? w2 : w3;
     to[c] = uint16_t(word >> (16 * (c % 2)));
   }
@@ -34,23 +34,38 @@ static __device__ __noinline__ void store_some(uint16_t* to, int columns, uint32
 
 }  // namespace fragment_rows
 
-/// Stores 32 columns of a row from `first` on, as far as there are `columns`, rounded to T: four
-/// lanes have two of every eight and get eight each. `sums` has a thread's own at 0, 1, 4, 5, 8, 9,
-/// 12 and 13. A row that is null is not stored; whole warps call.
-template <class T>
-TW_PTX void store_fragment_row(T* row, int first, int columns, const float* sums) {
-  uint32_t words[4];
-  TW_UNROLL
-  for (int j = 0; j < 4; ++j) words[j] = pack<T>(sums[4 * j], sums[4 * j + 1]);
-  fragment_rows::transpose_quad(words);
-  const int column = first + 8 * (int(threadIdx.x) % 4), rest = columns - column;
-  if (row == nullptr || rest <= 0) return;
-  T* const to = row + column;
-  if (rest >= 8)
-    *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
-  else
-    fragment_rows::store_some(reinterpret_cast<uint16_t*>(to), rest, words[0], words[1], words[2],
-                              words[3]);
+/// Stores the first of kColumns columns of a row that exist, `columns` or all, rounded to T: four
+/// lanes have two of every eight and get eight each of every 32. `sums` has a thread's own at 0, 1,
+/// 4, 5, 8, 9 and so on. A row that is null is not stored; whole warps call.
+///
+/// Where columns come in eights, as they mostly do, the code is short: a kernel stores a few times
+/// at most, and reads its code from memory the first time.
+template <class T, int kColumns>
+TW_PTX void store_fragment_row(T* row, int columns, const float* sums) {
+  const int own = 8 * (int(threadIdx.x) % 4), rest = row == nullptr ? 0 : columns - own;
+  T* const to = row + own;
+  const auto words_of = [&](int i, uint32_t(&words)[4]) {
+    TW_UNROLL
+    for (int j = 0; j < 4; ++j) words[j] = pack<T>(sums[i / 2 + 4 * j], sums[i / 2 + 4 * j + 1]);
+    fragment_rows::transpose_quad(words);
+  };
+  if (columns % 8 == 0) {
+    TW_UNROLL
+    for (int i = 0; i < kColumns; i += 32) {
+      uint32_t words[4];
+      words_of(i, words);
+      if (i < rest) *reinterpret_cast<uint4*>(to + i) = {words[0], words[1], words[2], words[3]};
+    }
+  } else {
+    TW_UNROLL
+    for (int i = 0; i < kColumns; i += 32) {
+      uint32_t words[4];
+      words_of(i, words);
+      if (i < rest)
+        fragment_rows::store_some(reinterpret_cast<uint16_t*>(to + i), rest - i, words[0], words[1],
+                                  words[2], words[3]);
+    }
+  }
 }
 
 }  // namespace tw::tile::cuda
