@@ -49,8 +49,9 @@ struct LinearInt4FewBuild {
   static constexpr int kUnit = 32;   // that have one scale at least
 };
 
-inline constexpr LinearInt4FewBuild kLinearInt4FewBuilds[] = {
-    {8, 64, false}, {8, 32, true}, {16, 64, false}, {16, 32, true}};
+inline constexpr LinearInt4FewBuild kLinearInt4FewBuilds[] = {{8, 64, false},  {8, 16, false},
+                                                              {8, 32, true},   {16, 64, false},
+                                                              {16, 16, false}, {16, 32, true}};
 inline constexpr int kLinearInt4FewBuildCount =
     int(sizeof(kLinearInt4FewBuilds) / sizeof(kLinearInt4FewBuilds[0]));
 

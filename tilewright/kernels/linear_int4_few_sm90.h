@@ -108,6 +108,7 @@ struct LinearInt4FewSm90 {
     uint32_t zero[2];  // pairs of T, with what int4_pair asks for
 
     TW_PTX Scales of_tile(int t) const {
+      if constexpr (kTiles == 1) return *this;
       const int from = lane() / 4 * 4 + t;
       Scales out;
       TW_UNROLL
@@ -136,8 +137,10 @@ struct LinearInt4FewSm90 {
   TW_PTX void load_scales(int span, RawScales (&to)[kParts]) const {
     TW_UNROLL
     for (int i = 0; i < kParts; ++i) {
-      const int unit = span * (kSpan / LinearInt4FewBuild::kUnit) + i;
-      to[i] = scales_of(int(uint32_t(unit) / uint32_t(given.units_per_group)));
+      constexpr int kUnits = kSpan / LinearInt4FewBuild::kUnit;
+      const int unit = span * kUnits + i;
+      const bool own = kParts == 1 && given.units_per_group == kUnits;
+      to[i] = scales_of(own ? span : int(uint32_t(unit) / uint32_t(given.units_per_group)));
     }
   }
   TW_PTX RawScales scales_of(int found) const {

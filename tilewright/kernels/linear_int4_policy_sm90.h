@@ -27,9 +27,9 @@ constexpr int splits(int64_t tiles, int64_t parts_of_k, int multiprocessors) {
   return 2 * tiles <= multiprocessors && parts_of_k >= 4 ? 2 : 1;
 }
 
-constexpr int few_build(int tokens, bool narrow) {
+constexpr int few_build(int tokens, int features) {
   for (int i = 0; i < kLinearInt4FewBuildCount; ++i)
-    if (kLinearInt4FewBuilds[i].tokens == tokens && kLinearInt4FewBuilds[i].narrow == narrow)
+    if (kLinearInt4FewBuilds[i].tokens == tokens && kLinearInt4FewBuilds[i].features == features)
       return i;
   return -1;
 }
@@ -52,10 +52,16 @@ constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
   if (size.m <= (idles ? 2 * kFew : kFew) || size.group % LinearInt4Build::kChunk != 0) {
     out.few = true;
     const bool narrow = size.group % LinearInt4FewBuild::kSpan != 0;
-    out.build = few_build(size.m <= kFewest ? 8 : 16, narrow);
-    const LinearInt4FewBuild& of = kLinearInt4FewBuilds[out.build];
-    const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features);
-    out.splits = splits(tiles, blocks(size.k, LinearInt4FewBuild::kSpan), multiprocessors);
+    const int tokens = size.m <= kFewest ? 8 : int{kFew};
+    const auto tiles = [&](int64_t features) {
+      return blocks(size.m, tokens) * blocks(size.n, features);
+    };
+    const bool few_tiles = 2 * tiles(LinearInt4FewBuild::kMostFeatures) <= multiprocessors;
+    const int features = narrow ? 32 : few_tiles ? 16 : LinearInt4FewBuild::kMostFeatures;
+    out.build = few_build(tokens, features);
+    if (narrow)
+      out.splits =
+          splits(tiles(features), blocks(size.k, LinearInt4FewBuild::kSpan), multiprocessors);
     return out;
   }
   const int64_t wide = blocks(size.m, 128) * blocks(size.n, 128);  // tiles of two consumers' own

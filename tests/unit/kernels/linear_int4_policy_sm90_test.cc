@@ -35,10 +35,22 @@ TEST(LinearInt4PolicySm90, ScalesOfFewValuesTakeTheKernelThatHasThem) {
   EXPECT_FALSE(choose(100, 4096, 4096, 64).few);
 }
 
+TEST(LinearInt4PolicySm90, FewTilesAreNarrower) {
+  const auto features = [](int64_t m, int64_t n) {
+    const LinearInt4Choice choice = choose(m, n, 4096, 128);
+    EXPECT_EQ(choice.splits, 1);
+    return kLinearInt4FewBuilds[choice.build].features;
+  };
+  EXPECT_EQ(features(1, 4096), 16);
+  EXPECT_EQ(features(16, 4096), 16);
+  EXPECT_EQ(features(1, 14336), 64);
+  EXPECT_EQ(features(16, 14336), 64);
+}
+
 TEST(LinearInt4PolicySm90, BlocksShareKWhereTilesAreFew) {
-  EXPECT_EQ(choose(1, 4096, 4096, 128).splits, 2);
-  EXPECT_EQ(choose(1, 14336, 4096, 128).splits, 1);
-  EXPECT_EQ(choose(1, 64, 128, 128).splits, 1);
+  EXPECT_EQ(choose(1, 2048, 4096, 32).splits, 2);
+  EXPECT_EQ(choose(1, 4096, 4096, 32).splits, 1);
+  EXPECT_EQ(choose(64, 2048, 4096, 128).splits, 2);
 }
 
 }  // namespace
