@@ -85,6 +85,7 @@ ThreadPool::ThreadPool(int threads, bool pin)
                                                  " threads; must be 1 to " +
                                                  std::to_string(kMaxThreads));
   }
+  shares_ = std::make_unique<Share[]>(size_t(threads));
   // Signals are the host program's business: none is delivered on our threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -155,8 +156,8 @@ void ThreadPool::dispatch(const Job& job) {
   if (failure) std::rethrow_exception(failure);
 }
 
-/// Publishes the first phase from `index` on that has tasks; false when there is none. Its first
-/// chunk is the publisher's own, the others are there to be claimed. Only one thread can be here:
+/// Publishes the first phase from `index` on that has tasks; false when there is none. One chunk is
+/// the publisher's own, the others are there to be claimed. Only one thread can be here:
 /// the caller at the start, later the one that ran the last chunk of a phase.
 bool ThreadPool::open_phase(const Job& job, int index) {
   try {
@@ -165,9 +166,12 @@ bool ThreadPool::open_phase(const Job& job, int index) {
       if (work.tasks <= 0) continue;
       phase_.job = &job;
       phase_.index = index;
+      phase_.before += phase_.chunks;
       phase_.tasks = work.tasks;
       phase_.chunk = chunk_of(work);
       phase_.chunks = ceil_div(work.tasks, phase_.chunk);
+      phase_.share = phase_.chunks / threads_;
+      phase_.longer = int(phase_.chunks % threads_);
       const int64_t others = phase_.chunks - 1;
       join_.unfinished.store(phase_.chunks, std::memory_order_relaxed);
       if (others == 0) return true;
@@ -197,27 +201,48 @@ void ThreadPool::run_chunk(int64_t chunk, int worker) noexcept {
   }
 }
 
+/// The first of a worker's share of the phase's chunks.
+int64_t ThreadPool::share_begin(int worker) const {
+  return phase_.share * worker + std::min(phase_.longer, worker);
+}
+
+/// A chunk that nobody has taken, for a thread that has claimed one: from share `share` on, which
+/// is then the one that it came from. There is one, since as many are claimed as there are.
+int64_t ThreadPool::take_chunk(int& share) {
+  for (;; share = share + 1 == threads_ ? 0 : share + 1) {
+    const int64_t begin = share_begin(share), end = share_begin(share + 1);
+    std::atomic<int64_t>& next = shares_[size_t(share)].next;
+    int64_t found = next.load(std::memory_order_relaxed);
+    for (;;) {
+      const int64_t chunk = std::max(found - phase_.before, begin);
+      if (chunk >= end) break;
+      if (next.compare_exchange_weak(found, phase_.before + chunk + 1, std::memory_order_relaxed))
+        return chunk;
+    }
+  }
+}
+
 bool ThreadPool::nothing_to_claim() const {
   return phase_.unclaimed.load(std::memory_order_relaxed) <= 0;
 }
 
 /// Runs chunks until none is left to claim, and opens the next phase if this thread ran the last.
-/// With `holds_first`, this thread has just opened the phase and owns its chunk 0.
+/// With `holds_one`, this thread has just opened the phase and owns a chunk of it.
 ///
 /// A successful decrement makes this thread the owner of one chunk of whatever phase is current at
 /// that moment; the phase cannot end, nor its description change, before the chunk is reported.
 /// So a thread that wakes up late either gets a chunk of the current phase or nothing.
-void ThreadPool::claim_chunks(int worker, bool holds_first) {
-  for (;; holds_first = true) {
+void ThreadPool::claim_chunks(int worker, bool holds_one) {
+  for (;; holds_one = true) {
     int64_t ran = 0;
-    if (holds_first) {
-      run_chunk(0, worker);
+    int share = worker;
+    if (holds_one) {
+      run_chunk(take_chunk(share), worker);
       ++ran;
     }
     while (!nothing_to_claim()) {
-      const int64_t left = phase_.unclaimed.fetch_sub(1, std::memory_order_acquire);
-      if (left <= 0) break;
-      run_chunk(phase_.chunks - left, worker);
+      if (phase_.unclaimed.fetch_sub(1, std::memory_order_acquire) <= 0) break;
+      run_chunk(take_chunk(share), worker);
       ++ran;
     }
     if (ran == 0) return;

@@ -1,9 +1,11 @@
 // Fork-join over a fixed set of threads, for work that forks hundreds of times per millisecond.
 //
-// The caller always works, as worker 0. Chunks are claimed one by one from a counter, so a worker
-// that the system took the core from delays the join by the chunk it holds and by nothing else;
-// one that is asleep or late is not waited for at all. Idle workers spin for two milliseconds and
-// then sleep. Bodies are called through a function pointer and a context: nothing is allocated.
+// The caller always works, as worker 0. Chunks are claimed one by one, so a worker that the system
+// took the core from delays the join by the chunk it holds and by nothing else; one that is asleep
+// or late is not waited for at all. Each worker begins with its own share of the chunks, the same
+// one in equal calls, whose data its caches may still hold; then it takes those of others. Idle
+// workers spin for two milliseconds and then sleep. Bodies are called through a function pointer
+// and a context: nothing is allocated.
 #pragma once
 
 #include <atomic>
@@ -97,7 +99,16 @@ class TW_API ThreadPool {
     std::atomic<int64_t> unclaimed{0};  // chunks left; below zero after failed claims
     const Job* job = nullptr;
     int64_t tasks = 0, chunk = 1, chunks = 0;
+    int64_t before = 0;  // chunks of all phases before this one
+    int64_t share = 0;   // chunks of each worker; of the first `longer` one more
+    int longer = 0;
     int index = 0;
+  };
+  static_assert(sizeof(Phase) == 64);
+  // The next chunk of a worker's share, counted from the pool's first phase on: what an earlier
+  // phase left there is less than the share's first chunk, and need not be cleared.
+  struct alignas(64) Share {
+    std::atomic<int64_t> next{0};
   };
   struct alignas(64) Join {
     std::atomic<int64_t> unfinished{0};  // chunks of the phase not yet run
@@ -115,9 +126,11 @@ class TW_API ThreadPool {
   int64_t chunk_of(const Work& work) const;
   Work work_of(const Job& job, int phase) const;
   bool open_phase(const Job& job, int index);
+  int64_t share_begin(int worker) const;
+  int64_t take_chunk(int& share);
   void run_chunk(int64_t chunk, int worker) noexcept;
   void record_failure() noexcept;
-  void claim_chunks(int worker, bool holds_first);
+  void claim_chunks(int worker, bool holds_one);
   void finish();
   bool nothing_to_claim() const;
   void wait_for_finish();
@@ -129,6 +142,7 @@ class TW_API ThreadPool {
   void worker_main(int worker, int processor);
 
   Phase phase_;
+  std::unique_ptr<Share[]> shares_;  // of each worker
   Join join_;
   Parking parking_;
   alignas(64) std::atomic<bool> busy_{false};  // a caller owns phase_ and join_
