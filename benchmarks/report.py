@@ -162,7 +162,7 @@ def gpu_gemm(data: dict[str, Any]) -> str:
     """One row for each product beside cuBLAS; products in groups beside torch._grouped_mm."""
     about = data["machine"]
     lines = [
-        f"bf16, {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
+        f"bf16 (f32: float32), {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
         "m x n x k, nt: rows of the weight along k.\n",
         "| product | tilewright | cuBLAS; in groups torch._grouped_mm | against it |",
         "|---|---|---|---|",
