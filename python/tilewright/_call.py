@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tilewright import _arrays, _explain, _library, _registered, backends
+from tilewright import _arrays, _explain, _library, _registered, backends, composites
 from tilewright._check import checked
 from tilewright._schema import Operator
 from tilewright._values import fill
@@ -110,6 +110,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         name = getattr(implementation.forward, "__qualname__", "registered")
         return _registered.run(implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
+    if backend == "torch" and is_torch and not composites.why_none(op.name):
+        return composites.find(op.name)(*arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
             ran = _answers(op, arguments, backend)
@@ -144,7 +146,7 @@ def _reason(backend: str, op: Operator, example: Any) -> str:
     if backends.find_impl(op.name, backend):
         return "available"
     if backend == "torch":
-        return "nothing is registered"
+        return composites.why_none(op.name) or "takes PyTorch's tensors only"
     if backend == "cuda" and (unavailable := backends.cuda_unavailable()):
         return unavailable
     if backend == "cuda" and not op.on_cuda:

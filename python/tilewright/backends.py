@@ -1,12 +1,12 @@
 """Which implementation of an operator runs.
 
 A backend is a name: `cpu` and `cuda` are tilewright's kernels, `reference` is each operator's
-definition in float64, `torch` is for implementations written in PyTorch. As the current backend
-`cpu` and `cuda` both stand for the kernels of the device that a call's arrays are on; named in a
-call, it must be that device. `register_impl` adds or
-replaces an implementation of any operator. Nothing falls back silently: with the policy `error`,
-the default, a call that the backend does not take raises; `reference` and `torch` name the backend
-that takes over, and `tilewright.explain()` shows each time it did.
+definition in float64, `torch` is what PyTorch makes of it (tilewright.composites). As the current
+backend `cpu` and `cuda` both stand for the kernels of the device that a call's arrays are on; named
+in a call, it must be that device. `register_impl` adds or replaces an implementation of any
+operator. Nothing falls back silently: with the policy `error`, the default, a call that the backend
+does not take raises; `reference` and `torch` name the backend that takes over, and
+`tilewright.explain()` shows each time it did.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tilewright import _library, _schema
+from tilewright import _library, _schema, composites
 
 BACKENDS = ("cpu", "cuda", "reference", "torch")
 KERNELS = ("cpu", "cuda")  # of the library's own
@@ -50,6 +50,8 @@ def get_available_backends() -> list[str]:
     used = {backend for _, backend in _registered} | {"cpu", "reference"}
     if not cuda_unavailable():
         used.add("cuda")
+    if composites.is_available():
+        used.add("torch")
     return [name for name in BACKENDS if name in used]
 
 
@@ -68,6 +70,8 @@ def get_available_backends_for_op(op: str) -> list[str]:
     used = {backend for name, backend in _registered if name == op} | {"cpu", "reference"}
     if _schema.find(op).on_cuda and not cuda_unavailable():
         used.add("cuda")
+    if not composites.why_none(op):
+        used.add("torch")
     return [name for name in BACKENDS if name in used]
 
 

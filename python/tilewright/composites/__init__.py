@@ -1,0 +1,49 @@
+"""Operators written in PyTorch: backend `torch`.
+
+Each takes an operator's arguments by position and gives its required results; gradients are those
+that autograd records. 16-bit inputs are computed in float32 and rounded once. Modules are imported
+when the first of them is asked for; `why_none` says why a few
+operators have none.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+_MODULES = ("elementwise", "rows", "products", "experts", "sequences", "gradients")
+
+# What PyTorch has no equal for.
+_NONE = {
+    "linear_packed": "its weights are packed for tilewright's kernels",
+    "linear_quantized": "its weights are packed for tilewright's kernels",
+    "dropout": "its mask comes from tilewright's generator",
+    "sample": "its draws come from tilewright's generator",
+}
+
+
+def is_available() -> bool:
+    """Whether PyTorch is installed; it is not imported for the answer."""
+    return importlib.util.find_spec("torch") is not None
+
+
+def why_none(op: str) -> str:
+    """Why there is no composite of an operator; empty where there is one."""
+    return _NONE.get(op, "") if is_available() else "PyTorch is not installed"
+
+
+@functools.cache
+def _all() -> dict[str, Callable[..., Any]]:
+    from tilewright.composites import _registry
+
+    for name in _MODULES:
+        importlib.import_module(f"tilewright.composites.{name}")
+    return _registry.COMPOSITES
+
+
+def find(op: str) -> Callable[..., Any]:
+    """The composite of an operator for which why_none() is empty."""
+    return _all()[op]

@@ -1,0 +1,72 @@
+"""Composites of mixtures of experts."""
+
+from __future__ import annotations
+
+import torch
+
+from tilewright.composites._registry import composite, wide
+
+Tensor = torch.Tensor
+
+
+def scores_of(gating: Tensor, scoring: str) -> Tensor:
+    """Of all experts, in float32."""
+    g = wide(gating)
+    return torch.sigmoid(g) if scoring == "sigmoid" else torch.softmax(g, -1)
+
+
+def weights_of(scores: Tensor, ids: Tensor, renormalize: bool) -> Tensor:
+    """Of the chosen experts."""
+    chosen = scores.gather(-1, ids.long())
+    return chosen / chosen.sum(-1, keepdim=True) if renormalize else chosen
+
+
+@composite
+def moe_topk(
+    gating: Tensor, top_k: int, bias: Tensor | None, scoring: str, renormalize: bool
+) -> tuple[Tensor, Tensor]:
+    scores = scores_of(gating, scoring)
+    # Scores of one may be equal where the numbers behind them are not.
+    keys = wide(gating) if bias is None else scores + bias
+    keys = torch.nan_to_num(keys, torch.finfo(torch.float32).min)
+    ids = keys.sort(dim=-1, descending=True, stable=True).indices[..., :top_k]
+    return weights_of(scores, ids, renormalize).float(), ids.to(torch.int32)
+
+
+@composite
+def moe_align(ids: Tensor, experts: int, block_size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    flat = ids.flatten().long()
+    count = flat.numel()
+    counts = torch.bincount(flat[flat >= 0], minlength=experts)
+    padded = (counts + block_size - 1) // block_size * block_size
+    offsets = padded.cumsum(0)
+    there = torch.argsort(flat, stable=True)
+    there = there[flat[there] >= 0]
+    experts_of = flat[there]
+    within = (
+        torch.arange(there.numel(), device=ids.device) - (counts.cumsum(0) - counts)[experts_of]
+    )
+    places = (offsets - padded)[experts_of] + within
+    most = count if block_size == 1 else count + experts * (block_size - 1)
+    order = torch.full((most,), count, device=ids.device)
+    order[places] = there
+    positions = torch.full((count,), -1, device=ids.device)
+    positions[there] = places
+    results = (counts, offsets, order, positions.view(ids.shape))
+    first, second, third, fourth = (t.to(torch.int32) for t in results)
+    return first, second, third, fourth
+
+
+@composite
+def moe_combine(x: Tensor, positions: Tensor, weights: Tensor | None, scale: float) -> Tensor:
+    there = (positions >= 0)[..., None]
+    zero = wide(x).new_zeros(())
+    rows = (
+        wide(x)[positions.clamp(min=0).long()]
+        if x.shape[0]
+        else zero.expand(*positions.shape, x.shape[1])
+    )
+    rows = torch.where(there, rows, zero)
+    if weights is not None:
+        rows = rows * torch.where(there, weights[..., None], zero)
+    return (scale * rows.sum(1)).to(x.dtype)

@@ -1,0 +1,179 @@
+"""Composites of matrix products, and of what makes and unmakes narrow numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+import torch.nn.functional as F
+
+from tilewright.composites._registry import composite, split, wide
+from tilewright.composites.rows import cross_entropy
+
+Tensor = torch.Tensor
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+@composite
+def matmul(a: Tensor, b: Tensor, alpha: float) -> Tensor:
+    return (alpha * (wide(a) @ wide(b))).to(a.dtype)
+
+
+@composite
+def linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, activation: str
+) -> Tensor:
+    out = F.linear(wide(x), wide(weight), None if bias is None else wide(bias))
+    out = _ACTIVATIONS[activation](out)
+    return (out if residual is None else out + wide(residual)).to(x.dtype)
+
+
+def _groups(offsets: Tensor, starts: Tensor | None, most: int) -> Iterator[tuple[int, int, int]]:
+    """Number, begin and end of each group that has rows."""
+    begin = 0
+    begins = None if starts is None else starts.tolist()
+    for g, end in enumerate(offsets.tolist()):
+        first = begin if begins is None else begins[g]
+        if first < end:
+            yield g, first, min(end, most)
+        begin = end
+
+
+@composite
+def grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    out = wide(a).new_zeros(a.shape[0], b.shape[2])
+    for g, begin, end in _groups(offsets, starts, a.shape[0]):
+        product = wide(a[begin:end]) @ wide(b[g])
+        out = out.slice_scatter(product, 0, begin, end)
+    return out.to(a.dtype)
+
+
+@composite
+def k_grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None) -> Tensor:
+    parts = {
+        g: wide(a[:, begin:end]) @ wide(b[begin:end])
+        for g, begin, end in _groups(offsets, starts, a.shape[1])
+    }
+    zeros = wide(a).new_zeros(a.shape[0], b.shape[1])
+    made = [parts.get(g, zeros) for g in range(offsets.shape[0])]
+    out = torch.stack(made) if made else zeros.new_zeros(0, *zeros.shape)
+    return out.to(a.dtype)
+
+
+def _spread(scale: Tensor, rows: int, columns: int, block_m: int, block_n: int) -> Tensor:
+    """A scale for each element of a matrix, from one for each block."""
+    out = scale.repeat_interleave(block_m, -2).repeat_interleave(block_n, -1)
+    return out[..., :rows, :columns]
+
+
+@composite
+def dequantize(x: Tensor, scale: Tensor, block_m: int, block_n: int) -> Tensor:
+    return x.float() * _spread(scale, x.shape[0], x.shape[1], block_m, block_n)
+
+
+def _int4(x: Tensor) -> Tensor:
+    codes = x.view(torch.uint8)
+    return torch.stack((codes & 15, codes >> 4), -1).flatten(-2).float()
+
+
+@composite
+def dequantize_int4(x: Tensor, scale: Tensor, zero: Tensor, group_size: int) -> Tensor:
+    rows, columns = x.shape[0], 2 * x.shape[1]
+    spread = [_spread(t.float(), rows, columns, 1, group_size) for t in (scale, zero)]
+    return ((_int4(x) - spread[1]) * spread[0]).to(scale.dtype)
+
+
+@composite
+def linear_int4(
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    zero: Tensor | None,
+    bias: Tensor | None,
+    group_size: int,
+) -> Tensor:
+    rows, columns = weight.shape[0], x.shape[-1]
+    spread = _spread(scale.float(), rows, columns, 1, group_size)
+    base: Tensor | float = 8.0
+    if zero is not None:
+        base = _spread(zero.float(), rows, columns, 1, group_size)
+    wide_weight = (_int4(weight) - base) * spread
+    return F.linear(x.float(), wide_weight, None if bias is None else bias.float()).to(x.dtype)
+
+
+@composite
+def scaled_grouped_matmul(
+    a: Tensor,
+    b: Tensor,
+    a_scale: Tensor,
+    b_scale: Tensor,
+    offsets: Tensor | None,
+    block_n: int,
+    block_k: int,
+) -> Tensor:
+    rows, depth = a.shape
+    left = a.float() * _spread(a_scale, rows, depth, 1, block_k)
+    right = b.float() * _spread(b_scale, b.shape[1], depth, block_n, block_k)
+    if offsets is None:
+        offsets = torch.tensor([rows] * b.shape[0], dtype=torch.int32)
+    return grouped_matmul(left, right.mT, offsets, None)
+
+
+def _quantize(
+    x: Tensor, group_size: int, eps: float, power_of_two: bool, largest: float
+) -> tuple[Tensor, Tensor]:
+    """Numbers over their scale, not rounded, and the scales."""
+    count = x.shape[-1] // group_size
+    if x.numel() == 0:
+        return x.float(), x.new_zeros(*x.shape[:-1], count).float()
+    groups = split(x.float(), -1, (count, group_size))
+    scale = groups.abs().amax(-1).clamp(min=eps) / largest
+    scale = torch.where(scale == 0, torch.ones_like(scale), scale)
+    if power_of_two:
+        rounded = torch.exp2(torch.ceil(torch.log2(scale.double()))).float()
+        scale = torch.where(scale.isfinite(), rounded, scale)
+    return (groups / scale[..., None]).flatten(-2), scale
+
+
+@composite
+def quantize_fp8(
+    x: Tensor, group_size: int, eps: float, power_of_two: bool
+) -> tuple[Tensor, Tensor]:
+    codes, scale = _quantize(x, group_size, eps, power_of_two, 448.0)
+    return codes.clamp(-448, 448).to(torch.float8_e4m3fn), scale
+
+
+@composite
+def quantize_int8(
+    x: Tensor, group_size: int, eps: float, power_of_two: bool, truncate: bool
+) -> tuple[Tensor, Tensor]:
+    codes, scale = _quantize(x, group_size, eps, power_of_two, 127.0)
+    codes = torch.nan_to_num(codes.clamp(-127, 127), 0.0)
+    return (codes.trunc() if truncate else codes.round()).to(torch.int8), scale
+
+
+@composite
+def embedding(weight: Tensor, indices: Tensor) -> Tensor:
+    return F.embedding(indices.long(), weight)
+
+
+@composite
+def fused_linear_cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    ignore_index: int,
+    reduction: str,
+    label_smoothing: float,
+    z_loss: float,
+) -> Tensor:
+    logits = wide(x) @ wide(weight).T
+    rest = (ignore_index, reduction, label_smoothing, z_loss)
+    return cross_entropy(logits, target, *rest).to(x.dtype)

@@ -1,0 +1,280 @@
+"""Composites of attention in all its forms, rotary embedding and linear attention."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import torch
+
+from tilewright.composites._registry import composite, split, wide
+
+Tensor = torch.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Mask:
+    """What a query sees: the last one stands at the last key."""
+
+    scale: float
+    causal: bool
+    left: int = -1
+    window_right: int = -1
+    softcap: float = 0
+
+    @property
+    def right(self) -> int:
+        """Keys seen after the own position; < 0: all."""
+        return 0 if self.causal else self.window_right
+
+    def seen(self, queries: int, keys: int, device: torch.device) -> Tensor:
+        """Of which queries which keys are."""
+        behind = torch.arange(queries, device=device)[:, None] + keys - queries
+        behind = behind - torch.arange(keys, device=device)
+        out = torch.ones_like(behind, dtype=torch.bool)
+        if self.left >= 0:
+            out &= behind <= self.left
+        if self.right >= 0:
+            out &= -behind <= self.right
+        return out
+
+    def factor(self, q: Tensor) -> float:
+        """What products of queries and keys are multiplied with."""
+        return self.scale or 1 / math.sqrt(max(q.shape[-1], 1))
+
+    def scores(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """[Hq, S, L] of heads that have keys of their own, and which of them are seen."""
+        scores = self.factor(q) * torch.einsum("shd,lhd->hsl", q, k)
+        if self.softcap > 0:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        return scores, self.seen(q.shape[0], k.shape[0], q.device)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
+        """[S, Hq, Dv] of [S, Hq, D], [L, H, D], [L, H, Dv], all of them wide."""
+        group = q.shape[1] // max(k.shape[1], 1)
+        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+        scores, seen = self.scores(q, k)
+        scores = scores.masked_fill(~seen, -math.inf)
+        if sinks is not None:
+            scores = torch.cat((scores, sinks[:, None, None].expand(-1, q.shape[0], 1)), -1)
+        weights = torch.softmax(scores, -1) if scores.shape[-1] else scores
+        weights = weights[..., : k.shape[0]].masked_fill(~seen, 0)  # of none: NaN
+        return torch.einsum("hsl,lhd->shd", weights, v)
+
+
+def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
+    return wide(x) if scale is None else x.float() * scale[..., None]
+
+
+def _read(x: Tensor) -> Tensor:
+    """Keys and values as they are computed with: int8 is a number, too."""
+    return wide(x) if x.is_floating_point() else x.float()
+
+
+@composite
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    kv_lens: Tensor | None,
+    sinks: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tensor:
+    mask = Mask(scale, causal, window_left, window_right, softcap)
+    keys, values = _scaled(_read(k), k_scale), _scaled(_read(v), v_scale)
+    lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
+    rows = [
+        mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks)
+        for b, count in enumerate(lens)
+    ]
+    out = torch.stack(rows) if rows else q.new_zeros(*q.shape[:3], v.shape[3])
+    return out.to(q.dtype)
+
+
+def _packed(q: Tensor, dims: int, offsets: list[int], parts: list[Tensor]) -> Tensor:
+    """Results of sequences at their places; 0 where there is none."""
+    out = wide(q).new_zeros(*q.shape[:2], dims)
+    for begin, part in zip(offsets, parts, strict=False):
+        out = out.slice_scatter(part, 0, begin, begin + part.shape[0])
+    return out.to(q.dtype)
+
+
+@composite
+def attention_varlen(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_kv: Tensor,
+    sinks: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tensor:
+    mask = Mask(scale, causal, window_left, window_right, softcap)
+    keys, values = _scaled(_read(k), k_scale), _scaled(_read(v), v_scale)
+    at, kv_at = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
+    parts = [
+        mask.attend(
+            wide(q[at[b] : at[b + 1]]),
+            keys[kv_at[b] : kv_at[b + 1]],
+            values[kv_at[b] : kv_at[b + 1]],
+            sinks,
+        )
+        for b in range(len(at) - 1)
+    ]
+    return _packed(q, v.shape[2], at, parts)
+
+
+def _unpaged(pages: Tensor, table: Tensor, count: int) -> Tensor:
+    """The first `count` rows of a sequence."""
+    used = -(-count // max(pages.shape[1], 1))
+    return pages[table[:used].long()].flatten(0, 1)[:count]
+
+
+def _offsets(queries: int, sequences: int, cu_seqlens_q: Tensor | None) -> list[int]:
+    if cu_seqlens_q is not None:
+        offsets: list[int] = cu_seqlens_q.tolist()
+        return offsets
+    return [b * (queries // max(sequences, 1)) for b in range(sequences + 1)]
+
+
+@composite
+def attention_paged(
+    q: Tensor,
+    k_pages: Tensor,
+    v_pages: Tensor,
+    block_table: Tensor,
+    kv_lens: Tensor,
+    cu_seqlens_q: Tensor | None,
+    sinks: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Tensor:
+    mask = Mask(scale, causal, window_left, window_right, softcap)
+    keys, values = _scaled(_read(k_pages), k_scale), _scaled(_read(v_pages), v_scale)
+    at = _offsets(q.shape[0], len(kv_lens), cu_seqlens_q)
+    parts = [
+        mask.attend(
+            wide(q[at[b] : at[b + 1]]),
+            _unpaged(keys, block_table[b], count),
+            _unpaged(values, block_table[b], count),
+            sinks,
+        )
+        for b, count in enumerate(kv_lens.tolist())
+    ]
+    return _packed(q, v_pages.shape[3], at, parts)
+
+
+@composite
+def mla(
+    q_nope: Tensor,
+    q_pe: Tensor,
+    ckv: Tensor,
+    kpe: Tensor,
+    kv_lens: Tensor | None,
+    scale: float,
+    causal: bool,
+) -> Tensor:
+    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
+    return attention(queries, keys, ckv, kv_lens, None, None, None, scale, causal, -1, -1, 0.0)
+
+
+@composite
+def mla_paged(
+    q_nope: Tensor,
+    q_pe: Tensor,
+    ckv_pages: Tensor,
+    kpe_pages: Tensor,
+    block_table: Tensor,
+    kv_lens: Tensor,
+    cu_seqlens_q: Tensor | None,
+    scale: float,
+    causal: bool,
+) -> Tensor:
+    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv_pages, kpe_pages), -1)
+    where = (block_table, kv_lens, cu_seqlens_q)
+    return attention_paged(
+        queries, keys, ckv_pages, *where, None, None, None, scale, causal, -1, -1, 0.0
+    )
+
+
+@composite
+def rope(
+    x: Tensor, cos: Tensor, sin: Tensor, positions: Tensor | None, interleaved: bool, inverse: bool
+) -> Tensor:
+    pairs = cos.shape[1]
+    at = torch.arange(x.shape[1], device=x.device) if positions is None else positions.long()
+    c, s = cos[at].unsqueeze(-2), sin[at].unsqueeze(-2)
+    s = -s if inverse else s
+    turned, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+    pair = split(turned, -1, (pairs, 2) if interleaved else (2, pairs))
+    a, b = (wide(t) for t in pair.unbind(-1 if interleaved else -2))
+    made = torch.stack((a * c - b * s, b * c + a * s), -1 if interleaved else -2)
+    return torch.cat((made.flatten(-2).to(x.dtype), rest), -1)
+
+
+@composite
+def linear_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor | None,
+    initial_state: Tensor | None,
+    scale: float,
+    chunk_size: int,
+) -> tuple[Tensor, Tensor]:
+    group = v.shape[2] // max(q.shape[2], 1)
+    queries, keys = (wide(t).repeat_interleave(group, 2) for t in (q, k))
+    state = wide(g).new_zeros(v.shape[0], v.shape[2], q.shape[3], v.shape[3])
+    if initial_state is not None:
+        state = state + initial_state
+    factor = scale or 1 / math.sqrt(max(q.shape[3], 1))
+    rows = []
+    for t in range(v.shape[1]):
+        state = state * torch.exp(g[:, t])[..., None]
+        change = wide(v[:, t])
+        if beta is not None:
+            change = change - torch.einsum("bhdc,bhd->bhc", state, keys[:, t])
+            change = change * beta[:, t, :, None]
+        state = state + keys[:, t, :, :, None] * change[:, :, None]
+        rows.append(factor * torch.einsum("bhdc,bhd->bhc", state, queries[:, t]))
+    out = torch.stack(rows, 1) if rows else v.new_zeros(v.shape)
+    return out.to(v.dtype), state.to(g.dtype)
+
+
+@composite
+def delta_rule_transform(k: Tensor, beta: Tensor, g: Tensor | None, chunk_size: int) -> Tensor:
+    batch, steps, heads = beta.shape
+    chunks = -(-steps // chunk_size)
+    pad = chunks * chunk_size - steps
+    group = heads // max(k.shape[2], 1)
+    keys = torch.nn.functional.pad(wide(k), (0, 0, 0, 0, 0, pad)).repeat_interleave(group, 2)
+    shape = (batch, chunks, chunk_size, heads)
+    keys = keys.view(*shape, k.shape[3]).movedim(3, 2)
+    share = torch.nn.functional.pad(beta, (0, 0, 0, pad)).view(shape).movedim(3, 2)
+    gates = torch.zeros_like(share)
+    if g is not None:
+        gates = torch.nn.functional.pad(g, (0, 0, 0, pad)).view(shape).movedim(3, 2).cumsum(-1)
+    decay = torch.exp((gates[..., :, None] - gates[..., None, :]).tril())
+    lower = (share[..., None] * decay * (keys @ keys.mT)).tril(-1)
+    one = torch.eye(chunk_size, device=k.device, dtype=lower.dtype)
+    out: Tensor = torch.linalg.solve_triangular(one + lower, one.expand_as(lower), upper=False)
+    out = out.movedim(2, 3).reshape(batch, chunks * chunk_size, heads, chunk_size)
+    return out[:, :steps].to(beta.dtype)
