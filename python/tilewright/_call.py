@@ -110,7 +110,7 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         name = getattr(implementation.forward, "__qualname__", "registered")
         return _registered.run(implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
-    if backend == "torch" and is_torch and not composites.why_none(op.name):
+    if backend == "torch" and not _why_no_composite(op, example):
         return composites.find(op.name)(*arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
@@ -142,11 +142,17 @@ def _reference_of_gpu(op: Operator, arguments: list[Any], example: Any) -> Any:
     return _one_or_all([result.to(example.device) for result in results])
 
 
+def _why_no_composite(op: Operator, example: Any) -> str:
+    """Empty where PyTorch's composite of the operator takes the call."""
+    none = composites.why_none(op.name)
+    return none or ("" if _arrays.is_torch(example) else "takes PyTorch's tensors only")
+
+
 def _reason(backend: str, op: Operator, example: Any) -> str:
     if backends.find_impl(op.name, backend):
         return "available"
     if backend == "torch":
-        return composites.why_none(op.name) or "takes PyTorch's tensors only"
+        return _why_no_composite(op, example) or "available"
     if backend == "cuda" and (unavailable := backends.cuda_unavailable()):
         return unavailable
     if backend == "cuda" and not op.on_cuda:

@@ -47,7 +47,8 @@ struct AttentionBackwardBuild {
 
 inline constexpr AttentionBackwardBuild kAttentionBackwardBuilds[] = {
     {.dims = 64, .queries = 64}, {.dims = 128, .queries = 64}, {.dims = 256, .queries = 64}};
-inline constexpr int kAttentionBackwardBuildCount = 3;
+inline constexpr int kAttentionBackwardBuildCount =
+    int(sizeof(kAttentionBackwardBuilds) / sizeof(kAttentionBackwardBuilds[0]));
 inline constexpr int kMostAttentionRing = 256, kAttentionScheduleThreads = 1024;
 
 /// Blocks of threads of a ring share a head of keys: they take its blocks of keys in turn.

@@ -2,8 +2,7 @@
 
 Each takes an operator's arguments by position and gives its required results; gradients are those
 that autograd records. 16-bit inputs are computed in float32 and rounded once. Modules are imported
-when the first of them is asked for; `why_none` says why a few
-operators have none.
+when the first of them is asked for; `why_none` says why a few operators have none.
 """
 
 from __future__ import annotations

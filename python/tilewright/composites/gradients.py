@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -160,6 +161,24 @@ def _attend_backward(
     return q_grad, k_grad, v_grad
 
 
+def _attend_all_backward(
+    mask: Mask,
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor],
+    places: Iterable[tuple[Any, Any, Any]],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of sequences: where each has its queries, its keys and its lse; 0 elsewhere."""
+    grad, q, k, v, output, lse = tensors
+    made = tuple(torch.zeros_like(wide(t)) for t in (q, k, v))
+    for rows, keys, logs in places:
+        parts = _attend_backward(
+            mask, grad[rows], q[rows], k[keys], v[keys], output[rows], lse[logs]
+        )
+        for to, place, part in zip(made, (rows, keys, keys), parts, strict=True):
+            to[place] = part
+    first, second, third = (t.to(q.dtype) for t in made)
+    return first, second, third
+
+
 @composite
 def attention_backward(
     grad: Tensor,
@@ -176,14 +195,9 @@ def attention_backward(
     softcap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     mask = Mask(scale, causal, window_left, window_right, softcap)
-    made = tuple(torch.zeros_like(wide(t)) for t in (q, k, v))
-    for b in range(q.shape[0]):
-        count = k.shape[1] if kv_lens is None else int(kv_lens[b])
-        parts = _attend_backward(mask, grad[b], q[b], k[b, :count], v[b, :count], output[b], lse[b])
-        for to, part in zip(made, parts, strict=True):
-            to[b, : part.shape[0]] = part
-    first, second, third = (t.to(q.dtype) for t in made)
-    return first, second, third
+    lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
+    places = ((b, (b, slice(count)), b) for b, count in enumerate(lens))
+    return _attend_all_backward(mask, (grad, q, k, v, output, lse), places)
 
 
 @composite
@@ -203,17 +217,12 @@ def attention_varlen_backward(
     softcap: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
     mask = Mask(scale, causal, window_left, window_right, softcap)
-    made = tuple(torch.zeros_like(wide(t)) for t in (q, k, v))
-    at, kv_at = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
-    for b in range(len(at) - 1):
-        rows, keys = slice(at[b], at[b + 1]), slice(kv_at[b], kv_at[b + 1])
-        parts = _attend_backward(
-            mask, grad[rows], q[rows], k[keys], v[keys], output[rows], lse[:, rows]
-        )
-        for to, where, part in zip(made, (rows, keys, keys), parts, strict=True):
-            to[where] = part
-    first, second, third = (t.to(q.dtype) for t in made)
-    return first, second, third
+    spans = (
+        [slice(begin, end) for begin, end in pairwise(offsets.tolist())]
+        for offsets in (cu_seqlens_q, cu_seqlens_kv)
+    )
+    places = ((rows, keys, (slice(None), rows)) for rows, keys in zip(*spans, strict=True))
+    return _attend_all_backward(mask, (grad, q, k, v, output, lse), places)
 
 
 def _pull(

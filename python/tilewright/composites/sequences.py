@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
+from itertools import pairwise
 
 import torch
 
 from tilewright.composites._registry import composite, split, wide
 
 Tensor = torch.Tensor
+
+
+def _factor(scale: float, dims: int) -> float:
+    return scale or 1 / math.sqrt(max(dims, 1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Mask:
 
     def factor(self, q: Tensor) -> float:
         """What products of queries and keys are multiplied with."""
-        return self.scale or 1 / math.sqrt(max(q.shape[-1], 1))
+        return _factor(self.scale, q.shape[-1])
 
     def scores(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """[Hq, S, L] of heads that have keys of their own, and which of them are seen."""
@@ -62,13 +68,10 @@ class Mask:
         return torch.einsum("hsl,lhd->shd", weights, v)
 
 
-def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
-    return wide(x) if scale is None else x.float() * scale[..., None]
-
-
-def _read(x: Tensor) -> Tensor:
-    """Keys and values as they are computed with: int8 is a number, too."""
-    return wide(x) if x.is_floating_point() else x.float()
+def _read(x: Tensor, scale: Tensor | None) -> Tensor:
+    """Keys or values as they are computed with: int8 is a number, too."""
+    numbers = wide(x) if x.is_floating_point() else x.float()
+    return numbers if scale is None else numbers * scale[..., None]
 
 
 @composite
@@ -87,7 +90,7 @@ def attention(
     softcap: float,
 ) -> Tensor:
     mask = Mask(scale, causal, window_left, window_right, softcap)
-    keys, values = _scaled(_read(k), k_scale), _scaled(_read(v), v_scale)
+    keys, values = _read(k, k_scale), _read(v, v_scale)
     lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
     rows = [
         mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks)
@@ -97,11 +100,19 @@ def attention(
     return out.to(q.dtype)
 
 
-def _packed(q: Tensor, dims: int, offsets: list[int], parts: list[Tensor]) -> Tensor:
-    """Results of sequences at their places; 0 where there is none."""
+def _attend_packed(
+    mask: Mask,
+    q: Tensor,
+    offsets: list[int],
+    sequences: Iterable[tuple[Tensor, Tensor]],
+    dims: int,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Queries of sequences one after the other, each with its keys and values; 0 between them."""
     out = wide(q).new_zeros(*q.shape[:2], dims)
-    for begin, part in zip(offsets, parts, strict=False):
-        out = out.slice_scatter(part, 0, begin, begin + part.shape[0])
+    for (begin, end), (keys, values) in zip(pairwise(offsets), sequences, strict=True):
+        part = mask.attend(wide(q[begin:end]), keys, values, sinks)
+        out = out.slice_scatter(part, 0, begin, end)
     return out.to(q.dtype)
 
 
@@ -122,18 +133,10 @@ def attention_varlen(
     softcap: float,
 ) -> Tensor:
     mask = Mask(scale, causal, window_left, window_right, softcap)
-    keys, values = _scaled(_read(k), k_scale), _scaled(_read(v), v_scale)
-    at, kv_at = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
-    parts = [
-        mask.attend(
-            wide(q[at[b] : at[b + 1]]),
-            keys[kv_at[b] : kv_at[b + 1]],
-            values[kv_at[b] : kv_at[b + 1]],
-            sinks,
-        )
-        for b in range(len(at) - 1)
-    ]
-    return _packed(q, v.shape[2], at, parts)
+    keys, values = _read(k, k_scale), _read(v, v_scale)
+    spans = [slice(begin, end) for begin, end in pairwise(cu_seqlens_kv.tolist())]
+    sequences = ((keys[span], values[span]) for span in spans)
+    return _attend_packed(mask, q, cu_seqlens_q.tolist(), sequences, v.shape[2], sinks)
 
 
 def _unpaged(pages: Tensor, table: Tensor, count: int) -> Tensor:
@@ -167,18 +170,13 @@ def attention_paged(
     softcap: float,
 ) -> Tensor:
     mask = Mask(scale, causal, window_left, window_right, softcap)
-    keys, values = _scaled(_read(k_pages), k_scale), _scaled(_read(v_pages), v_scale)
+    keys, values = _read(k_pages, k_scale), _read(v_pages, v_scale)
+    sequences = (
+        (_unpaged(keys, table, count), _unpaged(values, table, count))
+        for table, count in zip(block_table, kv_lens.tolist(), strict=True)
+    )
     at = _offsets(q.shape[0], len(kv_lens), cu_seqlens_q)
-    parts = [
-        mask.attend(
-            wide(q[at[b] : at[b + 1]]),
-            _unpaged(keys, block_table[b], count),
-            _unpaged(values, block_table[b], count),
-            sinks,
-        )
-        for b, count in enumerate(kv_lens.tolist())
-    ]
-    return _packed(q, v_pages.shape[3], at, parts)
+    return _attend_packed(mask, q, at, sequences, v_pages.shape[3], sinks)
 
 
 @composite
@@ -245,7 +243,7 @@ def linear_attention(
     state = wide(g).new_zeros(v.shape[0], v.shape[2], q.shape[3], v.shape[3])
     if initial_state is not None:
         state = state + initial_state
-    factor = scale or 1 / math.sqrt(max(q.shape[3], 1))
+    factor = _factor(scale, q.shape[3])
     rows = []
     for t in range(v.shape[1]):
         state = state * torch.exp(g[:, t])[..., None]

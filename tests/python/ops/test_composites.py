@@ -9,7 +9,7 @@ import torch
 from cases import Case, assert_close, every_case
 
 import tilewright
-from tilewright import _schema, composites, ops
+from tilewright import _schema, backends, composites, ops
 
 OPERATORS = list(_schema.operators())
 # PyTorch sums and multiplies in float32 where the definition does in float64.
@@ -73,6 +73,16 @@ def test_refuses_what_is_not_pytorchs() -> None:
         ops.exp(np.zeros(3, np.float32), backend="torch")
     with pytest.raises(NotImplementedError, match="torch: its mask comes from"):
         ops.dropout(torch.zeros(3), backend="torch")
+
+
+def test_is_a_candidate_where_it_takes_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "cuda_unavailable", lambda: "the fan is loose")
+    for array, reason in (
+        (torch.zeros(3), "torch: available"),
+        (np.zeros(3, np.float32), "torch: takes PyTorch's tensors only"),
+    ):
+        with pytest.raises(NotImplementedError, match=reason):
+            ops.exp(array, backend="cuda")
 
 
 def test_what_is_registered_comes_first() -> None:
