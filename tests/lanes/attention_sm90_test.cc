@@ -97,7 +97,8 @@ TEST(AttentionWalk, FindsSequencesOfEveryLength) {
   expect_each_once(walk(given, 3), length, kSequences, kHeads);
 }
 
-TEST(AttentionCombine, AddsUpWhatSplitsFound) {
+template <int kWays>
+void expect_splits_added() {
   constexpr int kSplits = 33, kQueries = 3, kHeads = 2, kDims = 200;
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
   std::mt19937 random(3);
@@ -120,9 +121,10 @@ TEST(AttentionCombine, AddsUpWhatSplitsFound) {
   given.rows = {out.data(), 0, kHeads * kDims, kDims};
   given.lse = {lse.data(), 0, 1, kQueries};
   given.sinks = view_of<1>(sinks, {kHeads});
-  for (unsigned row = 0; row < kQueries * kHeads; ++row)
+  const int blocks = kQueries * kHeads * attention_combine_blocks(kDims, kWays);
+  for (unsigned block = 0; block < unsigned(blocks); ++block)
     for (unsigned first = 0; first < kAttentionCombineThreads; first += 32)
-      testing::run_warp(row, first, [&] { AttentionCombine<bf16>{given}(); });
+      testing::run_warp(block, first, [&] { AttentionCombine<bf16, kWays>{given}(); });
 
   for (size_t row = 0; row < kQueries * kHeads; ++row) {
     double total = std::exp(double(sinks[row % kHeads]));
@@ -139,6 +141,11 @@ TEST(AttentionCombine, AddsUpWhatSplitsFound) {
       EXPECT_NEAR(double(float(out[row * kDims + d])), want, 0.004 * std::abs(want) + 1e-6);
     }
   }
+}
+
+TEST(AttentionCombine, AddsUpWhatSplitsFound) {
+  expect_splits_added<kAttentionCombineWays[0]>();
+  expect_splits_added<kAttentionCombineWays[1]>();
 }
 
 }  // namespace

@@ -34,8 +34,10 @@
 
 #if defined(__clang__) || defined(__CUDACC__)
 #define TW_UNROLL _Pragma("unroll")
+#define TW_NO_UNROLL _Pragma("unroll 1")
 #else
 #define TW_UNROLL _Pragma("GCC unroll 32")
+#define TW_NO_UNROLL
 #endif
 // Of a loop over memory whose loads are to be on their way together: a CPU foresees them.
 #if defined(__CUDACC__)

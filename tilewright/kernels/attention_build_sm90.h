@@ -89,7 +89,19 @@ struct AttentionArguments {
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };
 
-/// Of the sum over splits.
+// ---- the sum over splits
+
 inline constexpr int kAttentionCombineThreads = 128, kAttentionMostSplits = 128;
+/// How many lanes share the splits of a column: of few, and of many.
+inline constexpr int kAttentionCombineWays[] = {1, 4};
+
+TW_INLINE constexpr int attention_combine_build(int splits) {
+  return splits < 8 ? 0 : 1;
+}
+/// Blocks of a row; a thread has four columns.
+TW_INLINE constexpr int attention_combine_blocks(int value_dims, int ways) {
+  const int of_block = 4 * kAttentionCombineThreads / ways;
+  return (value_dims + of_block - 1) / of_block;
+}
 
 }  // namespace tw::kernels

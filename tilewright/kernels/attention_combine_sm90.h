@@ -1,5 +1,6 @@
-// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s, a block for each row, four
-// columns for each thread.
+// The sum over splits of the keys: out = sum of exp(lse_s - lse) out_s. A block has a row, or a
+// part of its columns; the lanes of a warp have four columns each, and kWays groups of them share
+// the splits. Short code: a launch reads it from memory.
 #pragma once
 
 #include "tilewright/kernels/attention_build_sm90.h"
@@ -8,96 +9,120 @@
 
 namespace tw::kernels {
 
-template <class T>
+template <class T, int kWays>
 struct AttentionCombine {
-  static constexpr int kThreads = kAttentionCombineThreads, kMostSplits = kAttentionMostSplits;
-  static constexpr int kEach = kMostSplits / 32;  // splits of a lane
-  static constexpr int kAtOnce = 8, kColumns = 4;
+  static constexpr int kColumns = 4, kAtOnce = 8;  // of a lane; splits
+  static constexpr int kLanes = 32 / kWays;        // that have different columns
   const AttentionArguments<T>& given;
 
   TW_PTX void operator()() const {
     tile::cuda::wait_for_grids_before();
     tile::cuda::launch_grids_after();
-    const int64_t row = blockIdx.x;
-    const int64_t query = row / given.q_heads;
-    const int head = int(row - query * given.q_heads);
-    int64_t batch = 0, inside = query;
+    const int parts = attention_combine_blocks(given.value_dims, kWays);
+    const unsigned row = blockIdx.x / unsigned(parts), query = row / unsigned(given.q_heads);
+    const int head = int(row - query * unsigned(given.q_heads));
+    unsigned batch = 0, inside = query;
     if (given.q_offsets) {
-      if (query < given.q_offsets(0) || query >= given.q_offsets(given.sequences)) return;
+      if (int(query) < given.q_offsets(0) || int(query) >= given.q_offsets(given.sequences)) return;
     } else {
-      batch = query / given.queries;
-      inside = query - batch * given.queries;
+      batch = query / unsigned(given.queries);
+      inside = query - batch * unsigned(given.queries);
     }
-    float weights[kEach];
-    const float lse = weigh(query, head, weights);
-    put(query, head, weights, given.rows.at(batch, inside, head));
-    if (given.lse && threadIdx.x == 0) *given.lse.at(batch, inside, head) = lse;
+    const float* const logs = given.partial_lse.at(0, query, head);
+    const Total total = add_up(logs, head);
+    const int warp =
+        int(blockIdx.x) % parts * (kAttentionCombineThreads / 32) + int(threadIdx.x) / 32;
+    const int first = (warp * kLanes + lane() % kLanes) * kColumns;
+    float sums[kColumns] = {};
+    const float* const from = given.partials.at(0, query, head) + first;
+    if (given.value_dims % kColumns == 0)
+      add<kAtOnce, true>(from, logs, total, first, sums);
+    else
+      add<1, false>(from, logs, total, first, sums);
+    put(sums, first, given.rows.at(batch, inside, head));
+    if (given.lse && first == 0 && lane() == 0) *given.lse.at(batch, inside, head) = total.lse;
   }
 
  private:
-  /// Lane l of every warp gets the shares of splits l, l + 32, ...; the sum includes the sink's.
-  TW_PTX float weigh(int64_t query, int head, float (&weights)[kEach]) const {
+  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
+  TW_PTX float log_of(const float* logs, int split) const {
+    return split < given.order.splits ? logs[split * given.partial_lse.batch_stride]
+                                      : attention_sm90::kLow;
+  }
+
+  /// exp(lse - base) factor is the share of a split.
+  struct Total {
+    float base, factor, lse;
+  };
+  /// Of all splits and the sink.
+  TW_PTX Total add_up(const float* logs, int head) const {
     using attention_sm90::kLow;
     const float sink = given.sinks ? given.sinks(head) : kLow;
-    float top = sink;
+    float mine[kAttentionMostSplits / 32], top = sink;
     TW_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      const int split = int(threadIdx.x) % 32 + 32 * i;
-      weights[i] = split < given.order.splits ? *given.partial_lse.at(split, query, head) : kLow;
-      top = fmaxf(top, weights[i]);
+    for (int i = 0; i < kAttentionMostSplits / 32; ++i) {
+      mine[i] = log_of(logs, lane() + 32 * i);
+      top = fmaxf(top, mine[i]);
     }
     TW_UNROLL
     for (int step = 1; step < 32; step *= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, step));
     const float base = top == kLow ? 0 : top;  // -inf - -inf is NaN, but these weigh nothing
     float sum = 0;
     TW_UNROLL
-    for (int i = 0; i < kEach; ++i) {
-      weights[i] = __expf(weights[i] - base);
-      sum += weights[i];
-    }
+    for (int i = 0; i < kAttentionMostSplits / 32; ++i) sum += __expf(mine[i] - base);
     TW_UNROLL
     for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(~0u, sum, step);
     sum += __expf(sink - base);
-    const float factor = sum == 0 ? 0 : 1 / sum;
-    TW_UNROLL
-    for (int i = 0; i < kEach; ++i) weights[i] *= factor;
-    return base == top ? base + __logf(sum) : kLow;
+    return {base, sum == 0 ? 0 : 1 / sum, base == top ? base + __logf(sum) : kLow};
   }
 
-  /// Several splits are read at a time, of several columns.
-  TW_PTX void put(int64_t query, int head, const float (&weights)[kEach], T* to) const {
-    for (int base = 0; base < given.value_dims; base += kColumns * kThreads) {
-      const int first = base + int(threadIdx.x);
-      float sums[kColumns] = {};
+  struct alignas(16) Four {
+    float at[kColumns];
+  };
+  /// What a split that weighs nothing has left is any memory, NaN too, and not looked at.
+  template <int kSplits, bool kWhole>
+  TW_PTX void add(const float* from, const float* logs, const Total& total, int first,
+                  float (&sums)[kColumns]) const {
+    TW_NO_UNROLL
+    for (int base = lane() / kLanes; base < given.order.splits; base += kSplits * kWays) {
+      float parts[kSplits][kColumns] = {}, shares[kSplits];
       TW_UNROLL
-      for (int i = 0; i < kEach; ++i) {
-        const int count = min(32, given.order.splits - 32 * i);
-        for (int lane = 0; lane < count; lane += kAtOnce)
-          add(query, head, weights[i], lane, 32 * i, first, sums);
+      for (int j = 0; j < kSplits; ++j) {
+        const int split = base + j * kWays;
+        shares[j] = log_of(logs, split);
+        if (split < given.order.splits)
+          load<kWhole>(from + split * given.partials.batch_stride, first, parts[j]);
       }
       TW_UNROLL
-      for (int c = 0; c < kColumns; ++c)
-        if (first + c * kThreads < given.value_dims) to[first + c * kThreads] = T(sums[c]);
+      for (int j = 0; j < kSplits; ++j) {
+        const bool weighs = shares[j] != attention_sm90::kLow;
+        const float share = __expf(shares[j] - total.base) * total.factor;
+        TW_UNROLL
+        for (int c = 0; c < kColumns; ++c) sums[c] += weighs ? share * parts[j][c] : 0;
+      }
     }
   }
-  /// Splits lane, lane + 1, ... of those from `base` on; the weights after the last are 0.
-  TW_PTX void add(int64_t query, int head, float weights, int lane, int base, int first,
-                  float (&sums)[kColumns]) const {
-    float parts[kAtOnce][kColumns], shares[kAtOnce];
-    TW_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) {
-      shares[j] = __shfl_sync(~0u, weights, lane + j);
-      const float* const from = given.partials.at(base + lane + j, query, head) + first;
+  template <bool kWhole>
+  TW_PTX void load(const float* from, int first, float (&out)[kColumns]) const {
+    if constexpr (kWhole) {
+      if (first >= given.value_dims) return;
+      const Four four = *reinterpret_cast<const Four*>(from);
+      TW_UNROLL
+      for (int c = 0; c < kColumns; ++c) out[c] = four.at[c];
+    } else {
       TW_UNROLL
       for (int c = 0; c < kColumns; ++c)
-        parts[j][c] =
-            shares[j] != 0 && first + c * kThreads < given.value_dims  // or nothing is there
-                ? from[c * kThreads]
-                : 0;
+        if (first + c < given.value_dims) out[c] = from[c];
     }
+  }
+
+  TW_PTX void put(float (&sums)[kColumns], int first, T* to) const {
     TW_UNROLL
-    for (int j = 0; j < kAtOnce; ++j) TW_UNROLL
-    for (int c = 0; c < kColumns; ++c) sums[c] += shares[j] * parts[j][c];
+    for (int c = 0; c < kColumns; ++c) {
+      TW_UNROLL
+      for (int step = kLanes; step < 32; step *= 2) sums[c] += __shfl_xor_sync(~0u, sums[c], step);
+      if (lane() < kLanes && first + c < given.value_dims) to[first + c] = T(sums[c]);
+    }
   }
 };
 

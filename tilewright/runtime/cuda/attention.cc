@@ -23,7 +23,7 @@ using kernels::kAttentionBuilds;
 /// The functions of one element type, found when the first of them is launched.
 struct AttentionModule {
   std::array<Kernel, size_t(kAttentionBuildCount)> builds{};
-  Kernel combine = nullptr;
+  AttentionCombineKernels combine;
   PreparedOnce<size_t(kAttentionBuildCount)> prepared;
 
   explicit AttentionModule(const char* image) {
@@ -41,7 +41,7 @@ struct AttentionModule {
  private:
   /// By the mangled name (attention_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    if (name.find("attention_combine") != std::string_view::npos) combine = kernel;
+    combine.place(name, kernel);
     const int build = number_after(name, "10cuda_entry9attentionILi");
     if (build >= 0) builds.at(size_t(build)) = kernel;
   }
@@ -71,7 +71,7 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
                                unsigned(build.threads()), 1, 1, unsigned(build.shared_bytes()),
                                stream, pointers, nullptr),
         "attention: launching");
-  partials.add_up(from.combine, stream, "attention", pointers);
+  partials.add_up(from.combine, arguments, stream, "attention", pointers);
 }
 
 template <class K>

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <string>
+#include <string_view>
 
 #include "tilewright/runtime/cuda/attention_problem.h"
 #include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
 namespace tw::runtime::cuda {
@@ -58,6 +62,17 @@ void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut,
   a.lse = p.lse;
 }
 
+/// The kernels of the sum over splits, as kAttentionCombineWays has them.
+struct AttentionCombineKernels {
+  std::array<Kernel, std::size(kernels::kAttentionCombineWays)> kernels{};
+
+  /// By the mangled name.
+  void place(std::string_view name, Kernel kernel) {
+    const int index = number_after(name, "attention_combineILi");
+    if (index >= 0) kernels.at(size_t(index)) = kernel;
+  }
+};
+
 /// Where the parts of a call whose keys are split are kept until they are added up.
 template <class T>
 class AttentionPartials {
@@ -74,10 +89,15 @@ class AttentionPartials {
   }
 
   /// Launches the sum over splits, if there are any.
-  void add_up(Kernel combine, Stream stream, const std::string& op, void** pointers) const {
+  void add_up(const AttentionCombineKernels& from, const kernels::AttentionArguments<T>& a,
+              Stream stream, const std::string& op, void** pointers) const {
     if (parts_ == 0) return;
-    check(driver().launch_kernel(combine, unsigned(rows_), 1, 1, kernels::kAttentionCombineThreads,
-                                 1, 1, 0, stream, pointers, nullptr),
+    const auto build = size_t(kernels::attention_combine_build(a.order.splits));
+    const int64_t blocks = rows_ * kernels::attention_combine_blocks(
+                                       a.value_dims, kernels::kAttentionCombineWays[build]);
+    check(driver().launch_kernel(from.kernels[build], unsigned(blocks), 1, 1,
+                                 kernels::kAttentionCombineThreads, 1, 1, 0, stream, pointers,
+                                 nullptr),
           op + ": launching the sum over splits");
   }
 

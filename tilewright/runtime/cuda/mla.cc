@@ -21,7 +21,7 @@ using kernels::MlaBuild;
 /// The functions of one element type, found when the first of them is launched.
 struct MlaModule {
   std::array<Kernel, size_t(kMlaBuildCount)> builds{};
-  Kernel combine = nullptr;
+  AttentionCombineKernels combine;
   PreparedOnce<size_t(kMlaBuildCount)> prepared;
 
   explicit MlaModule(const char* image) {
@@ -39,7 +39,7 @@ struct MlaModule {
  private:
   /// By the mangled name (mla_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    if (name.find("attention_combine") != std::string_view::npos) combine = kernel;
+    combine.place(name, kernel);
     const int build = number_after(name, "10cuda_entry3mlaILi");
     if (build >= 0) builds.at(size_t(build)) = kernel;
   }
@@ -93,7 +93,7 @@ void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
             from.builds[size_t(choice.build)], unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
             unsigned(kMlaBuilds[choice.build].shared_bytes()), stream, pointers, nullptr),
         "mla: launching");
-  partials.add_up(from.combine, stream, "mla", pointers);
+  partials.add_up(from.combine, arguments, stream, "mla", pointers);
 }
 
 template <class K>

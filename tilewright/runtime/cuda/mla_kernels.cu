@@ -16,10 +16,13 @@ __global__ void __launch_bounds__(MlaBuild::kThreads, 1)
   MlaSm90<Element, kMlaBuilds[kIndex]>{{}, arguments}(dynamic_shared);
 }
 
-__global__ void __launch_bounds__(AttentionCombine<Element>::kThreads)
+template <int kIndex>
+__global__ void __launch_bounds__(kAttentionCombineThreads)
     attention_combine(const __grid_constant__ MlaArguments<Element> arguments) {
-  AttentionCombine<Element>{arguments}();
+  AttentionCombine<Element, kAttentionCombineWays[kIndex]>{arguments}();
 }
+template __global__ void attention_combine<0>(const __grid_constant__ MlaArguments<Element>);
+template __global__ void attention_combine<1>(const __grid_constant__ MlaArguments<Element>);
 
 template <int kIndex>
 void instantiate() {
