@@ -32,13 +32,16 @@ struct AttentionTileRing {
     for (bool more = true; more; at.next()) {
       AttentionTile tile;
       more = walk.next(given, queries, keys, tile);
-      if (tile::cuda::elect_one()) {
-        empty[at.index].wait(at.phase ^ 1);
-        tiles[at.index] = tile;
-        full[at.index].arrive();
-      }
-      __syncwarp();
+      put(at, tile);
     }
+  }
+  TW_PTX void put(const Position& at, const AttentionTile& tile) {
+    if (tile::cuda::elect_one()) {
+      empty[at.index].wait(at.phase ^ 1);
+      tiles[at.index] = tile;
+      full[at.index].arrive();
+    }
+    __syncwarp();
   }
 
   TW_PTX const AttentionTile& wait(const Position& at) {

@@ -1,10 +1,9 @@
 // What the warps of a block of latent attention on Hopper share.
 #pragma once
 
-#include "tilewright/kernels/attention_tiles_sm90.h"
+#include "tilewright/kernels/attention_deal_sm90.h"
 #include "tilewright/kernels/mla_build_sm90.h"
 #include "tilewright/tile/cuda/mbarrier.h"
-#include "tilewright/tile/cuda/ring.h"
 
 namespace tw::kernels {
 
@@ -13,20 +12,18 @@ struct MlaBlock {
   static constexpr int kKeys = MlaBuild::kKeys, kRows = MlaBuild::kRows, kRowBytes = 128;
   static constexpr int kPieces = kBuild.pieces(), kRotated = kPieces - 1;
   static constexpr int kHalfPieces = kRotated / 2, kPieceBytes = kKeys * kRowBytes;
-  static constexpr int kConsumers = 2, kTileSlots = 4;
+  static constexpr int kConsumers = 2;
+  using Tiles = AttentionTileRing<4 * kConsumers>;
 
   struct alignas(1024) Shared {
     char k[2][kPieces][kPieceBytes];
     char q[kPieces][kPieceBytes];
     float high[2][kRows], totals[2][kRows];
-    AttentionTile tiles[kTileSlots];  // what the producers have loaded, or are about to
-    tile::cuda::Mbarrier tile_full[kTileSlots], tile_empty[kTileSlots];
+    Tiles tiles;  // what the producers have loaded, or are about to
     tile::cuda::Mbarrier k_full[2][kPieces], tail_full[2], q_full, q_empty;
     tile::cuda::Mbarrier k_empty[2][2];  // the half that the block's own consumer multiplies; rest
   };
   static_assert(sizeof(Shared) <= kBuild.shared_bytes());
-
-  using TileSlot = tile::cuda::RingPosition<kTileSlots>;
 
   TW_PTX static void init(Shared& shared) {
     for (int b = 0; b < 2; ++b) {
@@ -34,10 +31,7 @@ struct MlaBlock {
       for (int i = 0; i < 2; ++i) shared.k_empty[b][i].init(1);
       shared.tail_full[b].init(1);
     }
-    for (int i = 0; i < kTileSlots; ++i) {
-      shared.tile_full[i].init(1);
-      shared.tile_empty[i].init(4 * kConsumers);  // warps
-    }
+    shared.tiles.init();
     shared.q_full.init(1);
     shared.q_empty.init(kConsumers);
     tile::cuda::fence_barrier_init();

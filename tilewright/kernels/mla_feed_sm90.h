@@ -14,18 +14,18 @@ struct MlaFeed : MlaBlock<T, kBuild> {
   using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::nth_piece;
   using Block::kRows, Block::kRowBytes;
   using typename Block::Shared;
-  using typename Block::TileSlot;
+  using typename Block::Tiles;
   using Tile = AttentionTile;
   const MlaArguments<T>& given;
 
   TW_PTX void operator()(Shared& shared, int buffer) const {
-    TileSlot slot;
+    typename Tiles::Position at;
     uint32_t phase = 0, q_phase = 0, tail_phase = 0;
     Tile tile;
     AttentionWalk walk(given.order);
-    for (bool more = true; more; slot.next()) {
+    for (bool more = true; more; at.next()) {
       more = walk.next(given, kRows / given.pack, kKeys, tile);
-      if (buffer == 0) publish(shared, slot, tile);
+      if (buffer == 0) shared.tiles.put(at, tile);
       if (tile.empty()) continue;
       if (buffer == 0) load_queries(shared, tile, q_phase);
       load_tile(shared, buffer, tile, phase, tail_phase);
@@ -38,8 +38,9 @@ struct MlaFeed : MlaBlock<T, kBuild> {
     int block = tile.last_block - 1 - buffer;
     // Pages are looked up ahead of what they are for: that takes long.
     int page = find_page(tile, block), next = find_page(tile, block - 2);
-    // Of the blocks of threads that share keys, which run at the same time, one.
-    const bool leads = tile.head % given.heads_per_kv == 0 && tile.first_query == 0;
+    // Of the blocks of threads that share keys, which run at the same time, one; alone, none.
+    const bool leads = (given.heads_per_kv > 1 || given.order.tiles > 1) &&
+                       tile.head % given.heads_per_kv == 0 && tile.first_query == 0;
     for (; block >= tile.first_block; block -= 2) {
       const int further = find_page(tile, block - 4);
       load_keys(shared, buffer, phase, tail_phase, tile, block, page);
@@ -55,15 +56,6 @@ struct MlaFeed : MlaBlock<T, kBuild> {
     const int box = lane() * given.box_keys, key = block * kKeys + box;
     const bool exists = given.table && box < kKeys && block >= tile.first_block;
     return exists && key < tile.kv_len ? given.table(tile.batch, key / given.page_keys) : 0;
-  }
-
-  TW_PTX static void publish(Shared& shared, const TileSlot& at, const Tile& tile) {
-    if (tile::cuda::elect_one()) {
-      shared.tile_empty[at.index].wait(at.phase ^ 1);
-      shared.tiles[at.index] = tile;
-      shared.tile_full[at.index].arrive();
-    }
-    __syncwarp();
   }
 
   TW_PTX void load_queries(Shared& shared, const Tile& tile, uint32_t& phase) const {

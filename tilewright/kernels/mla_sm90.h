@@ -29,7 +29,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
   using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::kPieceBytes;
   using Block::kRows, Block::kRowBytes, Block::kConsumers, Block::nth_piece;
   using typename Block::Shared;
-  using typename Block::TileSlot;
+  using typename Block::Tiles;
   using Tile = AttentionTile;
   static constexpr int kHalf = kBuild.values / 2, kWarpgroup = 128;
   /// Named barriers of both consumers: maxima of either (with the weights of the second), the
@@ -81,12 +81,11 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
 
   template <int kMine>
   TW_PTX void consume(Shared& shared) const {
-    TileSlot slot;
+    typename Tiles::Position at;
     uint32_t q_phase = 0;
     uint32_t phases[2] = {0, 0};  // of blocks
-    for (;; slot.next()) {
-      shared.tile_full[slot.index].wait(slot.phase);
-      const Tile& tile = shared.tiles[slot.index];
+    for (;;) {
+      const Tile& tile = shared.tiles.wait(at);
       if (tile.ends) return;
       const AttentionStore<T, kHalf> store{given, tile, 0, kMine * kHalf};
       if (tile.empty()) {
@@ -100,8 +99,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
         add_totals<kMine>(shared, state.rows);
         store.put(state.rows, state.sums);
       }
-      __syncwarp();  // all of its lanes have read the tile
-      if (threadIdx.x % 32 == 0) shared.tile_empty[slot.index].arrive();
+      shared.tiles.finish(at);
     }
   }
 
@@ -208,15 +206,17 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     constexpr int kSteps = kRowBytes / 32;  // of 16 dims in 128 bytes
     pin(scores);
     wgmma_fence();
-    TW_UNROLL
-    for (int i = 0; i < kPieces; ++i) {
-      const int piece = nth_piece(kMine, i);
+    const auto multiply = [&](int piece, bool adds) {
       shared.k_full[kMine][piece].wait(phase);
       TW_UNROLL
       for (int j = 0; j < kSteps; ++j)
         Wgmma<T, kKeys>::mma(scores, advance(operand(shared.q[piece]), j * 32),
-                             advance(operand(shared.k[kMine][piece]), j * 32), i + j > 0);
-    }
+                             advance(operand(shared.k[kMine][piece]), j * 32), adds || j > 0);
+    };
+    // Not unrolled: a launch reads its code from memory.
+    multiply(nth_piece(kMine, 0), false);
+    TW_NO_UNROLL
+    for (int i = 1; i < kPieces; ++i) multiply(nth_piece(kMine, i), true);
     wgmma_commit();
     wgmma_wait<0>();
     pin(scores);
