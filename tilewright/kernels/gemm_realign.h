@@ -3,6 +3,10 @@
 #pragma once
 
 #include "tilewright/core/types.h"
+#include "tilewright/tile/cuda/program.h"
+#if defined(__CUDACC__)
+#include "tilewright/tile/cuda/transpose.h"
+#endif
 
 namespace tw::kernels {
 
@@ -12,6 +16,17 @@ struct GemmRealignArguments {
   int64_t batch, rows, columns;
   int64_t batch_stride, row_stride, column_stride;  // of from
   int64_t pitch;                                    // of to, a multiple of 8
+
+  using Turned = tile::cuda::TurnedBlock<uint16_t>;  // rows and columns that a block turns over
+
+  /// Whether columns lie along memory. A block of threads has a block of elements then.
+  TW_INLINE bool turns() const { return row_stride == 1 && column_stride != 1; }
+  TW_INLINE int64_t turned_rows() const {
+    return (rows + Turned::kElements - 1) / Turned::kElements;
+  }
+  TW_INLINE int64_t turned_columns() const {
+    return (columns + Turned::kElements - 1) / Turned::kElements;
+  }
 };
 
 }  // namespace tw::kernels
@@ -21,10 +36,27 @@ namespace tw::kernels {
 
 /// One thread writes eight elements.
 struct GemmRealign {
-  static constexpr int kEach = 8;
+  static constexpr int kEach = 8, kBlock = GemmRealignArguments::Turned::kElements;
   const GemmRealignArguments& given;
 
-  __device__ void operator()() const {
+  __device__ void operator()() const { given.turns() ? turn() : copy(); }
+
+  struct Threads {
+    __device__ static int thread() { return int(threadIdx.x); }
+    __device__ static int threads() { return int(blockDim.x); }
+  };
+  __device__ void turn() const {
+    const int64_t columns = given.turned_columns(), rows = given.turned_rows();
+    const int64_t rest = blockIdx.x / columns, batch = rest / rows;
+    const int64_t row = (rest - batch * rows) * kBlock;
+    const int64_t column = (blockIdx.x - rest * columns) * kBlock;
+    tile::turn_block(
+        Threads{}, given.from + batch * given.batch_stride + row + column * given.column_stride,
+        given.column_stride, given.to + (batch * given.rows + row) * given.pitch + column,
+        given.pitch, int64_t{1}, given.rows - row, given.columns - column);
+  }
+
+  __device__ void copy() const {
     const int64_t chunks = given.pitch / kEach, all = chunks * given.rows * given.batch;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < all;
          i += int64_t(gridDim.x) * blockDim.x) {

@@ -135,10 +135,13 @@ struct Reading {
                                             pitch};
     constexpr int kThreads = 256, kResident = 8;
     const int64_t chunks = from.batch * from.rows * (pitch / 8);
-    const int64_t blocks = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
-                                             int64_t{on.multiprocessors} * kResident * 4);
+    const int64_t copying = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
+                                              int64_t{on.multiprocessors} * kResident * 4);
+    const int64_t turning = from.batch * arguments.turned_rows() * arguments.turned_columns();
+    const bool turns = arguments.turns();
     void* pointers[] = {&arguments};
-    launch(module<T>().realign, {.x = blocks}, kThreads, 0, pointers, stream);
+    launch(module<T>().realign, {.x = turns ? turning : copying}, kThreads,
+           turns ? int(kernels::GemmRealignArguments::Turned::kBytes) : 0, pointers, stream);
     from = {static_cast<const T*>(memory),
             from.rows,
             from.columns,

@@ -1,0 +1,137 @@
+"""The loss of a language model's last layer and its gradients beside PyTorch's and Liger's on a GPU.
+
+    python benchmarks/gpu/linear_cross_entropy.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
+
+A call is the mean cross-entropy of x weightᵀ and both gradients, from autograd. Every row compares
+the loss and both gradients with PyTorch's of the same data, then times ours and the peers in turn.
+Rates count the three products; memory is what a call takes beside its operands. Liger Kernel is a
+peer where it is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import tilewright.torch  # noqa: F401
+import torch
+import torch.nn.functional as F
+from attention import Call, arguments, in_turns, run
+
+Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+TOLERANCE = 2e-2  # of the norm
+
+
+@dataclass
+class Row:
+    """Tokens, features and classes."""
+
+    name: str
+    rows: int
+    features: int
+    vocabulary: int
+    timings: dict[str, float] = field(default_factory=dict)
+    memory: dict[str, int] = field(default_factory=dict)
+
+    def flops(self) -> float:
+        """Of the logits and of both gradients."""
+        return 6.0 * self.rows * self.features * self.vocabulary
+
+
+ROWS = (
+    Row("llama-3-8b", 8192, 4096, 131072),
+    Row("qwen3-4b", 8192, 2560, 151936),
+    Row("smollm2-135m", 8192, 576, 49152),
+    Row("odd sizes", 4095, 2050, 32003),
+)
+
+
+def _ours(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    out: torch.Tensor = torch.ops.tilewright.fused_linear_cross_entropy(x, weight, target)[0]
+    return out
+
+
+def _eager(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(F.linear(x, weight), target)
+
+
+def _liger(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    from liger_kernel.ops import LigerFusedLinearCrossEntropyFunction as Function
+
+    loss: torch.Tensor = Function.apply(x, weight, target)[0]
+    return loss
+
+
+def _peers() -> dict[str, Loss]:
+    out: dict[str, Loss] = {"torch": _eager, "compiled": torch.compile(_eager)}
+    if importlib.util.find_spec("liger_kernel"):
+        out["liger"] = _liger
+    return out
+
+
+def _call(loss: Loss, operands: tuple[torch.Tensor, ...]) -> Call:
+    x, weight, target = operands
+
+    def call() -> list[torch.Tensor]:
+        value = loss(x, weight, target)
+        return [value, *torch.autograd.grad(value, (x, weight))]
+
+    return call
+
+
+def _compare(row: Row, ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
+    for name, a, b in zip(("loss", "x.grad", "weight.grad"), ours, theirs, strict=True):
+        error = float((a.float() - b.float()).norm() / b.float().norm())
+        if not error <= TOLERANCE:
+            raise AssertionError(f"{row.name}: {name} differs by {error:.3g} of its norm")
+
+
+def _peak(call: Call) -> int:
+    torch.cuda.synchronize()
+    before = torch.cuda.mem_get_info()[0]
+    torch.cuda.reset_peak_memory_stats()
+    held = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    outside = before - torch.cuda.mem_get_info()[0]  # of which PyTorch's allocator does not know
+    return max(torch.cuda.max_memory_allocated() - held, outside)
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    options: dict[str, Any] = {"device": "cuda", "dtype": dtype}
+    x = torch.randn(row.rows, row.features, **options).requires_grad_()
+    weight = torch.randn(row.vocabulary, row.features, **options).mul_(row.features**-0.5)
+    target = torch.randint(row.vocabulary, (row.rows,), device="cuda")
+    operands = (x, weight.requires_grad_(), target)
+    peers = _peers()
+    calls = {name: _call(loss, operands) for name, loss in {"ours": _ours, **peers}.items()}
+    _compare(row, calls["ours"](), calls["torch"]())
+    for name, call in calls.items():
+        torch.cuda.empty_cache()
+        row.memory[name] = _peak(call)
+    makers = {name: partial(_call, loss, operands) for name, loss in peers.items()}
+    row.timings = in_turns(calls["ours"], makers, most=10, seconds=0.1)
+
+
+def _describe(row: Row) -> dict[str, Any]:
+    rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
+    text = "  ".join(
+        f"{name} {rate:6.0f} ({row.memory[name] / 2**20:5.0f} MiB)" for name, rate in rates.items()
+    )
+    shape = f"{row.rows} x {row.features} x {row.vocabulary}"
+    print(f"{row.name:14} {shape:22} TFLOP/s  {text}", flush=True)
+    about = {key: value for key, value in vars(row).items() if key != "timings"}
+    about["name"] = f"{row.name}, {shape}"
+    return {**about, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    run(arguments(__doc__), ROWS, _measure, _describe)
+
+
+if __name__ == "__main__":
+    main()
