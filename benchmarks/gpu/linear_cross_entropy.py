@@ -1,4 +1,4 @@
-"""The loss of a language model's last layer and its gradients beside PyTorch's and Liger's on a GPU.
+"""The loss of a language model's last layer and its gradients on a GPU, beside PyTorch and Liger.
 
     python benchmarks/gpu/linear_cross_entropy.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
 
