@@ -82,6 +82,7 @@ struct GemmArguments {
   int k_blocks;          // of 128 bytes
   int a_batch, b_batch;  // 1, or 0 if one matrix serves every batch
   GemmScatter<Out> scatter;
+  bool adds;  // to what out has; both are rounded before
   GemmAhead ahead;
   Epilogue epilogue;
 };

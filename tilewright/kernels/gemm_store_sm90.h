@@ -132,18 +132,31 @@ struct TileStore {
     if (scatters) {
       for (int i = 0; i < kPieces; ++i)
         scatter<kHeight>(to.scatter, slot + i * kPieceBytes,
-                         {corner.row, corner.column + i * kColumns, corner.batch});
+                         {corner.row, corner.column + i * kColumns, corner.batch}, adds(to));
     } else if (thread() == 0) {
       TW_UNROLL
-      for (int i = 0; i < kPieces; ++i)
-        store_box(to.out, slot + i * kPieceBytes, corner.column + i * kColumns, corner.row,
-                  corner.batch);
+      for (int i = 0; i < kPieces; ++i) {
+        const char* const piece = slot + i * kPieceBytes;
+        const int column = corner.column + i * kColumns;
+        if (adds(to))
+          add_box(to.out, piece, column, corner.row, corner.batch);
+        else
+          store_box(to.out, piece, column, corner.row, corner.batch);
+      }
       commit_stores();
     }
   }
+  template <class Arguments>
+  TW_PTX static bool adds(const Arguments& to) {
+    if constexpr (requires { to.adds; })
+      return to.adds;
+    else
+      return false;
+  }
   /// A warp has a row, a lane one of 32 columns: where a row is in memory is worked out once.
   template <int kHeight>
-  TW_PTX static void scatter(const GemmScatter<Out>& to, const char* piece, GemmCorner corner) {
+  TW_PTX static void scatter(const GemmScatter<Out>& to, const char* piece, GemmCorner corner,
+                             bool adds) {
     constexpr int kWarps = 4, kLanes = 32;
     const int64_t first = corner.row + warp(), column = corner.column + lane();
     Out* line = to.data + corner.batch * to.batch_stride + first * to.row_stride +
@@ -155,9 +168,11 @@ struct TileStore {
       TW_UNROLL
       for (int i = 0; i < kColumns / kLanes; ++i) {
         const int at = (lane() + i * kLanes) * int(sizeof(Out));
-        if (column + i * kLanes < to.columns)
-          line[i * step] = *reinterpret_cast<const Out*>(piece + row * kRowBytes +
-                                                         (at / 16 ^ row % 8) * 16 + at % 16);
+        if (column + i * kLanes >= to.columns) continue;
+        const Out value = *reinterpret_cast<const Out*>(piece + row * kRowBytes +
+                                                        (at / 16 ^ row % 8) * 16 + at % 16);
+        Out& place = line[i * step];
+        place = adds ? Out(float(place) + float(value)) : value;
       }
     }
   }

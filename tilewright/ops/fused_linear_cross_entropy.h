@@ -74,7 +74,7 @@ struct FusedLinearCrossEntropy {
   template <class T, class I, class Launch, class Allocate>
   static void compose_on_gpu(const kernels::FusedLinearCrossEntropy<T, I>& k, Launch&& launch,
                              Allocate&& allocate) {
-    constexpr int64_t kLogitsBytes = int64_t{256} << 20, kSize = int64_t{sizeof(T)};
+    constexpr int64_t kLogitsBytes = int64_t{512} << 20, kSize = int64_t{sizeof(T)};
     const int64_t rows = k.x.size(0), vocabulary = k.weight.size(0);
     const int64_t fit = kLogitsBytes / kSize / std::max<int64_t>(vocabulary, 1) / 128 * 128;
     const int64_t chunk = std::min(std::max<int64_t>(fit, 128), rows);

@@ -213,3 +213,38 @@ def test_scaled_matmul_groups_change_between_replays() -> None:
             first = end
         assert (out - want).norm() < 1e-3 * want.norm(), ends
         assert (out[ends[-1] :] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(64, 96, 128), (301, 203, 77), (1, 500, 64), (130, 8, 2050)])
+def test_linear_takes_operands_that_lie_across(
+    sizes: tuple[int, int, int], dtype: torch.dtype
+) -> None:
+    rows, features, depth = sizes
+    x, weight = normal(depth, rows, dtype=dtype), normal(depth, features, dtype=dtype, seed=1)
+    bias = normal(features, dtype=dtype, seed=2)
+    want = x.double().T @ weight.double()
+    tolerance = {"rtol": 1.6e-2, "atol": 2e-2 * depth**0.5}
+    for left in (x.T, x.T.contiguous()):
+        for right in (weight.T, weight.T.contiguous()):
+            out = OPS.linear(left, right)
+            torch.testing.assert_close(out, want.to(dtype), **tolerance)
+            out = OPS.linear(left, right, bias)
+            torch.testing.assert_close(out, (want + bias.double()).to(dtype), **tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("features", [64, 66])
+def test_fused_loss_of_several_parts(features: int, dtype: torch.dtype) -> None:
+    rows, vocabulary = 2500, 131072  # of which the logits of 2048 rows are made at a time
+    x = normal(rows, features, dtype=dtype).requires_grad_()
+    weight = (normal(vocabulary, features, dtype=dtype, seed=1) * 0.1).requires_grad_()
+    target = torch.arange(rows, device="cuda") * 37 % vocabulary
+    target[::7] = -100
+    loss = OPS.fused_linear_cross_entropy(x, weight, target, reduction="sum")
+    grads = torch.autograd.grad(loss, (x, weight))
+    exact = [t.detach().double().requires_grad_() for t in (x, weight)]
+    want = torch.nn.functional.cross_entropy(exact[0] @ exact[1].T, target, reduction="sum")
+    torch.testing.assert_close(loss.double(), want, rtol=1e-2, atol=0)
+    for ours, other in zip(grads, torch.autograd.grad(want, exact), strict=True):
+        assert float((ours.double() - other).norm() / other.norm()) < 2e-2

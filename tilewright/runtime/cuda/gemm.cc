@@ -183,6 +183,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   }
   arguments.order = kernels::gemm_order(build, size);
   arguments.k_blocks = int((p.k + kTileK - 1) / kTileK);
+  arguments.adds = p.adds;
   arguments.a_batch = a.from.batch > 1;
   arguments.b_batch = b.from.batch > 1;
   arguments.epilogue = epilogue;
@@ -324,6 +325,7 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
       p.residual = {call.residual.data,
                     {p.m, p.n},
                     {call.residual.lead_strides[0], call.residual.col_stride}};
+    p.simplify();
     if (one_stride && takes_sm90(p, on)) {
       launch_warp_specialized(p, on, stream);
       return wait_if_asked("linear", on, stream);

@@ -63,7 +63,23 @@ struct GemmProblem {
   View<const T, 1> bias;
   View<const T, 2> residual;
   int activation = 0;
+  bool adds = false;  // to what out has
 
+  /// A linear layer that adds nothing, or the product to out, and whose operands do not lie as its
+  /// kernel reads them, is a multiplication, whose operands may lie either way.
+  void simplify() {
+    const bool to_out = residual && residual.data == out.data &&
+                        residual.stride(0) == out.row_stride &&
+                        residual.stride(1) == out.column_stride;
+    const auto lies_across = [](const GemmOperand<const T>& x) {
+      return !x.is_tma_legal() && x.transposed().is_tma_legal();
+    };
+    if (bias || activation != 0 || (residual && !to_out)) return;
+    if (!lies_across(left) && !lies_across(right)) return;
+    linear = false;
+    adds = to_out;
+    orient();
+  }
   /// The transposed product, if out's columns are contiguous and its rows are not.
   void orient() {
     if (linear || out.column_stride == 1 || out.row_stride != 1) return;

@@ -68,6 +68,14 @@ TW_PTX void store_box(const TensorMap& map, const void* smem, int c0, int c1, in
       "r"(shared_address(smem)), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
       : "memory");
 }
+/// Added to what is there, in the elements' type.
+TW_PTX void add_box(const TensorMap& map, const void* smem, int c0, int c1, int c2) {
+  asm volatile(
+      "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.bulk_group [%0, {%2, %3, %4}], "
+      "[%1];" ::"l"(&map),
+      "r"(shared_address(smem)), "r"(c0), "r"(c1), "r"(c2)
+      : "memory");
+}
 TW_PTX void commit_stores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
