@@ -152,8 +152,10 @@ struct CrossEntropyBackward {
     const auto to = x_grad[r];
     if (label == ignore_index) {
       using V = typename P::template Vec<float>;
-      tile::for_row(p, to.size(0), [&](auto at) { tile::store(p, to, at, V{}); });
-      return;
+      const auto clear = [&](const auto& target_row) {
+        tile::for_row(p, target_row, [&](auto at) { tile::store(p, target_row, at, V{}); });
+      };
+      return tile::with_rows(p, clear, to);
     }
     tile::require_index(p, label, x.size(1));
     const bool is_reduced = reduction != int(LossReduction::kNone);

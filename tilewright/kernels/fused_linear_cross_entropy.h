@@ -45,9 +45,12 @@ struct FusedLinearCrossEntropy {
     const View<T, 1> row =
         p.index() < x_rows() ? x_grad[p.index()] : weight_grad[p.index() - x_rows()];
     using V = typename P::template Vec<float>;
-    tile::for_row(p, row, [&](auto at) {
-      tile::store_cached(row, at, x.size(0) == 0 ? V{} : tile::load(row, at) * *scale);
-    });
+    const auto run = [&](const auto& to) {
+      tile::for_row(p, to, [&](auto at) {
+        tile::store_cached(to, at, x.size(0) == 0 ? V{} : tile::load(to, at) * *scale);
+      });
+    };
+    tile::with_rows(p, run, row);
   }
 
  private:

@@ -226,10 +226,11 @@ struct Batch {
   }
 };
 
-template <class C, class P, class T, class F, class... In>
+/// kSpans of each row are on their way together.
+template <class C, int kSpans, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_aligned(P p, const AlignedRow<T>& to, F&& f,
                                             const AlignedRow<In>&... from) {
-  constexpr int kN = P::template kLanes<C>, kSpans = sizeof...(In) == 1 ? 4 : 2;
+  constexpr int kN = P::template kLanes<C>;
   const int64_t step = int64_t{p.threads()} * kN, n = to.size(0);
   int64_t c = int64_t{p.thread()} * kN;
   TW_ROLLED
@@ -248,15 +249,40 @@ __device__ __forceinline__ void map_aligned(P p, const AlignedRow<T>& to, F&& f,
   }
 }
 
+/// Where one of two rows is an element for all columns, as where a tensor is scaled.
+template <class C, class P, class T, class F, class A, class B>
+__device__ __forceinline__ bool map_constant(P p, const View<T, 1>& to, F&& f,
+                                             const View<A, 1>& left, const View<B, 1>& right) {
+  if constexpr (same_type<A, B>) {
+    const bool is_left = left.stride(0) == 0;
+    if (is_left == (right.stride(0) == 0)) return false;
+    const View<A, 1> row = is_left ? right : left, one = is_left ? left : right;
+    if (!is_aligned<C>(p, to) || !is_aligned<C>(p, row)) return false;
+    using R = RawOf<P, C, A>;
+    const auto element = R::gather(one.data, 0, P::template kLanes<C>).template widen<C>();
+    // Not two calls: f may be long.
+    const auto both = [&](const auto& v) {
+      return f(is_left ? element : v, is_left ? v : element);
+    };
+    map_aligned<C, 2>(p, AlignedRow<T>{to.data, {to.size(0)}}, both,
+                      AlignedRow<A>{row.data, {row.size(0)}});
+    return true;
+  }
+  return false;
+}
+
 }  // namespace detail
 
 /// to[c] = f(from[c] ...) for every column.
 template <class C = float, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
                                         const View<In, 1>&... from) {
+  if constexpr (sizeof...(In) == 2)
+    if (detail::map_constant<C>(p, to, f, from...)) return;
   if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...)) {
-    detail::map_aligned<C>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
-                           AlignedRow<In>{from.data, {from.size(0)}}...);
+    constexpr int kSpans = sizeof...(In) == 1 ? 4 : 2;
+    detail::map_aligned<C, kSpans>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
+                                   AlignedRow<In>{from.data, {from.size(0)}}...);
     return;
   }
   for_row<C>(p, to, [&](const auto& at) { store(p, to, at, f(load(from, at)...)); });
