@@ -214,8 +214,8 @@ def gpu_gemm_int4(data: dict[str, Any]) -> str:
     )
 
 
-def gpu_attention(data: dict[str, Any]) -> str:
-    """One row for each shape, beside the kernels that PyTorch has."""
+def gpu_rates(data: dict[str, Any]) -> str:
+    """One row for each shape, beside its peers; the memory that each takes, where it is known."""
     about = data["machine"]
     names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
     lines = [
@@ -229,6 +229,9 @@ def gpu_attention(data: dict[str, Any]) -> str:
         rates = row["rates"]
         digits = 2 if row["unit"] == "TB/s" else 0
         cells = [f"{rates[name]:.{digits}f}" if name in rates else "" for name in names]
+        if memory := row.get("memory"):
+            sizes = (f" ({memory[name] / 2**30:.2f} GiB)" for name in names)
+            cells = [cell + size for cell, size in zip(cells, sizes, strict=True)]
         peers = [rate for name, rate in rates.items() if name != "ours"]
         ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
         lines.append(f"| {row['name']} | {row['unit']} | {' | '.join(cells)} | {ratio} |")
@@ -243,9 +246,15 @@ SECTIONS = (
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),
-    ("Attention on a GPU", "gpu_attention.json", gpu_attention, True),
-    ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_attention, True),
-    ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_attention, True),
+    ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
+    ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_rates, True),
+    ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_rates, True),
+    (
+        "A last linear layer, its loss and their gradients on a GPU",
+        "gpu_linear_cross_entropy.json",
+        gpu_rates,
+        True,
+    ),
     ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound, True),
 )
 
