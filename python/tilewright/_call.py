@@ -96,6 +96,26 @@ def is_plain() -> bool:
     return _explain.active() is None and backends.is_default()
 
 
+def is_kernel_traced(name: str, backend: str | None) -> bool:
+    """Whether torch.compile is to see a call of the library's kernel."""
+    wanted = backend or backends.traced_backend()
+    return wanted in backends.KERNELS and backends.find_impl(name, wanted) is None
+
+
+def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
+    """A call that torch.compile traces, where something else than the kernel is to run.
+
+    PyTorch's composites and what users registered become part of the graph; the rest breaks it.
+    """
+    wanted = backend or backends.traced_backend()
+    implementation = backends.find_impl(op.name, wanted)
+    if implementation is not None:
+        return _registered.run(implementation, arguments)
+    if wanted == "torch" and not composites.why_none(op.name):
+        return composites.find(op.name)(*arguments)
+    return call_untraced(op, arguments, wanted)
+
+
 def _answers(op: Operator, arguments: list[Any], backend: str) -> str:
     """Whether a kernel or, for want of one for these dtypes, the definition answers."""
     arrays = (value for value in arguments if _arrays.is_array(value))
@@ -212,6 +232,9 @@ def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     if block is not None:
         _record(block, op, arguments, (ran, kernel, reason, fallback), started)
     return result
+
+
+call_untraced = call  # torch.compile looks into it until _torch has told it not to
 
 
 def signature(op: Operator) -> inspect.Signature:

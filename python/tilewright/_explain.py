@@ -33,6 +33,9 @@ class Record:
 class explain:
     """Collects a record of each call within its block, in this thread or task.
 
+    Calls of `tilewright.ops`, of modules and of patched models; what torch.compile has made calls
+    kernels without passing by here.
+
     Example:
         >>> import numpy as np
         >>> import tilewright

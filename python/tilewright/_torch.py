@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.library import get_ctx
 
-from tilewright import _arrays, _autocast, _autograd, _library, _schema
+from tilewright import _arrays, _autocast, _autograd, _call, _library, _schema, composites
 from tilewright._schema import Argument, Operator
 from tilewright._values import fill
 
@@ -253,3 +253,7 @@ def load() -> None:
             torch.library.register_fake(f"{name}.full", _fake(op, True))
     _autograd.register()
     _autocast.register()
+    for function in (composites.load, composites.why_none):  # torch.compile is not to look into
+        torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
+    reason = "tilewright's definitions run outside of PyTorch's graph"
+    _call.call_untraced = torch.compiler.disable(_call.call, reason=reason)  # type: ignore[no-untyped-call]

@@ -26,6 +26,7 @@ POLICIES = ("error", "reference", "torch")
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("tilewright_backend")
 _default = "cpu"
+_asked = ""  # by the latest block of any thread, for torch.compile, which cannot read _current
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +92,11 @@ def get_current_backend() -> str:
     return _current.get(_default)
 
 
+def traced_backend() -> str:
+    """The backend of calls that torch.compile traces; it traces again when this has changed."""
+    return _asked or _default
+
+
 def is_default() -> bool:
     """Whether calls go to tilewright's own kernels."""
     return not _registered and _current.get(_default) in KERNELS
@@ -110,16 +116,21 @@ def set_backend(name: str) -> None:
 def use_backend(name: str) -> Iterator[None]:
     """Within the block, in this thread or task, calls that name no backend use this one.
 
+    What torch.compile has made is called within the block, not the block within it.
+
     Example:
         >>> import tilewright
         >>> with tilewright.use_backend("reference"):
         ...     tilewright.get_current_backend()
         'reference'
     """
-    token = _current.set(check_backend(name))
+    global _asked
+    token, before = _current.set(check_backend(name)), _asked
+    _asked = name
     try:
         yield
     finally:
+        _asked = before
         _current.reset(token)
 
 

@@ -39,16 +39,14 @@ def _make(op: Operator) -> _schema.Function:
     def function(*positional: Any, backend: str | None = None, **named: Any) -> Any:
         nonlocal kernel
         torch = sys.modules.get("torch")
-        if (
-            backend is None
-            and torch is not None
-            and isinstance(
-                positional[0] if positional else next(iter(named.values()), None), torch.Tensor
-            )
+        if torch is not None and isinstance(
+            positional[0] if positional else next(iter(named.values()), None), torch.Tensor
         ):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
-                return getattr(torch.ops.tilewright, name).default(*positional, **named)
-            if _call.is_plain():
+                if _call.is_kernel_traced(name, backend):
+                    return getattr(torch.ops.tilewright, name).default(*positional, **named)
+                return _call.traced(op, _bind(op, positional, named), backend)
+            if backend is None and _call.is_plain():
                 kernel = kernel or _call.torch_function(name)
                 try:
                     return kernel(*positional, **named)

@@ -7,11 +7,12 @@ when the first of them is asked for; `why_none` says why a few operators have no
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
+
+COMPOSITES: dict[str, Callable[..., Any]] = {}  # once loaded, by the operator's name
 
 _MODULES = ("elementwise", "rows", "products", "experts", "sequences", "gradients")
 
@@ -34,15 +35,15 @@ def why_none(op: str) -> str:
     return _NONE.get(op, "") if is_available() else "PyTorch is not installed"
 
 
-@functools.cache
-def _all() -> dict[str, Callable[..., Any]]:
-    from tilewright.composites import _registry
-
-    for name in _MODULES:
-        importlib.import_module(f"tilewright.composites.{name}")
-    return _registry.COMPOSITES
+def load() -> int:
+    """Imports all composites, with PyTorch; how many there are."""
+    if not COMPOSITES:
+        for name in _MODULES:
+            importlib.import_module(f"tilewright.composites.{name}")
+    return len(COMPOSITES)
 
 
 def find(op: str) -> Callable[..., Any]:
     """The composite of an operator for which why_none() is empty."""
-    return _all()[op]
+    load()
+    return COMPOSITES[op]

@@ -1,4 +1,4 @@
-"""Where composites are kept, and what they share."""
+"""How composites are added, and what they share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import torch
 
-COMPOSITES: dict[str, Callable[..., Any]] = {}
+from tilewright.composites import COMPOSITES
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

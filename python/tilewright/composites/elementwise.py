@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from tilewright.composites._registry import COMPOSITES, composite, wide
+from tilewright.composites import COMPOSITES
+from tilewright.composites._registry import composite, wide
 
 Tensor = torch.Tensor
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from tilewright import _schema
-from tilewright.composites._registry import COMPOSITES, composite, split, wide
+from tilewright.composites import COMPOSITES
+from tilewright.composites._registry import composite, split, wide
 from tilewright.composites.experts import scores_of, weights_of
 from tilewright.composites.sequences import Mask
 
