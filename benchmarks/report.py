@@ -77,7 +77,8 @@ def operators(data: dict[str, Any]) -> str:
     )
     heads = " | ".join(f"{count} thread{'s' * (count > 1)}" for count in threads)
     lines = [
-        f"{data['processor']}; g++ {data['compiler']}. Measured limits: {limits}.\n",
+        f"{data['processor']}; g++ {data['compiler']}. Measured limits: {limits}. A row's "
+        "percentage is of what the machine was measured to do between the row's own runs.\n",
         f"| operator | workload | dtype | limit | {heads} |",
         f"|---|---|---|---|{'---|' * len(threads)}",
     ]

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include "python/src/torch_schema.h"
 #include "python/src/torch_shim.h"
@@ -221,6 +222,18 @@ struct Outputs {
   std::vector<TensorHandle> made;
 };
 
+/// Asks the kernel for large pages: a large output is new memory in most calls, and the faults of
+/// its small pages take longer than a memory-bound operator.
+void ask_for_large_pages(const tw_tensor& tensor) {
+  constexpr uintptr_t kPage = uintptr_t{2} << 20;
+  int64_t bytes = tensor.dtype.bits / 8;
+  for (int32_t d = 0; d < tensor.rank; ++d) bytes *= tensor.shape[d];
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+  const uintptr_t begin = (address + kPage - 1) / kPage * kPage;
+  const uintptr_t end = (address + static_cast<uintptr_t>(bytes)) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) {
   auto& outputs = *static_cast<Outputs*>(user);
   const int32_t device =
@@ -236,6 +249,7 @@ int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) 
     return 1;
   outputs.made.emplace_back(made);
   *tensor = view_of(made, true);
+  if (outputs.device.type == kCpu) ask_for_large_pages(*tensor);
   return 0;
 }
 

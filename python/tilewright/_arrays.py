@@ -81,7 +81,7 @@ class Reading:
         if not is_array(value):
             raise TypeError(f"{name} must be an array, not {type(value).__name__}")
         if is_torch(value):
-            value = value.detach()
+            value = value.detach().resolve_neg()  # which DLPack does not tell of
         code = None if is_torch(value) else _UNKNOWN_TO_NUMPY.get(str(value.dtype))
         if code is not None and hasattr(value, "view"):
             value = value.view(f"u{code[1] // 8}")

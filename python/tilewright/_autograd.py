@@ -314,6 +314,7 @@ def _kernel(op: Operator, name: str, overload: Any, rule: _Rule, full: Any) -> C
                 return made
             if not _C._are_functorch_transforms_active():
                 return apply(*given)
+            _refuse_forward_mode(op)
             with enable_single_level_autograd_function():
                 return transformed(*given)
         if forward_ad._current_level >= 0:
@@ -329,12 +330,27 @@ def _refuse_tangents(op: Operator, given: Sequence[Any]) -> None:
     unpack: Callable[..., Any] = forward_ad.unpack_dual
     for value in given:
         if isinstance(value, torch.Tensor) and unpack(value).tangent is not None:
-            raise NotImplementedError(
-                f"{op.name} has no derivative in forward mode\n  in {op.schema}"
-            )
+            raise _no_forward_mode(op)
+
+
+def _refuse_forward_mode(op: Operator) -> None:
+    """The same of a gradient within torch.func.jvp, as torch.func.hessian takes it."""
+    functorch = _C._functorch
+    for transform in functorch.get_interpreter_stack() or ():
+        if transform.key() == functorch.TransformType.Jvp:
+            raise _no_forward_mode(op)
+
+
+def _no_forward_mode(op: Operator) -> NotImplementedError:
+    hint = "torch.func.jacrev(torch.func.jacrev(f)) makes Hessians without"
+    return NotImplementedError(
+        f"{op.name} has no derivative in forward mode; {hint}\n  in {op.schema}"
+    )
 
 
 def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
+    written = [arg.name for arg in op.outputs]
+
     def kernel(*given: Any, **named: Any) -> Any:
         if _C.is_grad_enabled() and _C._any_requires_grad(*given, *named.values()):
             raise RuntimeError(
@@ -342,7 +358,12 @@ def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
                 "have none"
             )
         with _C._AutoDispatchBelowAutograd():
-            return overload(*given, **named)
+            made = overload(*given, **named)
+        # What autograd has kept of these is no longer there.
+        torch.autograd.graph.increment_version(
+            [named[name] for name in written if named.get(name) is not None]
+        )
+        return made
 
     return kernel
 

@@ -131,6 +131,7 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         return _registered.run(implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == "torch" and not _why_no_composite(op, example):
+        _check_as_kernels_do(op, arguments)
         return composites.find(op.name)(*arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
@@ -149,6 +150,13 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     raise _library.UnsupportedError(
         f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"
     )
+
+
+def _check_as_kernels_do(op: Operator, arguments: list[Any]) -> None:
+    from tilewright import _torch
+
+    _torch.load()
+    _torch.check(op, arguments)
 
 
 def _one_or_all(results: list[Any]) -> Any:

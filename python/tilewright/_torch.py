@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -227,6 +227,27 @@ def _check_devices(op: Operator, arguments: dict[str, Any]) -> None:
                 f"{op.name}: {name} is on {value.device}, but {first} is on "
                 f"{tensors[first].device}\n  in {op.schema}"
             )
+
+
+def check_dtypes(op: Operator, arguments: Sequence[Any]) -> None:
+    """Refuses tensors of dtypes that the operator is not declared for."""
+    given: dict[str, torch.dtype] = {}
+    for arg, value in zip(op.inputs, arguments, strict=True):
+        if arg.kind == "tensor" and not arg.is_int_list and value is not None:
+            given[arg.type] = value.dtype
+    for combo in (*op.dtypes, *op.reference_dtypes):
+        if all(dtype == DTYPES[combo.get(name, name)] for name, dtype in given.items()):
+            return
+    shown = ", ".join(f"{name}: {dtype}" for name, dtype in given.items())
+    raise _library.UnsupportedError(f"{op.name}: nothing takes {shown}\n  in {op.schema}")
+
+
+def check(op: Operator, arguments: Sequence[Any]) -> None:
+    """Refuses what the operator's kernels would: shapes, dtypes, devices."""
+    named = dict(zip((arg.name for arg in op.inputs), arguments, strict=True))
+    _check_devices(op, named)
+    _infer(op, named, exact=True)
+    check_dtypes(op, arguments)
 
 
 def _fake_out(op: Operator) -> Callable[..., None]:

@@ -155,8 +155,12 @@ def register_impl(
 
     Raises:
         ValueError: no such operator or backend, or it has an implementation already.
+        TypeError: an implementation cannot be called.
     """
     _schema.find(op)
+    for function in (forward, backward):
+        if function is not None and not callable(function):
+            raise TypeError(f"{op}: an implementation must be callable, not {function!r}")
     key = (op, check_backend(backend))
     if key in _registered and not overwrite:
         raise ValueError(f"{op} has an implementation for {backend}; overwrite=True replaces it")

@@ -315,3 +315,18 @@ def test_a_block_compiles_as_one_graph() -> None:
     compiled = torch.compile(block, fullgraph=True, backend="aot_eager", dynamic=True)
     torch.testing.assert_close(compiled(X), block(X))
     torch.testing.assert_close(compiled(X[:, :3]), block(X[:, :3]))
+
+
+@pytest.mark.parametrize("name", ["RMSNorm", "LayerNorm"])
+def test_norms_take_narrower_inputs_than_weights(name: str) -> None:
+    theirs, ours = getattr(torch.nn, name)(8), getattr(nn, name)(8)
+    with torch.no_grad():
+        theirs.weight.uniform_(0.5, 2)
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(3, 8).bfloat16()
+    with torch.enable_grad():
+        out = ours(x)
+        out.sum().backward()
+    assert out.dtype == torch.bfloat16
+    assert ours.weight.grad.dtype == torch.float32
+    torch.testing.assert_close(out, theirs(x), rtol=1.6e-2, atol=1e-2)

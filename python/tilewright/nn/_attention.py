@@ -74,6 +74,8 @@ class FlashAttention(torch.nn.Module):
     ) -> None:
         """Keeps the options; dropout, while training, takes the memory of the weights."""
         super().__init__()
+        if softmax_scale == 0:
+            raise ValueError("FlashAttention: softmax_scale must not be 0")
         self.attention_dropout = attention_dropout
         self.causal = causal
         self.softmax_scale = softmax_scale

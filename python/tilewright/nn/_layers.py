@@ -20,6 +20,15 @@ def _row(layer: Any, x: torch.Tensor) -> torch.Tensor:
     return x.flatten(-len(shape))
 
 
+def _in_one_dtype(x: torch.Tensor, *parameters: torch.Tensor | None) -> list[Any]:
+    """All as the parameters are, which are wider where training mixes dtypes."""
+    wide = x.dtype
+    for parameter in parameters:
+        if parameter is not None and parameter.dtype != wide:
+            wide = torch.promote_types(wide, parameter.dtype)
+    return [None if t is None else t if t.dtype == wide else t.to(wide) for t in (x, *parameters)]
+
+
 class RMSNorm(torch.nn.RMSNorm):
     """torch.nn.RMSNorm by the operator rms_norm."""
 
@@ -28,8 +37,9 @@ class RMSNorm(torch.nn.RMSNorm):
         row = _row(self, x)
         eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
         weight = x.new_ones(row.shape[-1]) if self.weight is None else self.weight.flatten()
+        row, weight = _in_one_dtype(row, weight)
         out: torch.Tensor = ops.rms_norm(row, weight, eps)
-        return out.view(x.shape)
+        return out.to(x.dtype).view(x.shape)
 
 
 class LayerNorm(torch.nn.LayerNorm):
@@ -39,8 +49,9 @@ class LayerNorm(torch.nn.LayerNorm):
         """(x - mean(x)) / std(x) * weight + bias over the last dimensions."""
         weight = None if self.weight is None else self.weight.flatten()
         bias = None if self.bias is None else self.bias.flatten()
-        out: torch.Tensor = ops.layer_norm(_row(self, input), weight, bias, self.eps)
-        return out.view(input.shape)
+        row, weight, bias = _in_one_dtype(_row(self, input), weight, bias)
+        out: torch.Tensor = ops.layer_norm(row, weight, bias, self.eps)
+        return out.to(input.dtype).view(input.shape)
 
 
 class Dropout(torch.nn.Dropout):

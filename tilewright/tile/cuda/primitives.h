@@ -226,11 +226,10 @@ struct Batch {
   }
 };
 
-/// kSpans of each row are on their way together.
-template <class C, int kSpans, class P, class T, class F, class... In>
+template <class C, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_aligned(P p, const AlignedRow<T>& to, F&& f,
                                             const AlignedRow<In>&... from) {
-  constexpr int kN = P::template kLanes<C>;
+  constexpr int kN = P::template kLanes<C>, kSpans = sizeof...(In) == 1 ? 4 : 2;
   const int64_t step = int64_t{p.threads()} * kN, n = to.size(0);
   int64_t c = int64_t{p.thread()} * kN;
   TW_ROLLED
@@ -260,12 +259,12 @@ __device__ __forceinline__ bool map_constant(P p, const View<T, 1>& to, F&& f,
     if (!is_aligned<C>(p, to) || !is_aligned<C>(p, row)) return false;
     using R = RawOf<P, C, A>;
     const auto element = R::gather(one.data, 0, P::template kLanes<C>).template widen<C>();
-    // Not two calls: f may be long.
-    const auto both = [&](const auto& v) {
-      return f(is_left ? element : v, is_left ? v : element);
-    };
-    map_aligned<C, 2>(p, AlignedRow<T>{to.data, {to.size(0)}}, both,
-                      AlignedRow<A>{row.data, {row.size(0)}});
+    const AlignedRow<A> from{row.data, {row.size(0)}};
+    const AlignedRow<T> target{to.data, {to.size(0)}};
+    for_row<C>(p, target, [&](const auto& at) {
+      const auto v = load(from, at);
+      store(p, target, at, f(is_left ? element : v, is_left ? v : element));  // f may be long
+    });
     return true;
   }
   return false;
@@ -280,9 +279,8 @@ __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
   if constexpr (sizeof...(In) == 2)
     if (detail::map_constant<C>(p, to, f, from...)) return;
   if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...)) {
-    constexpr int kSpans = sizeof...(In) == 1 ? 4 : 2;
-    detail::map_aligned<C, kSpans>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
-                                   AlignedRow<In>{from.data, {from.size(0)}}...);
+    detail::map_aligned<C>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
+                           AlignedRow<In>{from.data, {from.size(0)}}...);
     return;
   }
   for_row<C>(p, to, [&](const auto& at) { store(p, to, at, f(load(from, at)...)); });
