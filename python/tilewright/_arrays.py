@@ -82,7 +82,7 @@ class Reading:
             raise TypeError(f"{name} must be an array, not {type(value).__name__}")
         if is_torch(value):
             value = value.detach().resolve_neg()  # which DLPack does not tell of
-        code = None if is_torch(value) else _UNKNOWN_TO_NUMPY.get(str(value.dtype))
+        code = None if is_torch(value) else _UNKNOWN_TO_NUMPY.get(str(getattr(value, "dtype", "")))
         if code is not None and hasattr(value, "view"):
             value = value.view(f"u{code[1] // 8}")
         capsule = _capsule(value)
@@ -146,4 +146,9 @@ def finished(example: Any, result: Any) -> Any:
     if is_torch(result) or type(example).__module__.split(".")[0] == "numpy":
         return result
     namespace = getattr(example, "__array_namespace__", None)
-    return namespace().from_dlpack(result) if namespace else result
+    if namespace is None:
+        return result
+    try:
+        return namespace().from_dlpack(result)
+    except BufferError:  # NumPy does not lend dtypes of ml_dtypes
+        return namespace().asarray(result)

@@ -1,7 +1,7 @@
 """What torch.autocast does to torch.ops.tilewright. Imports PyTorch.
 
-Operators that multiply matrices run in autocast's dtype, as PyTorch's do. To the others, tensors
-that must be of one dtype may come in several: they run in the widest.
+Operators that multiply matrices run in autocast's dtype and losses in float32, as PyTorch's do. To
+the others, tensors that must be of one dtype may come in several: they run in the widest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ PRODUCTS = {
     "matmul",
     "mla",
 }
+LOSSES = {"cross_entropy"}
 _DEVICES = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA"}
 _CAST = {torch.float32, torch.float16, torch.bfloat16}  # neither float64 nor integers
 
@@ -37,10 +38,12 @@ def _is_cast(arg: Argument, value: Any) -> bool:
 def _casts(op: Operator, given: Sequence[Any], lower: torch.dtype) -> list[Any]:
     """Arguments as the operator takes them."""
     wanted: dict[str, torch.dtype] = {"f32": torch.float32}
+    if op.name in LOSSES:
+        lower = torch.float32
     for arg, value in zip(op.inputs, given, strict=False):
         if _is_cast(arg, value) and arg.type != "f32":
             widest = torch.promote_types(wanted.get(arg.type, value.dtype), value.dtype)
-            wanted[arg.type] = lower if op.name in PRODUCTS else widest
+            wanted[arg.type] = lower if op.name in PRODUCTS | LOSSES else widest
     return [
         value.to(wanted[arg.type]) if _is_cast(arg, value) else value
         for arg, value in zip(op.inputs, given, strict=False)

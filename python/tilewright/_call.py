@@ -119,7 +119,7 @@ def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
 def _answers(op: Operator, arguments: list[Any], backend: str) -> str:
     """Whether a kernel or, for want of one for these dtypes, the definition answers."""
     arrays = (value for value in arguments if _arrays.is_array(value))
-    wide = any(str(value.dtype).endswith("float64") for value in arrays)
+    wide = any(str(getattr(value, "dtype", "")).endswith("float64") for value in arrays)
     return "reference" if wide and op.reference_dtypes else backend
 
 

@@ -112,5 +112,5 @@ def active() -> explain | None:
 
 def describe(value: Any) -> tuple[tuple[int, ...], str, str]:
     """Shape, dtype and device of an array, for a record."""
-    dtype = str(value.dtype).removeprefix("torch.")
-    return tuple(map(int, value.shape)), dtype, str(getattr(value, "device", "cpu"))
+    dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    return tuple(map(int, getattr(value, "shape", ()))), dtype, str(getattr(value, "device", "cpu"))

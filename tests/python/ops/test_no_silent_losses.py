@@ -62,3 +62,33 @@ def test_composites_refuse_what_kernels_refuse() -> None:
 def test_an_implementation_must_be_callable() -> None:
     with pytest.raises(TypeError, match="must be callable"):
         tilewright.register_impl("exp", "cpu", 3)  # type: ignore[arg-type]
+
+
+def test_losses_under_autocast_are_float32() -> None:
+    x = torch.randn(4, 9).bfloat16().requires_grad_()
+    target = torch.tensor([1, 2, 3, 4])
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = OPS.cross_entropy(x, target)
+        theirs = torch.nn.functional.cross_entropy(x, target)
+    assert ours.dtype == theirs.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs)
+
+
+class Lender:
+    """All that DLPack asks for."""
+
+    def __init__(self, array: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> None:
+        self.array = array
+
+    def __dlpack__(self, **named: object) -> object:
+        return self.array.__dlpack__(**named)  # type: ignore[arg-type]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def test_what_lends_its_memory_needs_nothing_else() -> None:
+    with tilewright.explain() as e:
+        out = ops.exp(Lender(np.zeros(3, np.float32)))
+    assert (out == 1).all()
+    assert e.records[0].kernel == "exp/cpu"
