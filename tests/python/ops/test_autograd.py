@@ -58,6 +58,15 @@ SMALL = [c for c in CASES if c.combo == 0 and elements(c) < 200 and not is_empty
 FEW = {c.op.name: max((s for s in SMALL if s.op is c.op), key=elements) for c in SMALL}
 
 
+def function_of(case: Case) -> str:
+    """Which of an operator's functions a case asks for, if there are several."""
+    return case.text.partition("function=")[2].split(" ")[0]
+
+
+# The same for each function.
+EACH = {(c.op.name, function_of(c)): c for c in sorted(SMALL, key=elements)}
+
+
 def in_float64(case: Case) -> bool:
     """Whether the operator answers in float64."""
     combos = (*case.op.dtypes, *case.op.reference_dtypes)
@@ -67,8 +76,7 @@ def in_float64(case: Case) -> bool:
 def ready(case: Case, dtype: torch.dtype | None = None) -> list[Any]:
     """Arguments whose gradient is asked for where the operator has one, in float64 if wanted."""
     out = []
-    function = case.text.partition("function=")[2].split(" ")[0]
-    is_positive = case.op.name == "log" or function in OF_POSITIVE
+    is_positive = case.op.name == "log" or function_of(case) in OF_POSITIVE
     for arg, value in zip(case.op.inputs, case.arguments(), strict=True):
         if isinstance(value, Tensor) and value.is_floating_point():
             constant = arg.name in CONSTANT.get(case.op.name, ())
@@ -112,7 +120,7 @@ def test_matches_pytorchs_gradient_in_float64(case: Case) -> None:
         assert_close(g, w.to(g.dtype), 4 * case.tolerance(g.dtype))
 
 
-@pytest.mark.parametrize("case", [c for c in FEW.values() if in_float64(c)], ids=str)
+@pytest.mark.parametrize("case", [c for c in EACH.values() if in_float64(c)], ids=str)
 def test_gradcheck(case: Case) -> None:
     function = getattr(OPS, case.op.name)
     if case.op.name in ("relu", "amax"):  # not differentiable where values are equal
@@ -133,6 +141,23 @@ def test_gradcheck_of_attention(options: tuple[Any, ...]) -> None:
     lens = torch.tensor([5, 4], dtype=torch.int32)
     assert torch.autograd.gradcheck(
         lambda *qkv: OPS.attention(*qkv, lens, None, None, None, 0.0, *options), (q, k, v)
+    )
+
+
+def test_gradcheck_of_what_has_no_small_case() -> None:
+    torch.manual_seed(0)
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+
+    ends = torch.tensor([0, 2, 5], dtype=torch.int32)
+    assert torch.autograd.gradcheck(OPS.swiglu, (leaf(2, 3), leaf(2, 3)))
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: OPS.attention_varlen(q, k, v, ends, ends, causal=True)[0],
+        (leaf(5, 4, 3), leaf(5, 2, 3), leaf(5, 2, 2)),
+    )
+    assert torch.autograd.gradcheck(
+        lambda a, b: OPS.grouped_matmul(a, b, ends[1:]), (leaf(5, 3), leaf(2, 3, 4))
     )
 
 
