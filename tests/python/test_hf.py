@@ -282,3 +282,12 @@ def test_training(family) -> None:
     assert "attention" in used or family == "gpt_oss"  # with the sinks' gradient it is another one
     assert want[-1] < want[0] - 0.5
     assert got == pytest.approx(want, abs=1e-4)
+
+
+def test_a_model_without_attention_is_reported_as_such() -> None:
+    config = transformers.Mamba2Config(
+        num_heads=4, head_dim=8, vocab_size=32, hidden_size=16, state_size=8, num_hidden_layers=1
+    )
+    report = patch(transformers.Mamba2ForCausalLM(config).eval())
+    assert "attn" not in report.replaced
+    assert report.skipped["attn"] == "the model has no attention interface"

@@ -124,7 +124,9 @@ def _patch_attention(patch: Patch, model: Any) -> None:
     if before == "tilewright":
         patch.skipped["attn"] = "it is tilewright's already"
         return
-    if not hasattr(model, "set_attn_implementation") or before is None:
+    kinds = ("attention_backend", "sdpa", "flash_attn", "flex_attn")
+    has_attention = any(getattr(model, f"_supports_{kind}", False) for kind in kinds)
+    if not hasattr(model, "set_attn_implementation") or before is None or not has_attention:
         patch.skipped["attn"] = "the model has no attention interface"
         return
     model.set_attn_implementation("tilewright")
