@@ -51,6 +51,9 @@ AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t* sizes_ptr,
 AOTITorchError torch_get_mutable_data_ptr(AtenTensorHandle tensor, void** ret_data_ptr);
 AOTITorchError torch_get_const_data_ptr(AtenTensorHandle tensor, const void** ret_data_ptr);
 AOTITorchError torch_get_num_threads(uint32_t* out_num_threads);
+using ParallelFunc = void (*)(int64_t begin, int64_t end, void* ctx);
+AOTITorchError torch_parallel_for(int64_t begin, int64_t end, int64_t grain_size, ParallelFunc func,
+                                  void* ctx);
 
 AOTITorchError torch_list_size(StableListHandle list_handle, size_t* size);
 AOTITorchError torch_list_get_item(StableListHandle list_handle, size_t index,

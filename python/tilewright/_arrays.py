@@ -6,6 +6,7 @@ the first array among the arguments.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import sys
@@ -20,9 +21,11 @@ _python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _python.PyCapsule_IsValid.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 # Bytes in front of the DLTensor of a DLManagedTensorVersioned: version, context, deleter, flags.
-_VERSIONED_OFFSET = 32
+_VERSIONED_OFFSET, _FLAGS_OFFSET, _READ_ONLY = 32, 24, 1
 
-_CUDA = 2  # DLPack's device
+_DEFAULT_STREAM = 1  # as DLPack calls CUDA's
+
+CUDA = 2  # DLPack's device
 
 # DLPack's code and bits: the names that NumPy and PyTorch share.
 NAMES = {
@@ -62,21 +65,41 @@ def kernels_for(value: Any) -> str:
     if is_torch(value):
         return "cuda" if value.device.type == "cuda" else "cpu"
     device = getattr(value, "__dlpack_device__", None)
-    return "cuda" if device is not None and device()[0] == _CUDA else "cpu"
+    return "cuda" if device is not None and device()[0] == CUDA else "cpu"
+
+
+def current_stream(example: Any) -> int | None:
+    """The CUDA stream that the library of an array works in now; None for the default one."""
+    cupy = sys.modules.get("cupy")
+    if cupy is None or not isinstance(example, cupy.ndarray):
+        return None
+    stream: int = cupy.cuda.get_current_stream().ptr
+    return stream or None
 
 
 class Reading:
     """Keeps what arrays lend while a call runs."""
 
-    def __init__(self) -> None:
-        """Nothing is lent yet."""
-        self._kept: list[Any] = []
+    def __init__(self, stream: int | None = None) -> None:
+        """Nothing is lent yet.
 
-    def view(self, value: Any, name: str) -> Any:
+        Args:
+            stream: the CUDA stream that reads arrays on a GPU; None for the default one.
+        """
+        self._kept: list[Any] = []
+        self._stream = stream or _DEFAULT_STREAM
+
+    def view(self, value: Any, name: str, written: bool = False) -> Any:
         """A pointer to a TensorView of an array.
 
+        Args:
+            value: the array.
+            name: the argument's, for errors.
+            written: whether the call writes it.
+
         Raises:
-            TypeError: `value` is no array, or is not in the CPU's memory.
+            TypeError: `value` is no array.
+            UnsupportedError: it is to be written, but its library does not allow that.
         """
         if not is_array(value):
             raise TypeError(f"{name} must be an array, not {type(value).__name__}")
@@ -85,10 +108,16 @@ class Reading:
         code = None if is_torch(value) else _UNKNOWN_TO_NUMPY.get(str(getattr(value, "dtype", "")))
         if code is not None and hasattr(value, "view"):
             value = value.view(f"u{code[1] // 8}")
-        capsule = _capsule(value)
+        on_gpu = not is_torch(value) and kernels_for(value) == "cuda"
+        capsule = _capsule(value, {"stream": self._stream} if on_gpu else {})
         self._kept.append(capsule)
         if _python.PyCapsule_IsValid(capsule, b"dltensor_versioned"):
             address = _python.PyCapsule_GetPointer(capsule, b"dltensor_versioned")
+            flags = ctypes.c_uint64.from_address(address + _FLAGS_OFFSET).value
+            if written and flags & _READ_ONLY:
+                raise _library.UnsupportedError(
+                    f"{name}: {type(value).__module__} does not let its arrays be written"
+                )
             address += _VERSIONED_OFFSET
         else:
             address = _python.PyCapsule_GetPointer(capsule, b"dltensor")
@@ -115,11 +144,11 @@ class Reading:
         return ctypes.pointer(view)
 
 
-def _capsule(value: Any) -> Any:
+def _capsule(value: Any, named: dict[str, Any]) -> Any:
     try:
-        return value.__dlpack__(max_version=(1, 0))  # which may lend what must not be written
+        return value.__dlpack__(max_version=(1, 0), **named)  # may lend what must not be written
     except TypeError:
-        return value.__dlpack__()
+        return value.__dlpack__(**named)
 
 
 def empty_like_kind(example: Any, shape: Shape) -> Any:
@@ -129,6 +158,8 @@ def empty_like_kind(example: Any, shape: Shape) -> Any:
     if is_torch(example):
         torch = sys.modules["torch"]
         return torch.empty(sizes, dtype=getattr(torch, name))
+    if kernels_for(example) == "cuda":
+        return _empty_on_gpu(example, sizes, name)
     import numpy as np
 
     if name in _UNKNOWN_TO_NUMPY:
@@ -141,9 +172,25 @@ def empty_like_kind(example: Any, shape: Shape) -> Any:
     return np.empty(sizes, dtype=name)
 
 
+def _empty_on_gpu(example: Any, sizes: tuple[int, ...], name: str) -> Any:
+    """From the array's own library, such as CuPy, where the array is."""
+    namespace = getattr(example, "__array_namespace__", None)
+    dtype = getattr(namespace(), name, None) if namespace is not None else None
+    if namespace is None or dtype is None:
+        raise _library.UnsupportedError(
+            f"{type(example).__module__} makes no arrays of {name} for results on a GPU"
+        )
+    device = getattr(example, "device", None)
+    there: Any = device if hasattr(device, "__enter__") else contextlib.nullcontext()
+    with there:
+        return namespace().empty(sizes, dtype=dtype)
+
+
 def finished(example: Any, result: Any) -> Any:
     """`result` of empty_like_kind as an array of the library that `example` is from."""
-    if is_torch(result) or type(example).__module__.split(".")[0] == "numpy":
+    if kernels_for(example) == "cuda" or is_torch(result):
+        return result
+    if type(example).__module__.split(".")[0] == "numpy":
         return result
     namespace = getattr(example, "__array_namespace__", None)
     if namespace is None:

@@ -50,7 +50,9 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
         raise _library.UnsupportedError(
             f"{op.name}: {what} has no gradient, but a tensor requires one\n  in {op.schema}"
         )
-    reading = _arrays.Reading()
+    on_gpu = _arrays.kernels_for(example) == "cuda"
+    stream = _arrays.current_stream(example) if on_gpu else None
+    reading = _arrays.Reading(stream)
     values = (_library.Value * len(op.inputs))()
     for value, arg, given in zip(values, op.inputs, arguments, strict=True):
         try:
@@ -63,7 +65,7 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
     def allocate(_user: Any, _index: int, shape: Any, tensor: Any) -> int:
         try:
             made.append(_arrays.empty_like_kind(example, shape.contents))
-            tensor[0] = reading.view(made[-1], "out").contents
+            tensor[0] = reading.view(made[-1], "out", written=True).contents
         except BaseException as error:  # crosses C code: raised again below
             failure.append(error)
             return 1
@@ -72,6 +74,8 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
     library, handle = _library.load(), _library.operator_handle(op.name)
     callback = _ALLOCATE(allocate)
     rest = (handle, values, len(op.inputs), callback, None)
+    if on_gpu:
+        library.tw_context_set_cuda_stream(_context(), stream)
     status = library.tw_call_reference(*rest) if reference else library.tw_call(_context(), *rest)
     if failure:
         raise failure[0]
@@ -142,7 +146,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
             raise
     if backend == "reference" and place == "cuda" and is_torch:
         return _reference_of_gpu(op, arguments, example), f"{op.name}/reference"
-    if backend in ("cpu", "reference") and place == "cpu":
+    unreachable = place == "cuda" and backends.cuda_unavailable()
+    if (backend == place and not unreachable) or (backend == "reference" and place == "cpu"):
         results = through_c(op, arguments, example, backend == "reference")
         ran = "reference" if backend == "reference" else _answers(op, arguments, backend)
         return _one_or_all(results), f"{op.name}/{ran}"
@@ -186,43 +191,48 @@ def _reason(backend: str, op: Operator, example: Any) -> str:
     if backend == "cuda" and not op.on_cuda:
         return "it has no kernel for GPUs"
     place = _arrays.kernels_for(example)
-    if place == "cuda" and not _arrays.is_torch(example):
-        return "takes arrays on a GPU from PyTorch only"
     if backend in backends.KERNELS and backend != place:
         return f"takes arrays on the {backend}, these are on the {place}"
     return "available"
 
 
 def _record(
-    block: _explain.explain,
-    op: Operator,
-    arguments: list[Any],
-    outcome: tuple[str, str, str, bool],
-    started: float,
-) -> None:
+    op: Operator, arguments: list[Any], outcome: tuple[str, str, str, bool]
+) -> _explain.Record:
     backend, kernel, reason, fallback = outcome
     described = [_explain.describe(value) for value in arguments if _arrays.is_array(value)]
-    block.add(
-        _explain.Record(
-            op=op.name,
-            shapes=[shape for shape, _, _ in described],
-            dtypes=[dtype for _, dtype, _ in described],
-            device=described[0][2] if described else "cpu",
-            backend=backend,
-            kernel=kernel,
-            isa=_library.load().tw_isa().decode() if backend == "cpu" else "",
-            reason=reason,
-            fallback=fallback,
-        ),
-        started,
+    return _explain.Record(
+        op=op.name,
+        shapes=[shape for shape, _, _ in described],
+        dtypes=[dtype for _, dtype, _ in described],
+        device=described[0][2] if described else "cpu",
+        backend=backend,
+        kernel=kernel,
+        isa="",
+        reason=reason,
+        fallback=fallback,
     )
 
 
 def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     """Runs an operator where the caller, the block or the process says."""
     block = _explain.active()
-    started = block.clock() if block else 0.0
-    arguments = checked(op, arguments)
+    if block is None:
+        return _dispatch(op, checked(op, arguments), backend)[0]
+    started, record = block.begin(), None
+    try:
+        arguments = checked(op, arguments)
+        result, outcome = _dispatch(op, arguments, backend)
+        record = _record(op, arguments, outcome)
+    finally:
+        block.end(record, started)
+    return result
+
+
+def _dispatch(
+    op: Operator, arguments: list[Any], backend: str | None
+) -> tuple[Any, tuple[str, str, str, bool]]:
+    """The result; and the backend, the kernel, the reason for it and whether it is a fallback."""
     example = next(value for value in arguments if _arrays.is_array(value))
     wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
     ran, fallback = wanted, False
@@ -237,9 +247,7 @@ def call(op: Operator, arguments: list[Any], backend: str | None) -> Any:
             raise
         fallback, reason = True, str(error).split("\n")[0]
         result, kernel = _run_on(ran, op, arguments, example)
-    if block is not None:
-        _record(block, op, arguments, (ran, kernel, reason, fallback), started)
-    return result
+    return result, (ran, kernel, reason, fallback)
 
 
 call_untraced = call  # torch.compile looks into it until _torch has told it not to

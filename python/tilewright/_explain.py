@@ -1,13 +1,20 @@
-"""What ran, and why: one record per call of a function in tilewright.ops."""
+"""What ran, and why: one record per call of an operator.
+
+The library tells of every call that reaches a kernel or a definition, whoever made it. Calls of
+`tilewright.ops` add what only they know: the backend that was asked for, and the reason.
+"""
 
 from __future__ import annotations
 
 import contextvars
 import dataclasses
 import json
+import threading
 import time
 from types import TracebackType
 from typing import Any
+
+from tilewright import _arrays, _library, _schema
 
 _active: contextvars.ContextVar[explain | None] = contextvars.ContextVar(
     "tilewright_explain", default=None
@@ -33,8 +40,10 @@ class Record:
 class explain:
     """Collects a record of each call within its block, in this thread or task.
 
-    Calls of `tilewright.ops`, of modules and of patched models; what torch.compile has made calls
-    kernels without passing by here.
+    Calls of `tilewright.ops`, of `torch.ops.tilewright`, of modules, of patched models and of what
+    torch.compile has made, gradients included. `isa` is the build that ran: an instruction set,
+    `sm_90a` for kernels that are Hopper's own, `cuda` for the portable ones, `reference` for the
+    definition; empty for what the library has not run itself.
 
     Example:
         >>> import numpy as np
@@ -54,6 +63,7 @@ class explain:
         self.records: list[Record] = []
         self._time = time
         self._token: contextvars.Token[explain | None] | None = None
+        self._under_way: list[list[Record]] = []  # of calls of tilewright.ops: what they ran
 
     @property
     def fallbacks(self) -> int:
@@ -64,11 +74,28 @@ class explain:
         """Seconds, or 0 if nobody asked for times."""
         return time.perf_counter() if self._time else 0.0
 
-    def add(self, record: Record, started: float) -> None:
-        """Appends a record of a call that began at clock() `started`."""
+    def begin(self) -> float:
+        """A call of tilewright.ops begins, at clock()."""
+        self._under_way.append([])
+        return self.clock()
+
+    def end(self, record: Record | None, started: float) -> None:
+        """It has ended; without a record, by an error."""
+        ran = self._under_way.pop()
+        if record is None:
+            return
         if self._time:
             record.seconds = time.perf_counter() - started
-        self.records.append(record)
+        if ran and ran[0].op == record.op:
+            record.isa = ran.pop(0).isa
+        self.records += [
+            record,
+            *(dataclasses.replace(r, reason=f"within {record.op}") for r in ran),
+        ]
+
+    def observe(self, ran: Record) -> None:
+        """The library has run something."""
+        (self._under_way[-1] if self._under_way else self.records).append(ran)
 
     def to_json(self) -> str:
         """All records as a JSON array."""
@@ -76,12 +103,14 @@ class explain:
 
     def __str__(self) -> str:
         """A table, one line per call."""
-        head = ("op", "shapes", "dtypes", "backend", "kernel", "reason", "us")
+        head = ("op", "shapes", "dtypes", "device", "backend", "kernel", "isa", "reason", "us")
         rows = [head]
         for r in self.records:
             us = "" if r.seconds is None else f"{1e6 * r.seconds:.1f}"
             shapes = " ".join("x".join(map(str, shape)) or "()" for shape in r.shapes)
-            rows.append((r.op, shapes, "/".join(r.dtypes), r.backend, r.kernel, r.reason, us))
+            why = f"FALLBACK: {r.reason}" if r.fallback else r.reason
+            dtypes = "/".join(r.dtypes)
+            rows.append((r.op, shapes, dtypes, r.device, r.backend, r.kernel, r.isa, why, us))
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -92,6 +121,9 @@ class explain:
     def __enter__(self) -> explain:
         """Starts collecting."""
         self._token = _active.set(self)
+        with _lock:
+            _open.append(self)
+            _library.load().tw_observe(_OBSERVER)
         return self
 
     def __exit__(
@@ -103,6 +135,58 @@ class explain:
         """Stops collecting; the records stay."""
         if self._token is not None:
             _active.reset(self._token)
+        with _lock:
+            _open.remove(self)
+            if not _open:
+                _library.load().tw_observe(_NO_OBSERVER)
+
+
+_lock = threading.Lock()
+_open: list[explain] = []  # in all threads
+
+
+def _listener() -> explain | None:
+    """Who collects here.
+
+    PyTorch's own threads, in which gradients of GPUs run, have no context: what they do belongs to
+    the block that is open, if there is but one.
+    """
+    block = _active.get()
+    if block is not None or len(_open) != 1:
+        return block
+    return _open[0] if isinstance(threading.current_thread(), threading._DummyThread) else None
+
+
+def _observed(answer: Any) -> None:
+    block = _listener()
+    if block is None:
+        return
+    said = answer.contents
+    op = _schema.find(_library.load().tw_operator_name(said.op).decode())
+    views = [
+        value.payload.tensor.contents
+        for arg, value in zip(op.inputs, said.arguments[: said.count], strict=False)
+        if value.kind == _library.TENSOR and not arg.is_int_list
+    ]
+    on_gpu = next((v.device for v in views if v.device.type == _arrays.CUDA), None)
+    build = said.build.decode()
+    backend = "reference" if build == "reference" else "cuda" if on_gpu else "cpu"
+    block.observe(
+        Record(
+            op=op.name,
+            shapes=[tuple(v.shape[: v.rank]) for v in views],
+            dtypes=[_arrays.NAMES[v.dtype.code, v.dtype.bits] for v in views],
+            device=f"cuda:{on_gpu.index}" if on_gpu else "cpu",
+            backend=backend,
+            kernel=f"{op.name}/{backend}",
+            isa=build,
+            reason="called through torch.ops",
+            fallback=False,
+        )
+    )
+
+
+_OBSERVER, _NO_OBSERVER = _library.Observer(_observed), _library.Observer()
 
 
 def active() -> explain | None:

@@ -61,6 +61,19 @@ class Value(ctypes.Structure):
     _fields_ = (("kind", c_int32), ("payload", _Payload))
 
 
+class Answer(ctypes.Structure):
+    """A call that has succeeded."""
+
+    _fields_ = (
+        ("op", c_void_p),
+        ("arguments", POINTER(Value)),
+        ("count", c_int32),
+        ("build", c_char_p),
+    )
+
+
+Observer = ctypes.CFUNCTYPE(None, POINTER(Answer))
+
 ABSENT, TENSOR, FLOAT, INT, TEXT = range(5)
 
 
@@ -103,7 +116,10 @@ def load() -> ctypes.CDLL:
     for name in ("version", "last_error", "isa", "cuda_unavailable", "catalog"):
         getattr(library, f"tw_{name}").restype = c_char_p
     library.tw_operator_find.argtypes = (c_char_p, POINTER(c_void_p))
+    library.tw_operator_name.argtypes, library.tw_operator_name.restype = (c_void_p,), c_char_p
+    library.tw_observe.argtypes = (Observer,)
     library.tw_context_new.argtypes = (c_int32, POINTER(c_void_p))
+    library.tw_context_set_cuda_stream.argtypes = (c_void_p, c_void_p)
     library.tw_context_free.argtypes = (c_void_p,)
     call = (c_void_p, POINTER(Value), c_int32, c_void_p, c_void_p)
     library.tw_call.argtypes = (c_void_p, *call)

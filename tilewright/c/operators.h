@@ -905,6 +905,16 @@ static inline tw_status tw_mul(tw_context* context, const tw_tensor* x, const tw
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* pack_weight(weight: T[N, K]) -> packed: u8[P] */
+static inline tw_status tw_pack_weight(tw_context* context, const tw_tensor* weight,
+                                       tw_tensor* packed) {
+  const tw_value arguments[] = {tw_tensor_value(weight), tw_tensor_value(packed)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("pack_weight", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 2, NULL, NULL);
+}
+
 /* permute(x: T[...], dims: i64[R]) -> out: T[...] */
 static inline tw_status tw_permute(tw_context* context, const tw_tensor* x, const tw_tensor* dims,
                                    tw_tensor* out) {

@@ -1,6 +1,7 @@
 #include "tilewright/c/tilewright.h"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ struct tw_operator {
 };
 
 struct tw_context {
+  std::unique_ptr<tw::runtime::ThreadPool> host_pool;  // null: the pool is shared
   tw::runtime::Context context;
 };
 
@@ -254,6 +256,14 @@ tw::runtime::ThreadPool& pool_of(int threads) {
   return *pool;
 }
 
+std::atomic<tw_observer> current_observer{nullptr};
+
+void tell_observer(const tw_answer& answer) {
+  const tw_observer observer = current_observer.load(std::memory_order_acquire);
+  if (observer != nullptr) [[unlikely]]
+    observer(&answer);
+}
+
 }  // namespace
 
 const char* tw_version(void) {
@@ -317,7 +327,14 @@ const tw_argument* tw_operator_argument(const tw_operator* op, int32_t index) {
 tw_status tw_context_new(int32_t threads, tw_context** context) {
   return guarded([&] {
     const int count = tw::runtime::resolve_threads(threads).threads;
-    *context = new tw_context{tw::runtime::Context(pool_of(count))};
+    *context = new tw_context{nullptr, tw::runtime::Context(pool_of(count))};
+  });
+}
+tw_status tw_context_new_on_host(int32_t threads, tw_fork fork, void* host, tw_context** context) {
+  return guarded([&] {
+    auto pool = std::make_unique<tw::runtime::ThreadPool>(threads, tw::runtime::Host{fork, host});
+    tw::runtime::Context made(*pool);
+    *context = new tw_context{std::move(pool), std::move(made)};
   });
 }
 void tw_context_free(tw_context* context) {
@@ -326,6 +343,10 @@ void tw_context_free(tw_context* context) {
 
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
   context->context.set_cuda_stream(stream);
+}
+
+void tw_observe(tw_observer observer) {
+  current_observer.store(observer, std::memory_order_release);
 }
 
 tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
@@ -348,6 +369,7 @@ tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* ar
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user);
     op->info->run(call, context->context);
+    tell_observer({op, arguments, count, context->context.answered_by().data()});
   });
 }
 
@@ -357,5 +379,6 @@ tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments, in
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user);
     op->info->reference(call);
+    tell_observer({op, arguments, count, "reference"});
   });
 }

@@ -140,6 +140,15 @@ TW_C_API const tw_argument* tw_operator_argument(const tw_operator* op, int32_t 
  * TILEWRIGHT_NUM_THREADS, or the processors this process may use. Contexts with the same count
  * share their threads. */
 TW_C_API tw_status tw_context_new(int32_t threads, tw_context** context);
+
+/* A program with threads of its own lends them: calls body(work, worker) for workers in [0,
+ * threads), each at most once, at once or one after another and in any order, and returns when all
+ * have returned. */
+typedef void (*tw_body)(void* work, int32_t worker);
+typedef void (*tw_fork)(void* host, int32_t threads, tw_body body, void* work);
+/* A context that works on such threads, at most `threads` >= 1 at once, and starts none. */
+TW_C_API tw_status tw_context_new_on_host(int32_t threads, tw_fork fork, void* host,
+                                          tw_context** context);
 TW_C_API void tw_context_free(tw_context* context);
 /* The CUDA stream (a cudaStream_t or CUstream) that calls on tensors of a GPU go into; NULL, the
  * default stream, at first. Such calls do not wait for their results. */
@@ -162,6 +171,19 @@ TW_C_API tw_status tw_call(tw_context* context, const tw_operator* op, const tw_
 /* The same with the operator's definition in float64: slow, and the measure of the kernels. */
 TW_C_API tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments,
                                      int32_t count, tw_allocate allocate, void* user);
+
+/* A call that has succeeded, its arguments as they were given. */
+typedef struct tw_answer {
+  const tw_operator* op;
+  const tw_value* arguments;
+  int32_t count;
+  /* An instruction set ("avx2", ...), "sm_90a" for kernels that are Hopper's own, "cuda" for the
+   * portable ones, "reference" for the definition. */
+  const char* build;
+} tw_answer;
+typedef void (*tw_observer)(const tw_answer* answer);
+/* Calls `observer` after each call in the process, in the thread that made it; NULL: no more. */
+TW_C_API void tw_observe(tw_observer observer);
 
 static inline tw_value tw_absent(void) {
   tw_value value = {TW_ABSENT, {NULL}};

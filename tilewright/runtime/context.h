@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "tilewright/core/machine.h"
@@ -27,6 +28,11 @@ class TW_API Context {
   void* cuda_stream() const { return cuda_stream_; }
   void set_cuda_stream(void* stream) { cuda_stream_ = stream; }
 
+  /// What answered the last call: an instruction set, `sm_90a` for kernels that are Hopper's own,
+  /// `cuda` for the portable ones, `reference` for the definition.
+  std::string_view answered_by() const { return answered_by_; }
+  void set_answered_by(std::string_view build) { answered_by_ = build; }
+
   /// Runs every phase of a kernel. `cost` decides how finely it is split and whether its outputs go
   /// around the caches; it changes no result.
   void launch(const ops::KernelEntry& entry, const void* kernel, const ops::Cost& cost);
@@ -41,6 +47,7 @@ class TW_API Context {
 
   ThreadPool* pool_;
   void* cuda_stream_ = nullptr;
+  std::string_view answered_by_;
   Machine machine_;
   Buffer workspace_;
   std::vector<Buffer> scratch_;  // one per worker

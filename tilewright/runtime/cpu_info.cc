@@ -262,24 +262,47 @@ const CpuInfo& cpu_info() {
   return info;
 }
 
-bool runs(Isa isa, const CpuFeatures& f) {
-  switch (isa) {
-    case Isa::avx2:
-      return f.avx && f.avx2 && f.fma && f.f16c && f.bmi1 && f.bmi2;
-    case Isa::avx512:
-      return runs(Isa::avx2, f) && f.avx512f && f.avx512bw && f.avx512dq && f.avx512vl &&
-             f.avx512cd;
-    case Isa::avx512_vnni:
-      return runs(Isa::avx512, f) && f.avx512vnni && f.avx512vbmi && f.avx512vbmi2 &&
-             f.avx512bitalg && f.avx512vpopcntdq && f.avx512ifma && f.gfni;
-    case Isa::avx512_bf16:
-      return runs(Isa::avx512_vnni, f) && f.avx512bf16;
-    case Isa::avx512_fp16:
-      return runs(Isa::avx512_bf16, f) && f.avx512fp16;
-    case Isa::amx:
-      return runs(Isa::avx512_fp16, f) && f.amx_tile && f.amx_bf16 && f.amx_int8;
+std::string_view missing_feature(Isa isa, const CpuFeatures& features) {
+  struct Need {
+    Isa isa;  // and all after it
+    bool CpuFeatures::* has;
+    std::string_view name;
+  };
+#define TW_NEED(isa, feature)                 \
+  Need {                                      \
+    Isa::isa, &CpuFeatures::feature, #feature \
   }
-  return false;
+  static constexpr Need kNeeds[] = {TW_NEED(avx2, avx),
+                                    TW_NEED(avx2, avx2),
+                                    TW_NEED(avx2, fma),
+                                    TW_NEED(avx2, f16c),
+                                    TW_NEED(avx2, bmi1),
+                                    TW_NEED(avx2, bmi2),
+                                    TW_NEED(avx512, avx512f),
+                                    TW_NEED(avx512, avx512bw),
+                                    TW_NEED(avx512, avx512dq),
+                                    TW_NEED(avx512, avx512vl),
+                                    TW_NEED(avx512, avx512cd),
+                                    TW_NEED(avx512_vnni, avx512vnni),
+                                    TW_NEED(avx512_vnni, avx512vbmi),
+                                    TW_NEED(avx512_vnni, avx512vbmi2),
+                                    TW_NEED(avx512_vnni, avx512bitalg),
+                                    TW_NEED(avx512_vnni, avx512vpopcntdq),
+                                    TW_NEED(avx512_vnni, avx512ifma),
+                                    TW_NEED(avx512_vnni, gfni),
+                                    TW_NEED(avx512_bf16, avx512bf16),
+                                    TW_NEED(avx512_fp16, avx512fp16),
+                                    TW_NEED(amx, amx_tile),
+                                    TW_NEED(amx, amx_bf16),
+                                    TW_NEED(amx, amx_int8)};
+#undef TW_NEED
+  for (const Need& need : kNeeds)
+    if (need.isa <= isa && !(features.*need.has)) return need.name;
+  return {};
+}
+
+bool runs(Isa isa, const CpuFeatures& features) {
+  return missing_feature(isa, features).empty();
 }
 
 const std::vector<Isa>& built_isas() {

@@ -99,6 +99,8 @@ TW_API CpuInfo read_cpu_info(const Cpuid& cpuid, uint64_t xcr0);
 /// it, which a signal stack too small for them prevents, AMX counts as absent.
 TW_API const CpuInfo& cpu_info();
 
+/// The first feature that code of a build needs and the processor lacks; empty where it can run.
+TW_API std::string_view missing_feature(Isa isa, const CpuFeatures& features);
 /// Whether code of that build can run on a processor with these features.
 TW_API bool runs(Isa isa, const CpuFeatures& features);
 

@@ -28,6 +28,7 @@ void run(const ops::Call& call, Context& context) {
     };
     if constexpr (kIndex == ops::kReferenceOnly) {
       require_build<Op>(call.device());
+      context.set_answered_by("reference");
       Op::reference(kernel);
     } else if constexpr (requires { Op::compose(kernel, start); }) {
       if (call.device().is_cuda())
@@ -124,7 +125,8 @@ OperatorInfo describe() {
   out.combos = detail::dtypes_of(typename Op::Types{});
   out.reference_combos = detail::dtypes_of(ops::reference_types_t<Op>{});
   for (const Isa isa : built_isas())
-    if (ops::is_built_for<Op>(isa) && entries_for<Op>(isa) != nullptr) out.isas.push_back(isa);
+    if (ops::is_built_for<Op>(isa) && cpu_build_of<Op>(isa).entries != nullptr)
+      out.isas.push_back(isa);
   if constexpr (requires { Op::kGradient; }) out.gradient = &Op::kGradient;
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.gpu_tolerance_scale = out.tolerance_scale;

@@ -12,13 +12,18 @@
 
 namespace tw::runtime {
 
-/// Entries of Op for the best build not above `isa`; null when the library carries none.
+struct CpuBuild {
+  const ops::KernelEntry* entries = nullptr;  // null when the library carries none
+  Isa isa = Isa::avx2;
+};
+
+/// The best build of Op not above `isa`.
 template <class Op>
-const ops::KernelEntry* entries_for([[maybe_unused]] Isa isa) {
-  const ops::KernelEntry* best = nullptr;
+CpuBuild cpu_build_of([[maybe_unused]] Isa isa) {
+  CpuBuild best;
 #define TW_CONSIDER(built)                         \
   if constexpr (ops::is_built_for<Op>(Isa::built)) \
-    if (Isa::built <= isa) best = ops::kernel_entries<Op, Isa::built>();
+    if (Isa::built <= isa) best = {ops::kernel_entries<Op, Isa::built>(), Isa::built};
   TW_FOR_EACH_BUILT_ISA(TW_CONSIDER)
 #undef TW_CONSIDER
   return best;
@@ -59,20 +64,23 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
+    context.set_answered_by("sm_90a");
     if constexpr (kHasOwnKernels<Op>)
       return cuda::launch_own(kernel, device.index, context.cuda_stream());
     if constexpr (kHasCuda && cuda::HasSm90<Kernel>)
       if (cuda::supports_sm90(kernel, device.index))
         return cuda::launch_sm90(kernel, device.index, context.cuda_stream());
+    context.set_answered_by("cuda");
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;
   }
-  const ops::KernelEntry* entries = entries_for<Op>(context.isa());
-  if (entries == nullptr)
+  const CpuBuild build = cpu_build_of<Op>(context.isa());
+  if (build.entries == nullptr)
     throw Error(ErrorKind::kUnsupported,
                 std::string(Op::kSchema.name()) + ": this library has no build for the machine");
-  context.launch(entries[kIndex], &kernel, Op::cost(kernel));
+  context.set_answered_by(name(build.isa));
+  context.launch(build.entries[kIndex], &kernel, Op::cost(kernel));
 }
 
 }  // namespace tw::runtime

@@ -80,11 +80,7 @@ int nth_processor(int n) {
 
 ThreadPool::ThreadPool(int threads, bool pin)
     : threads_(threads), oversubscribed_(threads > usable_processors()) {
-  if (threads < 1 || threads > kMaxThreads) {
-    throw Error(ErrorKind::kInvalidArgument, "thread pool: " + std::to_string(threads) +
-                                                 " threads; must be 1 to " +
-                                                 std::to_string(kMaxThreads));
-  }
+  check_threads();
   shares_ = std::make_unique<Share[]>(size_t(threads));
   // Signals are the host program's business: none is delivered on our threads.
   sigset_t all, before;
@@ -104,6 +100,20 @@ ThreadPool::ThreadPool(int threads, bool pin)
                     std::to_string(threads) + " threads could be started: " + error.what());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+ThreadPool::ThreadPool(int threads, Host host)
+    : threads_(threads), oversubscribed_(threads > usable_processors()), host_(host) {
+  check_threads();
+  shares_ = std::make_unique<Share[]>(size_t(threads));
+}
+
+void ThreadPool::check_threads() const {
+  if (threads_ < 1 || threads_ > kMaxThreads) {
+    throw Error(ErrorKind::kInvalidArgument, "thread pool: " + std::to_string(threads_) +
+                                                 " threads; must be 1 to " +
+                                                 std::to_string(kMaxThreads));
+  }
 }
 
 ThreadPool::~ThreadPool() {
@@ -144,8 +154,19 @@ void ThreadPool::dispatch(const Job& job) {
   }
   join_.finished.store(false, std::memory_order_relaxed);
   if (open_phase(job, 0)) {
-    claim_chunks(0, true);
-    wait_for_finish();
+    if (host_.fork != nullptr) {
+      first_chunk_taken_.store(false, std::memory_order_relaxed);
+      host_.fork(
+          host_.host, threads_,
+          [](void* pool, int worker) {
+            static_cast<ThreadPool*>(pool)->work_on_thread_of_host(worker);
+          },
+          this);
+      work_on_thread_of_host(0);  // what it left, should it have lent no thread
+    } else {
+      claim_chunks(0, true);
+      wait_for_finish();
+    }
   }
   std::exception_ptr failure;
   if (failed_.load(std::memory_order_relaxed)) {
@@ -272,6 +293,21 @@ void ThreadPool::wait_for_finish() {
                !join_.finished.load(std::memory_order_seq_cst);
       });
       parking_.caller_sleeps.store(false, std::memory_order_relaxed);
+    }
+  }
+}
+
+/// Works until the job is finished, from whichever worker the host starts first. It does not sleep:
+/// what it would wait for is under way in another thread.
+void ThreadPool::work_on_thread_of_host(int worker) {
+  if (!first_chunk_taken_.exchange(true, std::memory_order_acq_rel)) claim_chunks(worker, true);
+  Backoff backoff(oversubscribed_);
+  while (!join_.finished.load(std::memory_order_acquire)) {
+    if (nothing_to_claim()) {
+      backoff.pause();
+    } else {
+      claim_chunks(worker, false);
+      backoff = Backoff(oversubscribed_);
     }
   }
 }

@@ -6,6 +6,9 @@
 // one in equal calls, whose data its caches may still hold; then it takes those of others. Idle
 // workers spin for two milliseconds and then sleep. Bodies are called through a function pointer
 // and a context: nothing is allocated.
+//
+// A pool may also run on the threads of a host program, which then has no second set of threads
+// beside its own.
 #pragma once
 
 #include <atomic>
@@ -29,6 +32,14 @@ struct Work {
   int64_t chunk;
 };
 
+/// How a host program lends its threads: calls body(work, worker) for workers in [0, threads), each
+/// at most once, at once or one after another and in any order, and returns when all have returned.
+/// Workers it leaves out are not waited for; body does not throw.
+struct Host {
+  void (*fork)(void* host, int threads, void (*body)(void* work, int worker), void* work);
+  void* host;
+};
+
 class TW_API ThreadPool {
  public:
   static constexpr int kMaxThreads = 1024;
@@ -38,6 +49,8 @@ class TW_API ThreadPool {
   /// alone). Throws Error{kInvalidArgument} on a bad count, {kOutOfMemory} when the system starts
   /// fewer.
   explicit ThreadPool(int threads, bool pin = false);
+  /// A pool of a host's threads, 1 .. kMaxThreads; starts none.
+  ThreadPool(int threads, Host host);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -121,7 +134,9 @@ class TW_API ThreadPool {
     std::atomic<bool> stop{false};
   };
 
+  void check_threads() const;
   void dispatch(const Job& job);
+  void work_on_thread_of_host(int worker);
   void run_on_caller(const Job& job) const;
   int64_t chunk_of(const Work& work) const;
   Work work_of(const Job& job, int phase) const;
@@ -150,6 +165,8 @@ class TW_API ThreadPool {
   std::exception_ptr failure_;
   int threads_;
   bool oversubscribed_;
+  Host host_{};
+  std::atomic<bool> first_chunk_taken_{false};  // on threads of a host, by whoever came first
   std::vector<std::thread> workers_;
 };
 

@@ -11,9 +11,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tilewright/built_cuda.h"
 #include "tilewright/core/error.h"
 #include "tilewright/runtime/calibrate.h"
 #include "tilewright/runtime/cpu_info.h"
+#include "tilewright/runtime/cuda/driver.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/thread_count.h"
 #include "tools/cli/commands.h"
@@ -90,10 +92,47 @@ json cpu_json(const runtime::CpuInfo& cpu) {
 json isa_json() {
   const std::vector<Isa> available = runtime::available_isas();
   json out = {{"built", names(runtime::built_isas())}, {"available", names(available)}};
+  out["unavailable"] = json::object();
+  for (const Isa isa : runtime::built_isas()) {
+    const std::string_view lacks = runtime::missing_feature(isa, runtime::cpu_info().features);
+    if (!lacks.empty())
+      out["unavailable"][std::string(name(isa))] = "the processor lacks " + std::string(lacks);
+  }
   try {
     out["chosen"] = name(runtime::detect_isa());
   } catch (const Error& error) {  // an answer to what is asked here, not a failure
     out["error"] = error.what();
+  }
+  return out;
+}
+
+/// The GPUs that calls can run on, or why there is none.
+json cuda_json() {
+  constexpr int kComputeMajor = 75, kComputeMinor = 76;  // CUdevice_attribute
+  json out = {{"built", runtime::kHasCuda}, {"devices", json::array()}, {"unavailable", ""}};
+  if (!runtime::kHasCuda) {
+    out["unavailable"] = "this build has no kernels for GPUs (`make cuda` makes one)";
+    return out;
+  }
+  if (const Support& support = runtime::cuda::availability(); !support) {
+    out["unavailable"] = support.reason();
+    return out;
+  }
+  const runtime::cuda::Driver& driver = runtime::cuda::driver();
+  int count = 0;
+  runtime::cuda::check(driver.device_count(&count), "cuda: cuDeviceGetCount");
+  for (int i = 0; i < count; ++i) {
+    char label[256] = {};
+    int major = 0, minor = 0;
+    runtime::cuda::check(driver.device_name(label, int(sizeof(label)) - 1, i),
+                         "cuda: cuDeviceGetName");
+    runtime::cuda::check(driver.device_attribute(&major, kComputeMajor, i),
+                         "cuda: cuDeviceGetAttribute");
+    runtime::cuda::check(driver.device_attribute(&minor, kComputeMinor, i),
+                         "cuda: cuDeviceGetAttribute");
+    out["devices"].push_back(
+        {{"name", label},
+         {"compute_capability", std::to_string(major) + "." + std::to_string(minor)}});
   }
   return out;
 }
@@ -139,6 +178,7 @@ json describe(const std::optional<runtime::Calibration>& calibration) {
               {"compiler", compiler()},
               {"cpu", cpu_json(cpu)},
               {"isa", isa_json()},
+              {"cuda", cuda_json()},
               {"threads", threads_json()},
               {"transparent_huge_pages", huge_pages()},
               {"calibration_file", runtime::calibration_path()},
@@ -201,6 +241,13 @@ void print_table(const json& env) {
   line("available here", joined(isa["available"]));
   line("chosen", isa.contains("chosen") ? isa["chosen"].get<std::string>()
                                         : "none: " + isa["error"].get<std::string>());
+  for (const auto& [build, reason] : isa["unavailable"].items())
+    line("not available", build + ": " + reason.get<std::string>());
+  if (const std::string none = env["cuda"]["unavailable"].get<std::string>(); !none.empty())
+    line("GPU", "none: " + none);
+  for (const json& gpu : env["cuda"]["devices"])
+    line("GPU", gpu["name"].get<std::string>() + ", compute capability " +
+                    gpu["compute_capability"].get<std::string>());
   line("threads", threads.contains("threads") ? threads["threads"].dump() + " (" +
                                                     threads["source"].get<std::string>() + ")"
                                               : "none: " + threads["error"].get<std::string>());

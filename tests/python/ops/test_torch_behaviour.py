@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import torch
 
 OPS = torch.ops.tilewright
 X = torch.linspace(-3, 3, 24).reshape(2, 12)
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def resident_mebibytes() -> float:
@@ -112,6 +115,32 @@ def test_the_same_bits_for_every_number_of_threads() -> None:
         torch.set_num_threads(kept)
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_weight_packed_here_multiplies(dtype: torch.dtype) -> None:
+    x, weight = torch.randn(3, 37).to(dtype), torch.randn(50, 37).to(dtype)
+    got = OPS.linear_packed(x, OPS.pack_weight(weight))
+    assert torch.equal(got, OPS.linear_packed(x, OPS.pack_weight(weight.t().contiguous().t())))
+    want = torch.nn.functional.linear(x.double(), weight.double()).to(dtype)
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+def test_no_threads_beside_those_of_torch() -> None:
+    code = (
+        "import pathlib, torch, tilewright.torch\n"
+        "torch.set_num_threads(3)\n"
+        "torch.ops.tilewright.softmax(torch.randn(512, 4096))\n"
+        "for task in pathlib.Path('/proc/self/task').iterdir():\n"
+        "    print((task / 'comm').read_text().strip())\n"
+    )
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=paths, capture_output=True, text=True, check=True
+    )
+    names = result.stdout.split()
+    assert len(names) >= 3
+    assert not [name for name in names if name.startswith("tilewright")]
 
 
 def test_many_threads_at_once() -> None:

@@ -103,8 +103,47 @@ def test_explain_names_the_gpu() -> None:
         ops.exp(normal(3, 5), backend="reference")
     assert [r.backend for r in e.records] == ["cuda", "cuda", "cpu", "reference"]
     assert [r.kernel for r in e.records][::3] == ["exp/cuda", "exp/reference"]
-    assert [(r.device, r.isa) for r in e.records[:2]] == [("cuda:0", "")] * 2
+    assert [(r.device, r.isa) for r in e.records[:2]] == [("cuda:0", "cuda")] * 2
     assert e.fallbacks == 0
+
+
+class Lent:
+    """An array of a library that has nothing to do with PyTorch's dispatch, as CuPy's are."""
+
+    float32, int32, int64 = torch.float32, torch.int32, torch.int64
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self.data = data
+
+    def __dlpack__(self, **named: object) -> object:
+        assert named.get("stream", 1) == 1  # none in the CPU's memory
+        return self.data.__dlpack__(**named)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.data.__dlpack_device__()
+
+    def __array_namespace__(self) -> type[Lent]:
+        return Lent
+
+    @staticmethod
+    def empty(sizes: tuple[int, ...], dtype: torch.dtype) -> Lent:
+        return Lent(torch.empty(sizes, dtype=dtype, device="cuda"))
+
+
+def test_arrays_of_other_libraries() -> None:
+    x, weight = normal(5, 64, dtype=torch.float32), normal(64, dtype=torch.float32)
+    with tilewright.explain() as e:
+        got = tilewright.ops.rms_norm(Lent(x), Lent(weight))
+    assert isinstance(got, Lent)
+    assert torch.equal(got.data, OPS.rms_norm(x, weight))
+    assert (e.records[0].backend, e.records[0].isa) == ("cuda", "cuda")
+    values, indices = tilewright.ops.topk(Lent(x), 3)
+    assert torch.equal(values.data, OPS.topk(x, 3)[0])
+    assert indices.data.shape == (5, 3)
+    with pytest.raises(ValueError, match="weight"):
+        tilewright.ops.rms_norm(Lent(x), Lent(weight.cpu()))
+    with pytest.raises(NotImplementedError, match="makes no arrays of"):
+        tilewright.ops.type_as(Lent(x), Lent(x[0].bfloat16()))
 
 
 def test_the_gpu_is_a_backend() -> None:

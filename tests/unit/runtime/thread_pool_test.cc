@@ -323,6 +323,56 @@ TEST(ThreadPool, MoveOnlyAndMutableBodies) {
   EXPECT_EQ(calls, 4);
 }
 
+/// Hosts that lend threads: all at once, one after another from either end, none, one of them.
+struct Lender {
+  const char* name;
+  void (*fork)(void*, int threads, void (*body)(void*, int), void* work);
+};
+const Lender kLenders[] = {
+    {"at once",
+     [](void*, int threads, void (*body)(void*, int), void* work) {
+       std::vector<std::thread> running;
+       for (int w = 1; w < threads; ++w) running.emplace_back(body, work, w);
+       body(work, 0);
+       for (std::thread& thread : running) thread.join();
+     }},
+    {"in order",
+     [](void*, int threads, void (*body)(void*, int), void* work) {
+       for (int w = 0; w < threads; ++w) body(work, w);
+     }},
+    {"last first",
+     [](void*, int threads, void (*body)(void*, int), void* work) {
+       for (int w = threads; w-- > 0;) body(work, w);
+     }},
+    {"none", [](void*, int, void (*)(void*, int), void*) {}},
+    {"one", [](void*, int threads, void (*body)(void*, int), void* w) { body(w, threads - 1); }},
+};
+
+TEST(ThreadPool, WorksOnThreadsThatAHostLends) {
+  for (const Lender& lender : kLenders) {
+    SCOPED_TRACE(lender.name);
+    for (int threads : {1, 2, 3, 8}) {
+      ThreadPool pool(threads, Host{lender.fork, nullptr});
+      std::vector<int> order;
+      std::mutex mutex;
+      pool.parallel_phases(
+          3, [](int phase) { return Work(100 + phase, 1); },
+          [&](int phase, int64_t begin, int64_t end, int worker) {
+            ASSERT_LT(worker, threads);
+            const std::lock_guard lock(mutex);
+            order.insert(order.end(), size_t(end - begin), phase);
+          });
+      EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+      EXPECT_EQ(order.size(), size_t(303));
+      const auto fail = [](int64_t, int64_t, int) { throw std::runtime_error("body"); };
+      EXPECT_THROW(pool.parallel_for(100, 1, fail), std::runtime_error);
+      int hits = 0;
+      pool.parallel_for(1, 1, [&](int64_t, int64_t, int) { ++hits; });
+      EXPECT_EQ(hits, 1);
+    }
+  }
+}
+
 TEST(ThreadPool, RejectsBadThreadCounts) {
   for (int threads : {0, -1, ThreadPool::kMaxThreads + 1}) {
     try {

@@ -1,0 +1,93 @@
+"""explain(): a record of what ran, whoever called it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import tilewright.torch
+import torch
+
+import tilewright
+from tilewright import _library, ops
+
+X = torch.linspace(-1, 1, 24).reshape(4, 6)
+ISA = _library.load().tw_isa().decode()
+
+
+def test_calls_that_do_not_pass_by_python() -> None:
+    compiled = torch.compile(lambda x: torch.ops.tilewright.tanh(2 * x), backend="aot_eager")
+    leaf = X.clone().requires_grad_()
+    with tilewright.explain() as e:
+        torch.ops.tilewright.gelu(X)
+        compiled(X)
+        ops.softmax(leaf).sum().backward()
+    assert [r.op for r in e.records] == ["gelu", "tanh", "softmax", "softmax_backward"]
+    assert [r.reason for r in e.records] == [
+        "called through torch.ops",
+        "called through torch.ops",
+        "current backend",
+        "called through torch.ops",
+    ]
+    last = e.records[-1]
+    assert (last.shapes, last.dtypes) == ([(4, 6), (4, 6)], ["float32", "float32"])
+    assert (last.device, last.backend, last.kernel) == ("cpu", "cpu", "softmax_backward/cpu")
+
+
+def test_the_build_that_ran_is_told() -> None:
+    with tilewright.explain() as e:
+        ops.exp(X.numpy())
+        ops.linear(X.double(), X.double())
+        ops.exp(X, backend="reference")
+        ops.exp(X, backend="torch")
+    built = [r.isa for r in e.records]
+    assert built[0] in {"avx2", "avx512", ISA}
+    assert built[1:] == ["reference", "reference", ""]
+
+
+def test_what_an_implementation_calls_is_within_it() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.tilewright.mul(x, torch.ops.tilewright.sigmoid(x))
+
+    tilewright.register_impl("silu", "torch", forward, overwrite=True)
+    try:
+        with tilewright.explain() as e:
+            ops.silu(X, backend="torch")
+    finally:
+        tilewright.unregister_impl("silu", "torch")
+    assert [r.op for r in e.records] == ["silu", "sigmoid", "mul"]
+    assert [r.reason for r in e.records] == ["requested", "within silu", "within silu"]
+
+
+def test_a_block_hears_its_own_thread_only() -> None:
+    other = threading.Thread(target=lambda: torch.ops.tilewright.exp(X))
+    with tilewright.explain() as outer:
+        other.start()
+        other.join()
+        with tilewright.explain() as inner:
+            torch.ops.tilewright.tanh(X)
+        torch.ops.tilewright.relu(X)
+    torch.ops.tilewright.erf(X)
+    assert [r.op for r in inner.records] == ["tanh"]
+    assert [r.op for r in outer.records] == ["relu"]
+
+
+def test_a_failed_call_leaves_no_record() -> None:
+    with tilewright.explain() as e:
+        for wrong in (lambda: ops.softmax(X, 9), lambda: torch.ops.tilewright.softmax(X, 9)):
+            try:
+                wrong()
+            except ValueError:
+                continue
+            raise AssertionError
+        ops.exp(X)
+    assert [r.op for r in e.records] == ["exp"]
+    assert "FALLBACK" not in str(e)
+
+
+def test_the_table_has_device_and_build() -> None:
+    with tilewright.explain() as e:
+        ops.exp(np.zeros((2, 3), np.float32))
+    head, line = str(e).splitlines()
+    assert head.split()[3:] == ["device", "backend", "kernel", "isa", "reason", "us"]
+    assert line.split()[:5] == ["exp", "2x3", "float32", "cpu", "cpu"]
