@@ -64,6 +64,7 @@ struct GemmSchedule {
   bool share_a = false;      // a phase of its own packs a, once, for all tasks
   bool share_b = false;      // and b
   bool k_innermost = false;  // a panel is finished before the next one begins
+  int64_t group_panels = 1;  // panels packed together, so that rows of b are read in long pieces
 
   TW_INLINE int64_t tasks(int64_t batch) const { return batch * row_blocks * panel_blocks; }
 };
@@ -123,7 +124,7 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
       blocks(row_tiles, blocks(row_tiles, at_least(1, at_most(512, l2_rows) / out.tile_rows)));
   out.block_rows = block_tiles * out.tile_rows;
   out.row_blocks = blocks(row_tiles, block_tiles);
-  out.k_innermost = out.block_rows * s.k * s.packed_bytes <= machine.l2_bytes / 2;
+  out.k_innermost = !s.b_across && out.block_rows * s.k * s.packed_bytes <= machine.l2_bytes / 2;
   const bool may_share = s.m > 2 && double(s.batch) * double(s.m) * double(s.k * s.packed_bytes) <=
                                         double(kSharedBytes);
   const int64_t result_panels =
@@ -148,6 +149,10 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   out.share_b =
       s.may_share_b && (out.row_blocks > 1 || (s.b_across && row_tiles > 1)) &&
       double(s.batch) * double(s.n) * double(s.k * s.packed_bytes) <= double(kSharedBytes);
+  if (s.b_across && !s.panels_ready && !out.share_b)  // in a quarter of L2
+    out.group_panels = at_least(
+        1,
+        at_most(out.block_panels, machine.l2_bytes / 4 / (out.k_block * kPanel * s.packed_bytes)));
   return out;
 }
 

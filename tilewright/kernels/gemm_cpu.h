@@ -43,30 +43,34 @@ struct Gemm {
   static constexpr int64_t kDepth = Units::kDepth, kStep = Inner::kStep;
   static constexpr int64_t kMostRows = Inner::template kTileRows<P>;
   static constexpr int64_t kPanel = GemmSchedule::kPanel;
+  static constexpr bool kReadsAcross =
+      Inner::kReadsAcross && requires(const B b) { b.side_by_side(); };
   static constexpr int kLanes = P::template kLanes<float>;
 
   const Problem& problem;
   GemmSizes<Problem> sizes;
   GemmSchedule s;
-  bool ready;  // b is multiplied as it lies
+  bool ready;           // b is multiplied as it lies
+  bool across = false;  // and so are its columns that lie side by side
 
   Gemm(const Problem& what, const Machine& machine, double gflops) : problem(what), sizes{what} {
     if constexpr (B::kPacked)
       ready = what.m < Inner::template kWidenRows<P>;
     else
       ready = Inner::kReadsRows && what.m <= B::template kRowsAtOnce<P> && !b_across();
+    if constexpr (kReadsAcross) across = what.m <= kMostRows && what.b(0).side_by_side();
     const GemmShape shape{.batch = sizes.occupied(),
                           .m = what.m,
                           .n = what.n,
                           .k = what.k > 0 ? what.k : 1,
-                          .panels_ready = ready,
+                          .panels_ready = ready || across,
                           .b_bytes = sizeof(T),
                           .packed_bytes = int64_t{sizeof(Unit)} / kDepth,
                           .gflops = gflops,
                           .max_tile_rows = kMostRows,
                           .live_rows = Inner::kWholeTiles ? kMostRows + kPanel : 2 * kLanes,
                           .may_share_b = Inner::kWholeTiles && !ready && !sizes.kDiffer,
-                          .b_across = b_across()};
+                          .b_across = b_across() && !across};
     s = schedule_gemm(shape, machine);
   }
 
@@ -102,10 +106,11 @@ struct Gemm {
     return s.share_a ? 0 : padded(s.block_rows * depth * int64_t{sizeof(Unit)});
   }
   int64_t panel_bytes() const {
-    return ready || s.share_b ? 0 : padded(units(s.k_block) * kPanel * int64_t{sizeof(Unit)});
+    if (ready || across || s.share_b) return 0;
+    return padded(s.group_panels * units(s.k_block) * kPanel * int64_t{sizeof(Unit)});
   }
   int64_t tile_bytes() const {
-    int64_t tiles_rows = s.tile_rows;
+    int64_t tiles_rows = s.tile_rows * (across ? s.block_panels : 1);
     if (s.k_blocks > 1) tiles_rows = s.block_rows * (s.k_innermost ? 1 : s.block_panels);
     return padded(tiles_rows * kPanel * int64_t{sizeof(float)});
   }
@@ -163,9 +168,21 @@ struct Gemm {
     }
   }
 
+  /// Panels [panel, last), for k values [first, end), each panel `stride` units after the one
+  /// before. A few k at a time, so that rows of b whose columns lie side by side are read from one
+  /// end to the other.
+  void pack_panels(P p, const B& b, int64_t panel, int64_t last, int64_t first, int64_t end,
+                   Unit* to, int64_t stride) const {
+    constexpr int64_t kRowsAtOnce = kStep > 8 ? kStep : 8;
+    const int64_t step = b_across() ? kRowsAtOnce : s.k_block;
+    for (int64_t k = first; k < end; k += step)
+      for (int64_t j = panel; j < last; ++j)
+        pack_panel(p, b, j * kPanel, k, gemm_detail::at_most(step, end - k),
+                   to + (j - panel) * stride + units(k - first) * kPanel);
+  }
+
   // ---- phases ----------------------------------------------------------------------------
-  /// The panels of a block, for a block of k. As many k at a time as one product takes, so that
-  /// rows of b whose columns lie side by side are read from one end to the other.
+  /// The panels of a block, for a block of k.
   __attribute__((noinline)) void pack_b_task(P p) const {
     const int64_t index = p.index() - pack_a_tasks(), k_at = index % s.k_blocks;
     const int64_t panel_block = index / s.k_blocks % s.panel_blocks;
@@ -176,11 +193,9 @@ struct Gemm {
     const int64_t first_panel = panel_block * s.block_panels;
     const int64_t last_panel =
         gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
-    const int64_t step = b_across() ? kStep : s.k_block;
-    for (int64_t first = begin; first < end; first += step)
-      for (int64_t j = first_panel; j < last_panel; ++j)
-        pack_panel(p, b, j * kPanel, first, gemm_detail::at_most(step, end - first),
-                   shared_b(p) + shared_b_units(batch, j) + units(first) * kPanel);
+    pack_panels(p, b, first_panel, last_panel, begin, end,
+                shared_b(p) + shared_b_units(batch, first_panel) + units(begin) * kPanel,
+                units(problem.k) * kPanel);
   }
 
   __attribute__((noinline)) void pack_a_task(P p) const {
@@ -222,15 +237,19 @@ struct Gemm {
     const typename Inner::Scope scope(s.tile_rows);
     const auto epilogue = problem.epilogue(batch);
     const int64_t first_panel = panel_block * s.block_panels;
-    const int64_t last_panel =
+    task.last_panel =
         gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
+    if constexpr (kReadsAcross) {
+      if (across) return task.multiply_across(p, first_panel, epilogue);
+    }
     if (s.k_innermost) {
-      for (int64_t j = first_panel; j < last_panel; ++j)
-        for (int64_t i = 0; i < task.k_blocks(); ++i) task.multiply(p, i, j, 0, epilogue);
+      for (int64_t j = first_panel; j < task.last_panel; ++j)
+        for (int64_t i = 0; i < task.k_blocks(); ++i)
+          task.multiply(p, i, j, j - first_panel, epilogue);
     } else {
       for (int64_t i = 0; i < task.k_blocks(); ++i)
-        for (int64_t j = first_panel; j < last_panel; ++j)
-          task.multiply(p, i, j, s.k_blocks > 1 ? j - first_panel : 0, epilogue);
+        for (int64_t j = first_panel; j < task.last_panel; ++j)
+          task.multiply(p, i, j, j - first_panel, epilogue);
     }
   }
 
@@ -245,6 +264,7 @@ struct Gemm {
     float* tiles = nullptr;
     const Unit* shared_a = nullptr;
     const Unit* shared_b = nullptr;
+    int64_t last_panel = 0;
     int64_t packed_block = -1;  // the block of k that own_a holds
 
     /// At least one, so that empty sums are written.
@@ -260,22 +280,41 @@ struct Gemm {
       return own_a;
     }
 
-    /// Panel j for one block of k, packed.
-    const Unit* columns_of_b(P p, int64_t j, int64_t first, int64_t k) {
+    /// Panel j, the task's own `nth`, for one block of k, packed.
+    const Unit* columns_of_b(P p, int64_t j, int64_t nth, int64_t first, int64_t k) {
       if (gemm.s.share_b) return shared_b + (j * units(gemm.problem.k) + units(first)) * kPanel;
-      gemm.pack_panel(p, b, j * kPanel, first, k, panel);
-      return panel;
+      if (gemm.s.group_panels == 1) {
+        gemm.pack_panel(p, b, j * kPanel, first, k, panel);
+        return panel;
+      }
+      const int64_t stride = units(gemm.s.k_block) * kPanel, in_group = nth % gemm.s.group_panels;
+      if (in_group == 0)
+        gemm.pack_panels(p, b, j, gemm_detail::at_most(j + gemm.s.group_panels, last_panel), first,
+                         first + k, panel, stride);
+      return panel + in_group * stride;
     }
 
-    /// All tiles of the task in panel j, for one block of k. slot: where their sums are kept.
+    /// All of the task, where few rows of a multiply b's rows as they lie.
     template <class Epilogue>
-    void multiply(P p, int64_t block, int64_t j, int64_t slot, const Epilogue& epilogue) {
+    void multiply_across(P p, int64_t first_panel, const Epilogue& epilogue) {
+      const int64_t first = first_panel * kPanel;
+      const int64_t end = gemm_detail::at_most(last_panel * kPanel, gemm.problem.n);
+      b.multiply_across(p, int(rows), rows_of_a(p, 0, 0, depth), first, end - first, depth, tiles);
+      for (int64_t column = first; column < end; column += kPanel)
+        epilogue(p, tiles + (column - first) * rows, row, int(rows), column,
+                 gemm_detail::at_most(kPanel, end - column));
+    }
+
+    /// All tiles of the task in panel j, its own `nth`, for one block of k.
+    template <class Epilogue>
+    void multiply(P p, int64_t block, int64_t j, int64_t nth, const Epilogue& epilogue) {
       const GemmSchedule& plan = gemm.s;
       const int64_t first = block * plan.k_block, column = j * kPanel;
+      const int64_t slot = plan.k_innermost ? 0 : nth;  // where the panel's sums are kept
       const int64_t k = gemm_detail::at_most(plan.k_block, depth - first);
       const int64_t columns = gemm_detail::at_most(kPanel, gemm.problem.n - column);
       const Unit* packed = rows_of_a(p, block, first, k);
-      const Unit* panel_units = gemm.ready ? nullptr : columns_of_b(p, j, first, k);
+      const Unit* panel_units = gemm.ready ? nullptr : columns_of_b(p, j, nth, first, k);
       // What is needed next: the next panel, or the next block of k of this one.
       const char* ahead = nullptr;
       const char* ahead_end = nullptr;

@@ -6,7 +6,8 @@
 //                           was packed beforehand
 //     kTileRows<P>          most rows of a register tile
 //     kWidenRows<P>         rows from which a packed panel is widened once for all row tiles
-//     kReadsRows            whether few rows can multiply b as it lies
+//     kReadsRows            whether few rows can multiply b as it lies, its rows along k
+//     kReadsAcross          whether they can where its columns lie side by side
 //     kStep                 values of k that are multiplied together: a is filled up to them
 //     kWholeTiles           whether a is packed as whole row tiles, filled up with any rows
 //     pack_rows()           packs `count` of a's rows as a row tile of `height`, up to `end`
@@ -33,6 +34,7 @@ struct VectorInner {
   template <class P>
   static constexpr int64_t kTileRows = tile::kMaxTileRows<P>;
   static constexpr bool kReadsRows = true;
+  static constexpr bool kReadsAcross = Units::kDepth == 1;
   static constexpr bool kWholeTiles = false;
   static constexpr int64_t kStep = Units::kDepth;
   struct Scope {
@@ -91,6 +93,7 @@ struct Bf16TileInner {
   template <class P>
   static constexpr int64_t kWidenRows = kNeverWidened;
   static constexpr bool kReadsRows = false;
+  static constexpr bool kReadsAcross = false;
   static constexpr bool kWholeTiles = true;
   static constexpr int64_t kStep = tile::kTileDepth;
   struct Scope : tile::TileScope {

@@ -72,4 +72,47 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
   }
 }
 
+/// c (+)= a · b for 1 <= rows <= kMaxTileRows, as mma() (tile/cpu/mma.h) with columns of b that lie
+/// side by side, in k <= kMost rows `pitch` elements apart; there are `columns` more or as many.
+/// Prefetches the rows that follow.
+template <int kMost, class P, class T>
+TW_INLINE void mma_across(P p, int rows, const float* a, const T* b, int64_t pitch, int64_t k,
+                          float* c, int64_t columns, bool accumulate) {
+  using V = typename P::template Vec<float>;
+  constexpr int kN = kLanesOf<V>, kAll = kPanelWidth / kN;
+  if (columns < kPanelWidth) {
+    alignas(64) T filled[kMost * kPanelWidth] = {};
+    for (int64_t i = 0; i < k; ++i)
+      __builtin_memcpy(filled + i * kPanelWidth, b + i * pitch, size_t(columns) * sizeof(T));
+    return mma_across<kMost>(p, rows, a, filled, kPanelWidth, k, c, kPanelWidth, accumulate);
+  }
+  with_rows<kMaxTileRows<P>>(rows, [&]<int kRows>() {
+    constexpr int kVecs = kRows * kAll <= P::kRegisters - 4 ? kAll : 2;
+    for (int j = 0; j < kPanelWidth; j += kVecs * kN) {
+      V acc[kRows][kVecs];
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v)
+          acc[r][v] = accumulate ? load<V>(c + r * kPanelWidth + j + v * kN) : V{};
+      }
+      for (int64_t i = 0; i < k; ++i) {
+        const T* from = b + i * pitch + j;
+        V w[kVecs];
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v) {
+          w[v] = load<V>(from + v * kN);
+          __builtin_prefetch(from + k * pitch + v * kN, 0, 2);
+        }
+        detail::outer_product(acc, a + i * kRows, w);
+      }
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v) store(c + r * kPanelWidth + j + v * kN, acc[r][v]);
+      }
+    }
+  });
+}
+
 }  // namespace tw::tile
