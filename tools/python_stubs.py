@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = ROOT / "python"
@@ -67,28 +68,92 @@ def descriptions() -> dict[str, str]:
     return out
 
 
+# Of operators whose arguments must fit each other in a way that their schemas do not tell.
+GATED = {"grad": "np.zeros((2, 4), np.float32)", "x": "np.zeros((2, 8), np.float32)"}
+ARGUMENTS = {
+    "cross_entropy_backward": {
+        "grad": "np.ones((), np.float32)",
+        "target": "np.zeros((4,), np.int64)",
+        "lse": "np.zeros((4,), np.float32)",
+    },
+    "dequantize": {"x": "np.zeros((4, 4), np.int8)", "scale": "np.ones((1, 1), np.float32)"},
+    "dequantize_int4": {
+        "x": "np.zeros((4, 64), np.int8)",
+        "scale": "np.ones((4, 1), np.float32)",
+        "zero": "np.zeros((4, 1), np.int8)",
+    },
+    "gelu_and_mul_backward": GATED,
+    "gelu_tanh_and_mul_backward": GATED,
+    "linear_int4": {
+        "x": "np.zeros((2, 128), np.float32)",
+        "weight": "np.zeros((3, 64), np.int8)",
+        "scale": "np.ones((3, 1), np.float32)",
+    },
+    "linear_packed": {
+        "x": "np.zeros((2, 4), np.float32)",
+        "packed": "ops.pack_weight(np.zeros((3, 4), np.float32))",
+    },
+    "moe_topk_backward": {
+        "grad": "np.zeros((2, 2), np.float32)",
+        "gating": "np.zeros((2, 4), np.float32)",
+        "ids": "np.array([[0, 1], [2, 3]], np.int32)",
+    },
+    "permute": {"x": "np.zeros((2, 3), np.float32)", "dims": "[1, 0]"},
+    "quantize_fp8": {"x": "torch.zeros(2, 128)"},  # NumPy has no such numbers
+    "quantize_int8": {"x": "np.zeros((2, 128), np.float32)"},
+    "rope": {
+        "x": "np.zeros((1, 2, 3, 8), np.float32)",
+        "cos": "np.ones((16, 4), np.float32)",
+        "sin": "np.zeros((16, 4), np.float32)",
+    },
+    "scaled_grouped_matmul": {
+        "a": "np.zeros((2, 128), np.int8)",
+        "b": "np.zeros((1, 4, 128), np.int8)",
+        "a_scale": "np.ones((2, 1), np.float32)",
+        "b_scale": "np.ones((1, 1, 1), np.float32)",
+    },
+    "silu_and_mul_backward": GATED,
+    "transpose": {"x": "np.zeros((2, 3), np.float32)"},
+    "type_as": {"other": "np.zeros((3,), np.float16)"},
+}
+
+
+def given_to(op: _schema.Operator) -> list[str]:
+    """The arguments of a call with small arrays, as they are written; none where none is simple."""
+    known, shown = ARGUMENTS.get(op.name, {}), []
+    for arg in op.inputs:
+        type_ = op.dtypes[0].get(arg.type, arg.type)
+        if arg.name in known:
+            shown.append(known[arg.name])
+        elif arg.default or arg.optional:
+            break
+        elif arg.kind == "choice":
+            shown.append(f'"{arg.choices[0]}"')
+        elif arg.kind != "tensor":
+            shown.append({"int": "2", "float": "0.5", "bool": "False"}[arg.kind])
+        elif arg.is_int_list or type_ not in NUMPY:
+            return []
+        else:
+            shape = tuple({"*": 2, "...": 3, "2": 2}.get(dim, 4) for dim in arg.dims)
+            shown.append(f"np.zeros({shape}, np.{NUMPY[type_]})")
+    return shown
+
+
 def example(op: _schema.Operator) -> list[str]:
     """A call with small arrays, and the shape of its result; nothing where none is simple."""
-    given, shown = [], []
-    for arg in op.inputs:
-        if arg.default or arg.optional:
-            break
-        type_ = op.dtypes[0].get(arg.type, arg.type)
-        if arg.kind != "tensor" or arg.is_int_list or type_ not in NUMPY:
-            return []
-        shape = tuple({"*": 2, "...": 3}.get(dim, 4) for dim in arg.dims)
-        given.append(np.zeros(shape, NUMPY[type_]))
-        shown.append(f"np.zeros({shape}, np.{NUMPY[type_]})")
-    try:
-        made: Any = getattr(ops, op.name)(*given)
-    except (ValueError, NotImplementedError):
+    shown = given_to(op)
+    if not shown:
         return []
+    written = ", ".join(shown)
+    library = "torch" if "torch." in written else "numpy as np"
+    names = {"np": np, "ops": ops, "torch": torch}
+    made: Any = eval(f"ops.{op.name}({written})", names)
     first = "[0]" if isinstance(made, tuple) else ""
     shape = made[0].shape if first else made.shape
     call = [f">>> ops.{op.name}(", *(f"...     {array}," for array in shown), f"... ){first}.shape"]
     if len(shown) == 1:
         call = [f">>> ops.{op.name}({shown[0]}){first}.shape"]
-    lines = [">>> import numpy as np", ">>> from tilewright import ops", *call, str(shape)]
+    lines = [f">>> import {library}", ">>> from tilewright import ops", *call, str(shape)]
     return ["Example:", *(f"    {line}" for line in lines)]
 
 

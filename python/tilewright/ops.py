@@ -1,7 +1,7 @@
 """Every operator of the catalog as a typed function: `tilewright.ops.rms_norm(x, weight)`.
 
 Arguments are those of the operator's schema. Tensors may be of PyTorch, or of any library that
-speaks DLPack (NumPy, JAX) in the CPU's memory; results are of the kind that came in. `backend`
+speaks DLPack (NumPy, JAX, CuPy); results are of the kind that came in. `backend`
 overrules the current one for this call.
 """
 

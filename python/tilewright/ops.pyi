@@ -32,6 +32,15 @@ def activation(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.activation(
+        ...     np.zeros((3,), np.float32),
+        ...     "clamp",
+        ... ).shape
+        (3,)
     """
 
 def activation_backward(
@@ -61,6 +70,16 @@ def activation_backward(
 
     Returns:
         x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.activation_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "clamp",
+        ... ).shape
+        (3,)
     """
 
 def add(
@@ -488,6 +507,16 @@ def binary(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.binary(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "div",
+        ... ).shape
+        (3,)
     """
 
 def binary_backward(
@@ -514,6 +543,17 @@ def binary_backward(
 
     Returns:
         x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.binary_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "div",
+        ... ).shape
+        (3,)
     """
 
 def bitwise(
@@ -536,6 +576,16 @@ def bitwise(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.bitwise(
+        ...     np.zeros((3,), np.int32),
+        ...     np.zeros((3,), np.int32),
+        ...     "and",
+        ... ).shape
+        (3,)
     """
 
 def compare(
@@ -558,6 +608,16 @@ def compare(
 
     Returns:
         out: bool[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.compare(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "eq",
+        ... ).shape
+        (3,)
     """
 
 def copy(
@@ -678,6 +738,17 @@ def cross_entropy_backward(
 
     Returns:
         x_grad: T[N, V].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.cross_entropy_backward(
+        ...     np.ones((), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4,), np.int64),
+        ...     np.zeros((4,), np.float32),
+        ... ).shape
+        (4, 4)
     """
 
 def delta_rule_transform(
@@ -737,6 +808,15 @@ def dequantize(
 
     Returns:
         out: f32[M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.dequantize(
+        ...     np.zeros((4, 4), np.int8),
+        ...     np.ones((1, 1), np.float32),
+        ... ).shape
+        (4, 4)
     """
 
 def dequantize_int4(
@@ -762,6 +842,16 @@ def dequantize_int4(
 
     Returns:
         out: T[N, 2*P].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.dequantize_int4(
+        ...     np.zeros((4, 64), np.int8),
+        ...     np.ones((4, 1), np.float32),
+        ...     np.zeros((4, 1), np.int8),
+        ... ).shape
+        (4, 128)
     """
 
 def dropout(
@@ -947,6 +1037,16 @@ def extremum(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.extremum(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "maximum",
+        ... ).shape
+        (3,)
     """
 
 def fft(
@@ -968,6 +1068,12 @@ def fft(
 
     Returns:
         out: T[B, N, 2].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.fft(np.zeros((4, 4, 2), np.float32)).shape
+        (4, 4, 2)
     """
 
 def fused_add_rms_norm(
@@ -1115,6 +1221,15 @@ def gelu_and_mul_backward(
 
     Returns:
         x_grad: T[*, 2*H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu_and_mul_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 8), np.float32),
+        ... ).shape
+        (2, 8)
     """
 
 def gelu_backward(
@@ -1188,6 +1303,15 @@ def gelu_tanh_and_mul_backward(
 
     Returns:
         x_grad: T[*, 2*H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.gelu_tanh_and_mul_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 8), np.float32),
+        ... ).shape
+        (2, 8)
     """
 
 def grouped_matmul(
@@ -1515,6 +1639,16 @@ def linear_int4(
 
     Returns:
         out: T[*, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_int4(
+        ...     np.zeros((2, 128), np.float32),
+        ...     np.zeros((3, 64), np.int8),
+        ...     np.ones((3, 1), np.float32),
+        ... ).shape
+        (2, 3)
     """
 
 def linear_packed(
@@ -1526,9 +1660,8 @@ def linear_packed(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""linear with a weight [N, K] packed by pack_weight (ops/core/packed_weight.h), of the dtype
-    of x. `out` may alias `residual`. ValueError for bytes that are no packed weight of these
-    sizes.
+    r"""linear with a weight [N, K] packed by pack_weight, of the dtype of x. `out` may alias
+    `residual`. ValueError for bytes that are no packed weight of these sizes.
 
     linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
     none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]
@@ -1543,6 +1676,15 @@ def linear_packed(
 
     Returns:
         out: T[*, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_packed(
+        ...     np.zeros((2, 4), np.float32),
+        ...     ops.pack_weight(np.zeros((3, 4), np.float32)),
+        ... ).shape
+        (2, 3)
     """
 
 def linear_quantized(
@@ -1886,6 +2028,15 @@ def moe_align(
 
     Returns:
         counts: i32[experts]; offsets: i32[experts]; order: i32[S]; positions: i32[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.moe_align(
+        ...     np.zeros((2,), np.int32),
+        ...     2,
+        ... )[0].shape
+        (2,)
     """
 
 def moe_combine(
@@ -1983,6 +2134,15 @@ def moe_topk(
 
     Returns:
         weights: f32[N, top_k]; ids: i32[N, top_k].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.moe_topk(
+        ...     np.zeros((4, 4), np.float32),
+        ...     2,
+        ... )[0].shape
+        (4, 2)
     """
 
 def moe_topk_backward(
@@ -2011,6 +2171,16 @@ def moe_topk_backward(
 
     Returns:
         gating_grad: T[N, E].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.moe_topk_backward(
+        ...     np.zeros((2, 2), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.array([[0, 1], [2, 3]], np.int32),
+        ... ).shape
+        (2, 4)
     """
 
 def mul(
@@ -2041,6 +2211,30 @@ def mul(
         (3,)
     """
 
+def pack_weight(
+    weight: _Array,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""A weight [N, K] as linear_packed reads it: a header of 64 bytes, then panels of 32 rows, the
+    same bytes on every machine. Packing pays when the weight is multiplied more than once.
+
+    pack_weight(weight: T[N, K]) -> packed: u8[P]
+
+    Args:
+        weight: T[N, K].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        packed: u8[P].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.pack_weight(np.zeros((4, 4), np.float32)).shape
+        (576,)
+    """
+
 def permute(
     x: _Array,
     dims: Sequence[int],
@@ -2059,6 +2253,15 @@ def permute(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.permute(
+        ...     np.zeros((2, 3), np.float32),
+        ...     [1, 0],
+        ... ).shape
+        (3, 2)
     """
 
 def quantize_fp8(
@@ -2084,6 +2287,12 @@ def quantize_fp8(
 
     Returns:
         out: f8_e4m3fn[*, C]; scale: f32[*, C/group_size].
+
+    Example:
+        >>> import torch
+        >>> from tilewright import ops
+        >>> ops.quantize_fp8(torch.zeros(2, 128))[0].shape
+        torch.Size([2, 128])
     """
 
 def quantize_int8(
@@ -2111,6 +2320,12 @@ def quantize_int8(
 
     Returns:
         out: i8[*, C]; scale: f32[*, C/group_size].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.quantize_int8(np.zeros((2, 128), np.float32))[0].shape
+        (2, 128)
     """
 
 def reduce(
@@ -2133,6 +2348,15 @@ def reduce(
 
     Returns:
         out: T[*].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.reduce(
+        ...     np.zeros((2, 4), np.float32),
+        ...     "amin",
+        ... ).shape
+        (2,)
     """
 
 def reduce_backward(
@@ -2158,6 +2382,16 @@ def reduce_backward(
 
     Returns:
         x_grad: T[*, C].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.reduce_backward(
+        ...     np.zeros((2,), np.float32),
+        ...     np.zeros((2, 4), np.float32),
+        ...     "amin",
+        ... ).shape
+        (2, 4)
     """
 
 def relu(
@@ -2307,6 +2541,16 @@ def rope(
 
     Returns:
         out: T[B, S, H, D].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.rope(
+        ...     np.zeros((1, 2, 3, 8), np.float32),
+        ...     np.ones((16, 4), np.float32),
+        ...     np.zeros((16, 4), np.float32),
+        ... ).shape
+        (1, 2, 3, 8)
     """
 
 def sample(
@@ -2414,6 +2658,17 @@ def scaled_grouped_matmul(
 
     Returns:
         out: f32[M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.scaled_grouped_matmul(
+        ...     np.zeros((2, 128), np.int8),
+        ...     np.zeros((1, 4, 128), np.int8),
+        ...     np.ones((2, 1), np.float32),
+        ...     np.ones((1, 1, 1), np.float32),
+        ... ).shape
+        (2, 4)
     """
 
 def scan(
@@ -2659,6 +2914,15 @@ def silu_and_mul_backward(
 
     Returns:
         x_grad: T[*, 2*H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.silu_and_mul_backward(
+        ...     np.zeros((2, 4), np.float32),
+        ...     np.zeros((2, 8), np.float32),
+        ... ).shape
+        (2, 8)
     """
 
 def silu_backward(
@@ -2964,6 +3228,15 @@ def topk(
 
     Returns:
         values: T[*, k]; indices: i32[*, k].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.topk(
+        ...     np.zeros((2, 4), np.float32),
+        ...     2,
+        ... )[0].shape
+        (2, 2)
     """
 
 def topk_backward(
@@ -3017,6 +3290,12 @@ def transpose(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.transpose(np.zeros((2, 3), np.float32)).shape
+        (3, 2)
     """
 
 def type_as(
@@ -3037,6 +3316,15 @@ def type_as(
 
     Returns:
         out: U[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.type_as(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float16),
+        ... ).shape
+        (3,)
     """
 
 def unary(
@@ -3058,6 +3346,15 @@ def unary(
 
     Returns:
         out: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.unary(
+        ...     np.zeros((3,), np.float32),
+        ...     "abs",
+        ... ).shape
+        (3,)
     """
 
 def unary_backward(
@@ -3081,6 +3378,16 @@ def unary_backward(
 
     Returns:
         x_grad: T[...].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.unary_backward(
+        ...     np.zeros((3,), np.float32),
+        ...     np.zeros((3,), np.float32),
+        ...     "abs",
+        ... ).shape
+        (3,)
     """
 
 def var_mean(

@@ -7,6 +7,7 @@
 // It is the same on every instruction set.
 #pragma once
 
+#include "tilewright/core/dtype.h"
 #include "tilewright/core/types.h"
 
 namespace tw::kernels {
@@ -46,4 +47,20 @@ struct PanelLayout {
            n % kWidth * kInterleave + k % kInterleave;
   }
 };
+
+/// The header of a weight [n, k] of T in `bytes` bytes.
+template <class T>
+PanelHeader panel_header(int64_t n, int64_t k, int64_t bytes) {
+  PanelHeader header{};
+  header.magic = PanelHeader::kMagic;
+  header.version = PanelHeader::kVersion;
+  header.dtype = static_cast<uint8_t>(dtype_of<T>);
+  header.interleave = kPanelInterleave<T>;
+  header.n = n;
+  header.k = k;
+  header.panel_width = PanelLayout<T>::kWidth;
+  header.total_bytes = bytes;
+  return header;
+}
+
 }  // namespace tw::kernels

@@ -65,6 +65,7 @@
 #include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/moe_topk_backward.h"
 #include "tilewright/ops/mul.h"
+#include "tilewright/ops/pack_weight.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/quantize_fp8.h"
 #include "tilewright/ops/quantize_int8.h"
@@ -174,6 +175,7 @@ using All = Catalog<          //
     MoeTopk,                  //
     MoeTopkBackward,          //
     Mul,                      //
+    PackWeight,               //
     Permute,                  //
     QuantizeFp8,              //
     QuantizeInt8,             //

@@ -15,7 +15,7 @@
 
 namespace tw::ops {
 
-/// linear with a weight [N, K] packed by pack_weight (ops/core/packed_weight.h), of the dtype of x.
+/// linear with a weight [N, K] packed by pack_weight, of the dtype of x.
 /// `out` may alias `residual`. Throws kInvalidArgument for bytes that are no packed weight of these
 /// sizes.
 struct LinearPacked {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/kernels/pack_weight.h"
 
 namespace tw::ops {
 namespace {
@@ -15,14 +16,6 @@ constexpr int64_t kHeaderBytes = sizeof(PanelHeader);
 
 int64_t interleave_of(DType dtype) {
   return dtype == DType::kBf16 ? kernels::kPanelInterleave<bf16> : 1;
-}
-
-/// Bytes of header and panels. Throws kInvalidArgument when they leave 64 bits.
-int64_t total_bytes(int64_t n, int64_t k, DType dtype) {
-  const int64_t depth = round_up(k, interleave_of(dtype));
-  const int64_t elements = checked_mul(round_up(n, kWidth), depth, "packed weight");
-  return checked_add(checked_mul(elements, element_size(dtype), "packed weight"), kHeaderBytes,
-                     "packed weight");
 }
 
 PanelHeader read_header(const uint8_t* data) {
@@ -44,44 +37,27 @@ void unpack_row(const uint8_t* data, const PanelHeader& header, int64_t row, flo
 
 }  // namespace
 
+int64_t packed_weight_bytes(int64_t n, int64_t k, DType dtype) {
+  const int64_t depth = round_up(k, interleave_of(dtype));
+  const int64_t elements = checked_mul(round_up(n, kWidth), depth, "packed weight");
+  return checked_add(checked_mul(elements, element_size(dtype), "packed weight"), kHeaderBytes,
+                     "packed weight");
+}
+
 template <class T>
 WeightPacker<T>::WeightPacker(const View<const T, 2>& weight, Arena* arena) : weight_(weight) {
   const int64_t n = weight.size(0), k = weight.size(1);
-  const int64_t bytes = total_bytes(n, k, dtype_of<T>);
+  const int64_t bytes = packed_weight_bytes(n, k, dtype_of<T>);
   panels_ = ceil_div(n, kWidth);
   packed_ = Tensor::empty({bytes}, DType::kU8, arena);
-  PanelHeader header{};
-  header.magic = PanelHeader::kMagic;
-  header.version = PanelHeader::kVersion;
-  header.dtype = static_cast<uint8_t>(dtype_of<T>);
-  header.interleave = kernels::kPanelInterleave<T>;
-  header.n = n;
-  header.k = k;
-  header.panel_width = kWidth;
-  header.total_bytes = bytes;
+  const PanelHeader header = kernels::panel_header<T>(n, k, bytes);
   std::memcpy(packed_.span<uint8_t>().data(), &header, sizeof header);
 }
 
 template <class T>
 void WeightPacker<T>::pack(int64_t begin, int64_t end) const {
-  constexpr int64_t kInterleave = kernels::kPanelInterleave<T>;
-  constexpr int64_t kBlock = 64 / int64_t{sizeof(T)};  // one cache line of every row at a time
-  const int64_t n = weight_.size(0), k = weight_.size(1), stride = PanelLayout<T>::stride(k);
-  T* panel = reinterpret_cast<T*>(packed_.span<uint8_t>().data() + kHeaderBytes) + begin * stride;
-  for (int64_t p = begin; p < end; ++p, panel += stride) {
-    const int64_t rows = std::min(kWidth, n - p * kWidth);
-    if (rows < kWidth || k % kInterleave != 0)
-      std::memset(static_cast<void*>(panel), 0, static_cast<size_t>(stride) * sizeof(T));
-    for (int64_t first = 0; first < k; first += kBlock) {
-      const int64_t last = std::min(first + kBlock, k);
-      for (int64_t r = 0; r < rows; ++r) {
-        const T* row = weight_.data + (p * kWidth + r) * weight_.stride(0);
-        T* to = panel + r * kInterleave;
-        for (int64_t i = first; i < last; ++i)
-          to[i / kInterleave * kInterleave * kWidth + i % kInterleave] = row[i * weight_.stride(1)];
-      }
-    }
-  }
+  T* const panels = reinterpret_cast<T*>(packed_.span<uint8_t>().data() + kHeaderBytes);
+  for (int64_t p = begin; p < end; ++p) kernels::pack_panel(weight_, p, panels);
 }
 
 template class WeightPacker<float>;
@@ -112,7 +88,7 @@ PackedWeightCheck check_packed_weight(const uint8_t* data, int64_t bytes) {
     return fail("negative size [" + std::to_string(header.n) + ", " + std::to_string(header.k) +
                 "]");
   try {
-    const int64_t expected = total_bytes(header.n, header.k, dtype);
+    const int64_t expected = packed_weight_bytes(header.n, header.k, dtype);
     if (header.total_bytes != expected || bytes != expected)
       return fail("[" + std::to_string(header.n) + ", " + std::to_string(header.k) + "] needs " +
                   std::to_string(expected) + " bytes, its header says " +

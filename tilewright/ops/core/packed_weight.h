@@ -12,6 +12,9 @@
 
 namespace tw::ops {
 
+/// Bytes of a packed weight [n, k]. Throws kInvalidArgument when they leave 64 bits.
+TW_API int64_t packed_weight_bytes(int64_t n, int64_t k, DType dtype);
+
 /// Packs a weight [n, k] of float, f16 or bf16 panel by panel, so that threads can share the work.
 template <class T>
 class TW_API WeightPacker {
