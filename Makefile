@@ -72,7 +72,9 @@ compare: native  ## measure the language model and the operators beside their pe
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \
-	  --out benchmarks/results/peers.json
+	  --mode quick --out benchmarks/results/peers.json
+	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
+	  --out benchmarks/results/peers_doors.json
 	python3 benchmarks/report.py
 
 lint:  ## layers, budgets, formatting, spelling, scripts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,14 @@ RESAMPLES = 1000
 Call = Callable[..., Any]
 
 
+def keep_memory() -> None:
+    """Has the C library keep all memory that is given back, and hand it out again."""
+    trim_threshold, mmap_max = -1, -4  # of malloc.h
+    libc = ctypes.CDLL(None)
+    if not (libc.mallopt(mmap_max, 0) and libc.mallopt(trim_threshold, 2**31 - 1)):
+        raise OSError("mallopt failed: is this glibc?")
+
+
 def _sample(call: Call, operands: Sequence[Sequence[Any]], first: int, repeats: int) -> float:
     """Seconds for one call, each on the next operands."""
     count = len(operands)
@@ -26,8 +35,25 @@ def _sample(call: Call, operands: Sequence[Sequence[Any]], first: int, repeats: 
     return (time.perf_counter_ns() - begin) * 1e-9 / repeats
 
 
+def sample_on_gpu(call: Call, operands: Sequence[Sequence[Any]], first: int, repeats: int) -> float:
+    """The same of calls in PyTorch's current stream, by the GPU's clock."""
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    count = len(operands)
+    begin.record()
+    for i in range(repeats):
+        call(*operands[(first + i) % count])
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) * 1e-3 / repeats
+
+
 def interleaved(
-    calls: Mapping[str, Call], operands: Sequence[Sequence[Any]], seconds: float
+    calls: Mapping[str, Call],
+    operands: Sequence[Sequence[Any]],
+    seconds: float,
+    sample: Callable[..., float] | None = None,
 ) -> dict[str, list[float]]:
     """Seconds per call of each implementation; round by round, so that all see the same machine.
 
@@ -35,10 +61,12 @@ def interleaved(
         calls: what is measured, by name.
         operands: arguments for any of them; more than one where one would stay in the caches.
         seconds: about how long each is measured.
+        sample: sample_on_gpu for calls on a GPU.
     """
+    sample = sample or _sample
     repeats = {}
     for name, call in calls.items():
-        one = min(_sample(call, operands, i, 1) for i in range(3))  # warms up as well
+        one = min(sample(call, operands, i, 1) for i in range(3))  # warms up as well
         repeats[name] = max(1, int(SHORTEST_SAMPLE / max(one, 1e-9)))
     times: dict[str, list[float]] = {name: [] for name in calls}
     names, turn, begin = list(calls), 0, time.perf_counter()
@@ -51,7 +79,7 @@ def interleaved(
         ):
             for i in range(len(names)):  # nobody always goes first
                 name = names[(turn + i) % len(names)]
-                times[name].append(_sample(calls[name], operands, turn, repeats[name]))
+                times[name].append(sample(calls[name], operands, turn, repeats[name]))
             turn += 1
     finally:
         if enabled:

@@ -137,8 +137,44 @@ def topk(
     return tuple(x.topk(k))
 
 
+def _unpacked(packed: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The weight [N, K] of bytes packed for linear_packed (kernels/panel_layout.h)."""
+    header = packed[:64].view(torch.int64).tolist()
+    n, k, width = header[1], header[2], header[3]
+    pair = 2 if dtype == torch.bfloat16 else 1
+    panels = packed[64:].view(dtype).view(-1, -(-k // pair), width, pair)
+    return panels.permute(0, 2, 1, 3).reshape(len(panels) * width, -1)[:n, :k].contiguous()
+
+
+def linear_packed(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor | None,
+    activation: str,
+) -> torch.Tensor:
+    """oneDNN's, of a weight that it has packed beforehand; what TorchInductor calls too."""
+    if residual is not None or activation != "none":
+        raise NotImplementedError("linear_packed with more than a bias")
+    if not hasattr(packed, "onednn"):
+        rows = x.numel() // x.shape[-1]
+        weight = torch.ops.mkldnn._reorder_linear_weight(_unpacked(packed, x.dtype), rows)
+        packed.onednn = weight  # type: ignore[attr-defined]
+    out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
+        x,
+        packed.onednn,  # type: ignore[attr-defined]
+        bias,
+        "none",
+        [],
+        "",
+    )
+    return out
+
+
 # Of no use as a peer: their random numbers, or their loop over time, are a definition's.
 DEFINITIONS = {"dropout", "linear_attention"}
+# What torch.compile would make of these is the same call.
+EAGER_ONLY = {"linear_packed"}
 
 PEER_OF: dict[str, Callable[..., Any]] = {
     **{name: function for name, function in COMPOSITES.items() if name not in DEFINITIONS},
@@ -147,6 +183,7 @@ PEER_OF: dict[str, Callable[..., Any]] = {
     "attention_varlen": attention_varlen,
     "grouped_matmul": grouped_matmul,
     "k_grouped_matmul": k_grouped_matmul,
+    "linear_packed": linear_packed,
     "rope": rope,
     "topk": topk,
 }

@@ -115,10 +115,11 @@ def beside_torch(data: dict[str, Any]) -> str:
                       if name in rows.get(count, {}).get("peers", {})]  # fmt: skip
             if ratios:
                 means.append(f"{statistics.geometric_mean(ratios):.2f} x {PEER_NAMES[name]}, {of}")
+    kept = ", results in memory that earlier ones gave back" if data.get("reuse") else ""
     lines = [
         f"{data['cpu']}, {data['isa']}; tilewright {data['tilewright']}, PyTorch {data['torch']} "
-        f"({data['torch_isa']}); suite {data['suite']}. Times of peers over ours; geometric means: "
-        f"{'; '.join(means)}.\n",
+        f"({data['torch_isa']}); suite {data['suite']}{kept}. Times of peers over "
+        f"ours; geometric means: {'; '.join(means)}.\n",
         f"| operator | workload | dtype | {' | '.join(heads)} |",
         f"|---|---|---|{'---|' * len(heads)}",
     ]

@@ -8,6 +8,7 @@ there are more than the last cache holds where a model's would come from memory.
 Example:
     python benchmarks/run.py --suite smoke
     python benchmarks/run.py rms_norm softmax --dtype bf16 --threads 1,2 --out norms.json
+    python benchmarks/run.py --family normalization --backend cuda --dtype bf16
     build/release/tilewright compare before.json after.json
 """
 
@@ -33,7 +34,8 @@ import onnx_peer  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
 from cases import Case, assert_close, every_workload, results  # noqa: E402
-from peers import PEER_OF  # noqa: E402
+from console import show, show_means  # noqa: E402
+from peers import EAGER_ONLY, PEER_OF  # noqa: E402
 
 import tilewright  # noqa: E402
 from tilewright import _torch  # noqa: E402
@@ -65,6 +67,12 @@ def arguments() -> argparse.Namespace:
         help="training: forward and backward, of operators that have a gradient",
     )
     parser.add_argument("--mode", choices=MODES, default="timing")
+    parser.add_argument(
+        "--reuse",
+        action="store_true",
+        help="results take memory that earlier ones gave back, of tilewright and its peers; "
+        "otherwise large ones are new memory, whose pages the system clears within the call",
+    )
     parser.add_argument(
         "--threads", type=thread_counts, default=[torch.get_num_threads()], help="as in 1,2"
     )
@@ -104,6 +112,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
         cases = [case for case in cases if PEER_OF.get(case.op.name) and trained(case)]
     if unknown := wanted - {case.op.name for case in every_workload()}:
         raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
+    wanted = wanted or set(suite.get("operators", ()))
     if wanted:
         cases = [case for case in cases if case.op.name in wanted]
     if "gflop" in suite:
@@ -121,22 +130,24 @@ def trained(case: Case) -> list[int]:
     return [i for i, arg in enumerate(case.op.inputs) if f"{arg.name}.grad" in found]
 
 
-def prepared(case: Case, seed: int, work: str) -> list[Any]:
+def prepared(case: Case, seed: int, args: Any) -> list[Any]:
     """Arguments of one call; for training those that have a gradient ask for it."""
     given = case.arguments(seed)
-    for i in trained(case) if work == "training" else ():
+    if args.backend == "cuda":
+        given = [a.cuda() if isinstance(a, torch.Tensor) else a for a in given]
+    for i in trained(case) if args.work == "training" else ():
         if given[i] is not None:
             given[i].requires_grad_()
     return given
 
 
-def operands(case: Case, cache: int, work: str) -> list[list[Any]]:
+def operands(case: Case, cache: int, args: Any) -> list[list[Any]]:
     """Arguments for the call, of several seeds if it reads much."""
     _, size = case.cost()
     if size < ROTATED_BYTES:
-        return [prepared(case, 1, work)]
+        return [prepared(case, 1, args)]
     count = 1 + int(min(max(3 * cache, 2 * size), MOST_BYTES) / size)
-    return [prepared(case, seed, work) for seed in range(1, count + 1)]
+    return [prepared(case, seed, args) for seed in range(1, count + 1)]
 
 
 def step(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,11 +155,12 @@ def step(call: Callable[..., Any]) -> Callable[..., Any]:
     given: dict[Any, torch.Tensor] = {}
 
     def gradient_of(result: torch.Tensor) -> torch.Tensor:
-        key = (result.shape, result.dtype)
+        key = (result.shape, result.dtype, result.device)
         if key not in given:
             random = torch.Generator().manual_seed(3)
             wide = torch.randn(result.shape, generator=random)
-            given[key] = wide.bfloat16().to(result.dtype)  # the same number in every dtype
+            # The same number in every dtype.
+            given[key] = wide.bfloat16().to(result.device, result.dtype)
         return given[key]
 
     def run(*arguments: Any) -> tuple[torch.Tensor, ...]:
@@ -175,7 +187,7 @@ def gradients_in_double(case: Case, arguments: list[Any]) -> tuple[torch.Tensor,
 def implementation(case: Case, backend: str) -> Callable[..., Any]:
     """Tilewright's."""
     function = getattr(tilewright.ops, case.op.name)
-    if backend == "cpu":
+    if backend in ("cpu", "cuda"):  # wherever the tensors are
         return getattr(torch.ops.tilewright, case.op.name).default
     return lambda *given: function(*given, backend=backend)
 
@@ -207,6 +219,8 @@ def peers(
         torch._dynamo.reset()
         if name == "torch":
             out[name] = composite
+        elif name == "inductor" and case.op.name in EAGER_ONLY:
+            left_out[name] = "the same call"
         elif name == "inductor":
             out[name] = torch.compile(composite, dynamic=False)
         else:
@@ -252,16 +266,17 @@ def measure(
         "backend": args.backend,
     }
     ours = implementation(case, args.backend)
-    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args.work)
+    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args)
     others, row["peers_left_out"] = peers(case, args.peer_names, given[0], threads)
     training = args.work == "training"
     if training:
         ours, others = step(ours), {name: step(other) for name, other in others.items()}
     got = ours(*given[0])
     flops, size = case.cost()
-    if flops <= CHECKED_FLOPS and training:
+    checked = CHECKED_FLOPS * min(1, MODES[args.mode])
+    if flops <= checked and training:
         reference, row["checked"] = gradients_in_double(case, given[0]), "torch in float64"
-    elif flops <= CHECKED_FLOPS:
+    elif flops <= checked:
         reference = getattr(tilewright.ops, case.op.name)(*given[0], backend="reference")
         row["checked"] = "definition"
     else:
@@ -277,12 +292,13 @@ def measure(
             row["mismatched_peers"][name] = mismatch
             del others[name]
     del got, reference
-    times = harness.interleaved({"tilewright": ours, **others}, given, seconds)
+    sample = harness.sample_on_gpu if args.backend == "cuda" else None
+    times = harness.interleaved({"tilewright": ours, **others}, given, seconds, sample)
     row |= {"status": "ok", "copies": len(given), **harness.summary(times["tilewright"])}
     p50 = row["us"] * 1e-6
     if not training:  # whose cost nobody states
         row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
-    if not training and (least := limit(case, env, threads, len(given))):
+    if not training and args.backend != "cuda" and (least := limit(case, env, threads, len(given))):
         row["fraction_of_limit"] = least / p50
     row["peers"] = {
         name: {
@@ -294,8 +310,8 @@ def measure(
     return row
 
 
-def machine() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Processor, versions and commit; and all that the tool knows, if it is built."""
+def machine(backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Processor or GPU, versions and commit; and all that the tool knows, if it is built."""
 
     def output(*command: str) -> str:
         try:
@@ -308,6 +324,7 @@ def machine() -> tuple[dict[str, Any], dict[str, Any]]:
     env = json.loads(output(str(TOOL), "env", "--json") or "{}")
     about = {
         "cpu": env.get("cpu", {}).get("brand") or platform.processor(),
+        "gpu": torch.cuda.get_device_name() if backend == "cuda" else None,
         "isa": env.get("isa", {}).get("chosen"),
         "tilewright": tilewright.__version__,
         "torch": torch.__version__,
@@ -320,37 +337,19 @@ def machine() -> tuple[dict[str, Any], dict[str, Any]]:
     return about, env
 
 
-def show(row: dict[str, Any]) -> None:
-    """A row as a line."""
-    name = f"{row['op']} {row['workload']} {row['dtype']} x{row['threads']}"
-    if row["status"] != "ok":
-        print(f"{name:52} MISMATCH, not timed: {row['mismatch']}")
-        return
-    share = row.get("fraction_of_limit")
-    parts = [f"{name:52} {row['us']:10.1f} us [{row['us_p10']:.1f}, {row['us_p90']:.1f}]"]
-    if "gflops" in row:
-        parts.append(f"{row['gflops']:8.1f} GF/s {row['gbs']:6.1f} GB/s")
-        parts.append("   -" if share is None else f"{100 * share:3.0f}%")
-    parts += [f"{peer} {r['ratio']:.2f}x" for peer, r in row["peers"].items()]
-    parts += [f"{peer} MISMATCH" for peer in row["mismatched_peers"]]
-    print("  ".join(parts), flush=True)
-
-
-def show_means(rows: list[dict[str, Any]], args: Any) -> None:
-    """A line for each peer and number of threads."""
-    for threads in args.threads:
-        for peer in args.peer_names:
-            ratios = [
-                row["peers"][peer]["ratio"]
-                for row in rows
-                if row["threads"] == threads and peer in row.get("peers", {})
-            ]
-            if ratios:
-                mean = torch.tensor(ratios).log().mean().exp().item()
-                print(
-                    f"geometric mean against {peer}, threads {threads}: "
-                    f"{mean:.2f}x over {len(ratios)} workloads"
-                )
+def write(rows: list[dict[str, Any]], args: Any, about: dict[str, Any]) -> None:
+    """What was measured until now."""
+    if args.no_samples:
+        rows[-1].pop("us_samples", None)
+    text = {
+        "schema": 1,
+        "suite": args.suite,
+        "mode": args.mode,
+        "reuse": args.reuse,
+        **about,
+        "results": rows,
+    }
+    args.out.write_text(json.dumps(text, indent=1) + "\n")
 
 
 def main() -> int:
@@ -366,8 +365,10 @@ def main() -> int:
         raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
     if args.work == "training" and "onnxruntime" in args.peer_names:
         raise SystemExit("run.py: onnxruntime has no gradients: --pass forward")
+    if args.reuse:
+        harness.keep_memory()
     _torch.load()
-    about, env = machine()
+    about, env = machine(args.backend)
     suite = config["suites"][args.suite]
     seconds = suite["seconds"] * MODES[args.mode]
     rows = []
@@ -377,14 +378,11 @@ def main() -> int:
                 torch.set_num_threads(threads)
                 rows.append(measure(case, args, threads, seconds, env))
                 show(rows[-1])
+                if args.out:  # each time: a run that is stopped has not been for nothing
+                    write(rows, args, about)
     if not rows:
         raise SystemExit("run.py: no workload is left")
-    show_means(rows, args)
-    if args.out:
-        for row in rows if args.no_samples else ():
-            row.pop("us_samples", None)
-        text = {"schema": 1, "suite": args.suite, "mode": args.mode, **about, "results": rows}
-        args.out.write_text(json.dumps(text, indent=1) + "\n")
+    show_means(rows, args.threads, args.peer_names)
     return int(any(row["status"] != "ok" for row in rows))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import torch
@@ -143,6 +144,9 @@ def results(value: Any) -> list[torch.Tensor]:
     return list(value) if isinstance(value, tuple) else [value]
 
 
+_PIECE = 1 << 24  # numbers that are compared at once: the largest results fill the memory otherwise
+
+
 def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
     """|got - want| <= tolerance * (|want| + rms(want)), as in the C++ tests."""
     assert got.shape == want.shape
@@ -152,9 +156,15 @@ def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> Non
     if not want.dtype.is_floating_point:
         assert torch.equal(got, want)
         return
-    wide, exact = got.double(), want.double()
-    finite = exact[exact.isfinite()]
-    rms = finite.square().mean().sqrt() if finite.numel() else torch.tensor(0.0)
-    close = (wide - exact).abs() <= tolerance * (exact.abs() + rms)
-    same = (wide == exact) | (wide.isnan() & exact.isnan())
-    assert bool((close | same).all()), f"largest difference {(wide - exact).abs().max()}"
+    pieces = list(zip(got.reshape(-1).split(_PIECE), want.reshape(-1).split(_PIECE), strict=True))
+    squares, count = 0.0, 0
+    for _, exact in pieces:
+        finite = exact.double()[exact.isfinite()]
+        squares, count = squares + float(finite.square().sum()), count + finite.numel()
+    rms = math.sqrt(squares / count) if count else 0.0
+    for part, exact in pieces:
+        wide, exact = part.double(), exact.double()
+        close = (wide - exact).abs() <= tolerance * (exact.abs() + rms)
+        same = (wide == exact) | (wide.isnan() & exact.isnan())
+        largest = (wide - exact).abs().max() if exact.numel() else 0
+        assert bool((close | same).all()), f"largest difference {largest}"

@@ -26,15 +26,24 @@ struct ScanBackward {
 
   template <class T>
   static void reference(const Kernel<T>& k) {
-    for (int64_t r = 0; r < k.x.rows; ++r)
-      for (int64_t c = 0; c < k.x.cols; ++c) {
-        double others = 1, sum = 0;  // the product of all up to i but c
-        for (int64_t i = 0; i < k.x.cols; ++i) {
-          if (k.function == 1 && i != c) others *= double(k.x(r, i));
-          if (i >= c) sum += double(k.grad(r, i)) * others;
-        }
-        k.x_grad(r, c) = T(sum);
+    for (int64_t r = 0; r < k.x.rows; ++r) {
+      double after = 0;
+      for (int64_t c = k.x.cols; c-- > 0;) {
+        after += double(k.grad(r, c));
+        k.x_grad(r, c) = T(k.function == 0 ? after : of_product(k, r, c));
       }
+    }
+  }
+
+  /// The sum of grad[i] times the product of all up to i but c.
+  template <class T>
+  static double of_product(const Kernel<T>& k, int64_t r, int64_t c) {
+    double others = 1, sum = 0;
+    for (int64_t i = 0; i < k.x.cols; ++i) {
+      if (i != c) others *= double(k.x(r, i));
+      if (i >= c) sum += double(k.grad(r, i)) * others;
+    }
+    return sum;
   }
 
   template <class T>
