@@ -85,11 +85,11 @@ def moe_shared_expert_mlp(
 @uses("moe_topk")
 def moe_fused_topk(
     gating_output: torch.Tensor,
-    correction_bias: torch.Tensor | None = None,
+    correction_bias: torch.Tensor | None,
     *,
     top_k: int,
-    scoring_func: Literal["softmax", "sigmoid"] = "softmax",
-    renormalize: bool = False,
+    scoring_func: Literal["softmax", "sigmoid"],
+    renormalize: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The weights and numbers of each token's experts.
 
@@ -134,7 +134,7 @@ def moe_permute_nopad(
     expert_map: torch.Tensor | None = None,
     *,
     num_experts: int,
-    num_experts_local: int | None = None,
+    num_experts_local: int | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Rows of tokens by expert, and where each lies; expert_map: numbers here, -1 for elsewhere.
 
@@ -172,7 +172,7 @@ def moe_unpermute(
     top_k: int,
     hidden_size: int,
     out: torch.Tensor | None = None,
-    routed_scaling_factor: float = 1.0,
+    routed_scaling_factor: float,
 ) -> torch.Tensor:
     """The weighted sum of each token's rows, times a factor.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -57,10 +58,14 @@ def test_layouts_and_overloads_agree(case: Case) -> None:
         assert_close(given[arg.name], w, 0)
 
 
+def gives_nan(case: Case, arguments: list[Any]) -> bool:
+    return any(bool(r.double().isnan().any()) for r in results(overload(case)(*arguments)))
+
+
 def comparable(case: Case) -> tuple[Any, ...]:
     """Arguments without NaN in the result: opcheck takes two of them for different."""
     arguments = case.arguments()
-    if any(r.double().isnan().any() for r in results(overload(case)(*arguments))):
+    if gives_nan(case, arguments):
         arguments = [a.abs() if isinstance(a, torch.Tensor) else a for a in arguments]
     return tuple(arguments)
 
@@ -71,10 +76,13 @@ OPCHECKED = [
     for case in CASES
     if not any("f8" in d for d in (*case.dtypes, *(out.type for out in case.op.outputs)))
 ]
-RICH = [case for case in OPCHECKED if case.is_last]
+# All of them take an hour; the rest of the time each operator's richest case stands for the others.
+EVERY_CASE = os.environ.get("TILEWRIGHT_EVERY_CASE", "") == "1"
+RICH = [case for case in OPCHECKED if EVERY_CASE or case.is_last]
+FAKED = [case for case in OPCHECKED if EVERY_CASE or case.combo == 0 or case.is_last]
 
 
-@pytest.mark.parametrize("case", [c for c in OPCHECKED if c.combo == 0 or c.is_last], ids=str)
+@pytest.mark.parametrize("case", FAKED, ids=str)
 def test_schema_and_fake_function(case: Case) -> None:
     tests = ("test_schema", "test_faketensor", "test_autograd_registration")
     opcheck(overload(case), comparable(case), test_utils=tests)
@@ -91,7 +99,10 @@ def test_out_variant_passes_opcheck(case: Case) -> None:
 
 @pytest.mark.parametrize("case", RICH, ids=str)
 def test_traces_with_symbolic_sizes(case: Case) -> None:
-    opcheck(overload(case), comparable(case), test_utils=("test_aot_dispatch_dynamic",))
+    arguments = comparable(case)
+    if gives_nan(case, list(arguments)):
+        pytest.skip("NaN whatever the arguments are: the mean of nothing")
+    opcheck(overload(case), arguments, test_utils=("test_aot_dispatch_dynamic",))
 
 
 @pytest.mark.parametrize("case", RICH, ids=str)
