@@ -93,11 +93,16 @@ ARGUMENTS = {
         "x": "np.zeros((2, 4), np.float32)",
         "packed": "ops.pack_weight(np.zeros((3, 4), np.float32))",
     },
+    "linear_quantized": {
+        "x": "np.zeros((2, 32), np.float32)",
+        "packed": "ops.pack_quantized(np.zeros((3, 18), np.uint8))",
+    },
     "moe_topk_backward": {
         "grad": "np.zeros((2, 2), np.float32)",
         "gating": "np.zeros((2, 4), np.float32)",
         "ids": "np.array([[0, 1], [2, 3]], np.int32)",
     },
+    "pack_quantized": {"blocks": "np.zeros((3, 18), np.uint8)"},  # 32 numbers of q4_0 in each row
     "permute": {"x": "np.zeros((2, 3), np.float32)", "dims": "[1, 0]"},
     "quantize_fp8": {"x": "torch.zeros(2, 128)"},  # NumPy has no such numbers
     "quantize_int8": {"x": "np.zeros((2, 128), np.float32)"},

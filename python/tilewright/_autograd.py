@@ -54,11 +54,11 @@ class _Rule:
         used = {(value.name, value.grad) for step in self.steps for value in step.inputs}
         self.uses_optional_output = any((a.name, False) in used for a in op.outputs if a.optional)
         # Such an output has no gradient. A step that uses it and has one itself would lose a part.
-        kept = {arg.name for arg in op.outputs if arg.optional}
+        self.kept = {arg.name for arg in op.outputs if arg.optional}
         self.is_once = any(
             bool(step.op) and _schema.find(step.op).gradient is not None
             for step in self.steps
-            if any(value.name in kept and not value.grad for value in step.inputs)
+            if any(value.name in self.kept and not value.grad for value in step.inputs)
         )
         self.grads = [arg.name for arg in op.outputs if (arg.name, True) in used]
         self.results = {name for step in self.steps for name in step.results}
@@ -180,7 +180,18 @@ def _number_like(number: float, arg: Argument, called: Operator, arguments: list
     raise ValueError(f"{called.name}: no other argument has the dtype of {arg.name}")
 
 
-def _run(step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) -> None:
+def _is_one(grad: Any) -> bool:
+    """Whether a gradient is the number 1, if that can be told without waiting and untraced."""
+    return (
+        type(grad) is torch.Tensor
+        and grad.numel() == 1
+        and grad.device.type == "cpu"
+        and not (_C._are_functorch_transforms_active() or _C._len_torch_dispatch_stack())
+        and grad.item() == 1
+    )
+
+
+def _run(rule: _Rule, step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) -> None:
     """Adds the results of a step to what there is."""
     if not step.op:
         env[step.results[0]] = env[step.inputs[0].name + ".grad" * step.inputs[0].grad]
@@ -194,6 +205,9 @@ def _run(step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) ->
     for i, arg in enumerate(called.inputs):
         if arg.kind == "tensor" and isinstance(arguments[i], float):
             arguments[i] = _number_like(arguments[i], arg, called, arguments)
+    if step.op == "mul" and given["x"].name in rule.kept and _is_one(arguments[1]):
+        env[step.results[0]] = arguments[0]  # of loss.backward(): as large as a weight, not copied
+        return
     packet = getattr(torch.ops.tilewright, step.op)
     outputs = list(zip(called.outputs, step.results, strict=False))
     full = any(arg.optional and name in wanted for arg, name in outputs)
@@ -228,7 +242,7 @@ def _backward(rule: _Rule, ctx: Any, grads: Sequence[torch.Tensor | None]) -> li
     env |= {f"{a.name}.grad": grad for a, grad in zip(rule.op.outputs, grads, strict=False)}
     needs = ctx.needs_input_grad
     for step in plan.steps:
-        _run(step, plan.wanted, env, shapes)
+        _run(rule, step, plan.wanted, env, shapes)
     out: list[Any] = []
     for arg, need in zip(rule.op.inputs, needs, strict=False):
         grad = env[f"{arg.name}.grad"] if need else None

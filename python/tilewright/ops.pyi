@@ -1697,10 +1697,10 @@ def linear_quantized(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""Linear layer with block-quantised weights packed by pack_quantized. `compute` int8 rounds
-    activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and weights
-    to bf16, f32 rounds nothing. The gated activations take weights packed by pack_gated: out =
-    silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+    r"""Linear layer with block-quantised weights packed by the operator pack_quantized. `compute`
+    int8 rounds activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations
+    and weights to bf16, f32 rounds nothing. The gated activations take weights packed with
+    `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 
     linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
     none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32
@@ -1717,6 +1717,15 @@ def linear_quantized(
 
     Returns:
         out: T[*, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_quantized(
+        ...     np.zeros((2, 32), np.float32),
+        ...     ops.pack_quantized(np.zeros((3, 18), np.uint8)),
+        ... ).shape
+        (2, 3)
     """
 
 def log(
@@ -2209,6 +2218,38 @@ def mul(
         ...     np.zeros((3,), np.float32),
         ... ).shape
         (3,)
+    """
+
+def pack_quantized(
+    blocks: _Array,
+    up: Any | None = None,
+    format: Literal["q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs", "mxfp4"] = "q4_0",
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""A weight [N, K] in a block format of GGUF as linear_quantized reads it: a header of 64
+    bytes, then panels of 16 rows, the same bytes on every machine. `blocks` are its rows as
+    they lie in the file; with `up`, they are a gate and `up` its factor, for silu_and_mul and
+    gelu_tanh_and_mul. No value changes.
+
+    pack_quantized(blocks: u8[N, B], up: u8[N, B]?, format:
+    q4_0|q4_1|q5_0|q5_1|q8_0|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|iq4_xs|mxfp4 = q4_0) -> packed:
+    u8[P]
+
+    Args:
+        blocks: u8[N, B].
+        up: u8[N, B], or None.
+        format: q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, by default q4_0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        packed: u8[P].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.pack_quantized(np.zeros((3, 18), np.uint8)).shape
+        (384,)
     """
 
 def pack_weight(

@@ -905,6 +905,19 @@ static inline tw_status tw_mul(tw_context* context, const tw_tensor* x, const tw
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* pack_quantized(blocks: u8[N, B], up: u8[N, B]?, format:
+ * q4_0|q4_1|q5_0|q5_1|q8_0|q2_k|q3_k|q4_k|q5_k|q6_k|iq4_nl|iq4_xs|mxfp4 = q4_0) -> packed: u8[P] */
+static inline tw_status tw_pack_quantized(tw_context* context, const tw_tensor* blocks,
+                                          const tw_tensor* up, const char* format,
+                                          tw_tensor* packed) {
+  const tw_value arguments[] = {tw_tensor_value(blocks), tw_tensor_value(up), tw_text_value(format),
+                                tw_tensor_value(packed)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("pack_quantized", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 4, NULL, NULL);
+}
+
 /* pack_weight(weight: T[N, K]) -> packed: u8[P] */
 static inline tw_status tw_pack_weight(tw_context* context, const tw_tensor* weight,
                                        tw_tensor* packed) {

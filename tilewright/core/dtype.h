@@ -63,6 +63,7 @@ inline constexpr DTypeInfo kDTypes[] = {
         TW_FOR_EACH_BLOCK_DTYPE(TW_ROW)
 #undef TW_ROW
 };
+inline constexpr DType kFirstBlockDType = DType::kQ4_0;  // the formats follow, to the last dtype
 inline constexpr int kDTypeCount = int(sizeof(kDTypes) / sizeof(kDTypes[0]));
 
 constexpr const DTypeInfo& info(DType dtype) {

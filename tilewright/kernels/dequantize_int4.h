@@ -4,6 +4,9 @@
 #pragma once
 
 #include "tilewright/tile/tile.h"
+#if !defined(__CUDACC__)
+#include "tilewright/tile/cpu/unpack.h"
+#endif
 
 namespace tw::kernels {
 
@@ -22,8 +25,16 @@ struct DequantizeInt4 {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    using V = typename P::template Vec<float>;
     const int64_t r = p.index();
+    if constexpr (!P::kOnGpu)
+      if (group_size % 2 == 0 && x.stride(1) == 1) return by_groups(p, r);
+    by_columns(p, r);
+  }
+
+ private:
+  template <class P>
+  TW_INLINE void by_columns(P p, int64_t r) const {
+    using V = typename P::template Vec<float>;
     const View<T, 1> to = out[r];
     tile::for_row(p, to, [&](auto at) {
       V v = tile::splat<V>(0.0f);
@@ -37,6 +48,29 @@ struct DequantizeInt4 {
       }
       tile::store(p, to, at, v);
     });
+  }
+
+  /// Groups of whole bytes, which lie side by side.
+  template <class P>
+  TW_INLINE void by_groups(P p, int64_t r) const {
+    using V = typename P::template Vec<float>;
+    using I = typename P::template Vec<int32_t>;
+    const View<T, 1> row = out[r];
+    for (int64_t g = 0, first = 0; first < row.size(0); ++g, first += group_size) {
+      const int64_t rest = row.size(0) - first;
+      const View<T, 1> to = row.part(first, rest < group_size ? rest : group_size);
+      const auto* const bytes = reinterpret_cast<const uint8_t*>(&x(r, 0)) + first / 2;
+      const V step = tile::splat<V>(float(scale(r, g))), origin = tile::splat<V>(float(zero(r, g)));
+      tile::for_row(p, to, [&](auto at) {
+        uint8_t last[tile::kLanesOf<V> / 2] = {};
+        const uint8_t* codes = bytes + at.offset / 2;
+        if (at.count < decltype(at)::kLanes) {
+          __builtin_memcpy(last, codes, size_t(at.count + 1) / 2);
+          codes = last;
+        }
+        tile::store(p, to, at, V((tile::convert<V>(tile::widen_u4<I>(codes)) - origin) * step));
+      });
+    }
   }
 };
 

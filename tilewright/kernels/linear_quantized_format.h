@@ -131,6 +131,19 @@ TW_INLINE constexpr QuantizedFormat quantized_format(DType dtype) {
   }
 }
 
+TW_INLINE constexpr QuantizedHeader quantized_header(DType dtype, int64_t rows, int64_t k,
+                                                     bool is_gated, int64_t total_bytes) {
+  QuantizedHeader header{};
+  header.magic = QuantizedHeader::kMagic;
+  header.version = QuantizedHeader::kVersion;
+  header.dtype = static_cast<uint8_t>(dtype);
+  header.is_gated = is_gated;
+  header.rows = rows;
+  header.k = k;
+  header.total_bytes = total_bytes;
+  return header;
+}
+
 /// Output features from one panel of a gated pair to the next are 16, so that 16 gates and their 16
 /// factors lie side by side; without gating, rows follow each other.
 TW_INLINE constexpr int64_t quantized_panels(int64_t rows, bool is_gated) {

@@ -9,20 +9,24 @@
 
 namespace tw::kernels {
 
-/// The largest finite number of a type, and how a float becomes one.
+/// The largest finite number of a type, and what is stored of numbers within.
 template <class Q>
 struct QuantizedAs {
   static constexpr float kLargest = 448;  // f8_e4m3fn
   static constexpr float kLeast = -448;
-  TW_INLINE static Q of(float x, bool) { return Q(x); }
+  template <class V>
+  TW_INLINE static V of(V v, bool) {
+    return v;
+  }
 };
 template <>
 struct QuantizedAs<int8_t> {
   static constexpr float kLargest = 127;
   static constexpr float kLeast = -128;
-  TW_INLINE static int8_t of(float x, bool truncate) {
-    if (x != x) return 0;
-    return int8_t(truncate ? x : __builtin_rintf(x));
+  template <class V>
+  TW_INLINE static V of(V v, bool truncate) {
+    const V known = tile::select(v == v, v, V{});
+    return truncate ? known : tile::round(known);
   }
 };
 
@@ -31,6 +35,18 @@ TW_INLINE float divided(float a, float b) {
   return __fdiv_rn(a, b);  // plain division is not rounded to nearest there
 #else
   return a / b;
+#endif
+}
+
+/// Each lane divided, rounded to nearest.
+template <class V>
+TW_INLINE V divided_lanes(V v, float by) {
+#if defined(__CUDA_ARCH__)
+  TW_UNROLL
+  for (int i = 0; i < tile::kLanesOf<V>; ++i) v[i] = divided(v[i], by);
+  return v;
+#else
+  return v / tile::splat<V>(by);
 #endif
 }
 
@@ -61,14 +77,11 @@ TW_INLINE void quantize_row(P p, const View<const T, 1>& row, const View<Q, 1>& 
     if (power_of_two) step = power_of_two_above(step);
     scale(g) = step;
     tile::for_row(p, group, [&](auto at) {
-      const auto v = tile::load(group, at);
-      TW_UNROLL
-      for (int i = 0; i < decltype(at)::kLanes; ++i) {
-        if (i >= at.count) continue;
-        float code = divided(v[i], step);
-        code = code > As::kLargest ? As::kLargest : code < As::kLeast ? As::kLeast : code;
-        codes(at.offset + i) = As::of(code, truncate);
-      }
+      auto v = divided_lanes(tile::load(group, at), step);
+      using V = decltype(v);
+      v = tile::select(v > As::kLargest, tile::splat<V>(As::kLargest), v);
+      v = tile::select(v < As::kLeast, tile::splat<V>(As::kLeast), v);
+      tile::store(p, codes, at, As::of(v, truncate));
     });
   }
 }

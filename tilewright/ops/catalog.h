@@ -65,6 +65,7 @@
 #include "tilewright/ops/moe_topk.h"
 #include "tilewright/ops/moe_topk_backward.h"
 #include "tilewright/ops/mul.h"
+#include "tilewright/ops/pack_quantized.h"
 #include "tilewright/ops/pack_weight.h"
 #include "tilewright/ops/permute.h"
 #include "tilewright/ops/quantize_fp8.h"
@@ -175,6 +176,7 @@ using All = Catalog<          //
     MoeTopk,                  //
     MoeTopkBackward,          //
     Mul,                      //
+    PackQuantized,            //
     PackWeight,               //
     Permute,                  //
     QuantizeFp8,              //

@@ -14,9 +14,9 @@
 
 namespace tw::ops {
 
-/// Linear layer with block-quantised weights packed by pack_quantized. `compute` int8 rounds
+/// Linear layer with block-quantised weights packed by the operator pack_quantized. `compute` int8 rounds
 /// activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and weights to
-/// bf16, f32 rounds nothing. The gated activations take weights packed by pack_gated:
+/// bf16, f32 rounds nothing. The gated activations take weights packed with `up`:
 /// out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 struct LinearQuantized {
   static constexpr Schema kSchema{
@@ -104,9 +104,9 @@ struct LinearQuantized {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "packed") return std::nullopt;
-    constexpr int kFormats = kDTypeCount - static_cast<int>(DType::kQ4_0);
+    constexpr int kFormats = kDTypeCount - static_cast<int>(kFirstBlockDType);
     const DType dtype =
-        DType(static_cast<int>(DType::kQ4_0) + static_cast<int>(known["format"] % kFormats));
+        DType(static_cast<int>(kFirstBlockDType) + static_cast<int>(known["format"] % kFormats));
     const int64_t n = known["N"], k = known["K"];
     const double* activation = known.scalars.find("activation");
     const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;

@@ -19,6 +19,7 @@ _MODULES = ("elementwise", "rows", "products", "experts", "sequences", "gradient
 # What PyTorch has no equal for.
 _NONE = {
     "linear_packed": "its weights are packed for tilewright's kernels",
+    "pack_quantized": "its bytes are laid out for tilewright's kernels",
     "pack_weight": "its bytes are laid out for tilewright's kernels",
     "linear_quantized": "its weights are packed for tilewright's kernels",
     "dropout": "its mask comes from tilewright's generator",

@@ -229,6 +229,23 @@ def test_differentiating_twice_says_what_is_missing() -> None:
         torch.autograd.grad(loss, x, create_graph=True)
 
 
+def test_gradients_kept_since_the_forward_pass_stay_as_they_are() -> None:
+    """loss.backward() hands them over without a copy: nobody may see that."""
+    x = torch.randn(4, 5, requires_grad=True)
+    head = torch.randn(7, 5, requires_grad=True)
+    target = torch.tensor([3, 1, 0, 6])
+    want = torch.autograd.grad(torch.nn.functional.cross_entropy(x @ head.T, target), [x, head])
+    loss = OPS.fused_linear_cross_entropy(x, head, target)
+    for factor in (1.0, 1.0, 0.5, 1.0):
+        got = torch.autograd.grad(loss * factor, [x, head], retain_graph=True)
+        torch.testing.assert_close(list(got), [factor * grad for grad in want])
+    for count in (1, 2, 3):
+        loss.backward(retain_graph=count < 3)
+        torch.testing.assert_close([x.grad, head.grad], [count * grad for grad in want])
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
 def test_operators_without_a_gradient_say_so() -> None:
     table = torch.randn(3, 4, requires_grad=True)
     x = torch.randn(1, 3, 2, 8, requires_grad=True)

@@ -36,6 +36,7 @@ KEPT = {
     "dequantize_int4": {"P", "G"},
     "linear_int4": {"P", "G"},
     "scaled_grouped_matmul": {"G", "N", "K", "A", "B"},
+    "pack_quantized": {"B"},
     "permute": {"R"},
     "rope": {"S", "P", "R", "D"},
 }

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <string>
 
-#include "tilewright/core/block_formats.h"
 #include "tilewright/core/checked.h"
+#include "tilewright/kernels/pack_quantized.h"
 
 namespace tw::ops {
 namespace {
@@ -12,98 +12,9 @@ namespace {
 using kernels::QuantizedFormat;
 using kernels::QuantizedHeader;
 using kernels::ScaleKind;
+using kernels::packing::fields;
+using kernels::packing::word;
 constexpr int kR = kernels::kQuantizedRows;
-
-// Codes travel four at a time, one per byte of a word: word g of a sub-block holds its codes
-// [4 g, 4 g + 4), as a k-group of a panel does.
-uint32_t word(const void* bytes, int i) {
-  uint32_t out;
-  std::memcpy(&out, static_cast<const uint8_t*>(bytes) + 4 * i, 4);
-  return out;
-}
-uint32_t fields(uint32_t bytes, int shift, uint32_t mask) {
-  return (bytes >> shift) & (mask * 0x01010101u);
-}
-/// Bit i of a nibble to byte i.
-uint32_t spread(uint32_t nibble) {
-  return (nibble * 0x00204081u) & 0x01010101u;
-}
-uint32_t nibbles32(const uint8_t (&qs)[16], int g) {
-  return fields(word(qs, g % 4), g / 4 * 4, 15);
-}
-
-// Word g of the codes of sub-block `sub` (32 weights).
-uint32_t codes(const Block<DType::kQ4_0>& b, int, int g) {
-  return nibbles32(b.qs, g);
-}
-uint32_t codes(const Block<DType::kQ4_1>& b, int, int g) {
-  return nibbles32(b.qs, g);
-}
-uint32_t codes(const Block<DType::kIq4Nl>& b, int, int g) {
-  return nibbles32(b.qs, g);
-}
-uint32_t codes(const Block<DType::kMxfp4>& b, int, int g) {
-  return nibbles32(b.qs, g);
-}
-uint32_t codes(const Block<DType::kQ5_0>& b, int, int g) {
-  return nibbles32(b.qs, g) | spread((word(b.qh, 0) >> (4 * g)) & 15) << 4;
-}
-uint32_t codes(const Block<DType::kQ5_1>& b, int, int g) {
-  return nibbles32(b.qs, g) | spread((word(b.qh, 0) >> (4 * g)) & 15) << 4;
-}
-uint32_t codes(const Block<DType::kQ8_0>& b, int, int g) {
-  return word(b.qs, g);
-}
-uint32_t codes(const Block<DType::kQ2K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 4) + g), 2 * (sub % 4), 3);
-}
-uint32_t codes(const Block<DType::kQ3K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 4) + g), 2 * (sub % 4), 3) | fields(word(b.hmask, g), sub, 1)
-                                                                       << 2;
-}
-uint32_t codes(const Block<DType::kQ4K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 2) + g), 4 * (sub % 2), 15);
-}
-uint32_t codes(const Block<DType::kQ5K>& b, int sub, int g) {
-  return fields(word(b.qs, 8 * (sub / 2) + g), 4 * (sub % 2), 15) | fields(word(b.qh, g), sub, 1)
-                                                                        << 4;
-}
-uint32_t codes(const Block<DType::kQ6K>& b, int sub, int g) {
-  const int half = sub / 4, run = sub % 4;
-  return fields(word(b.ql, 16 * half + 8 * (run % 2) + g), 4 * (run / 2), 15) |
-         fields(word(b.qh, 8 * half + g), 2 * run, 3) << 4;
-}
-uint32_t codes(const Block<DType::kIq4Xs>& b, int sub, int g) {
-  return fields(word(b.qs, 4 * sub + g % 4), g / 4 * 4, 15);
-}
-
-/// Row r's words of the planes of one block at `to`.
-inline void store_codes(const QuantizedFormat& f, const uint32_t (&w)[8], uint8_t* to, int r) {
-  const auto put = [&](int plane, uint32_t value) {
-    std::memcpy(to + 64 * plane + 4 * r, &value, 4);
-  };
-  const auto pairs_of_bits = [&](int plane, int shift) {
-    for (int p = 0; p < 2; ++p) {
-      uint32_t out = 0;
-      for (int i = 0; i < 4; ++i) out |= fields(w[4 * p + i], shift, 3) << (2 * i);
-      put(plane + p, out);
-    }
-  };
-  const int low = f.low_bits;
-  if (low == 8) {
-    for (int g = 0; g < 8; ++g) put(g, w[g]);
-  } else if (low == 4) {
-    for (int p = 0; p < 4; ++p) put(p, fields(w[p], 0, 15) | fields(w[p + 4], 0, 15) << 4);
-  } else {
-    pairs_of_bits(0, 0);
-  }
-  if (f.high_bits == 2) pairs_of_bits(low, low);
-  if (f.high_bits == 1) {
-    uint32_t out = 0;
-    for (int g = 0; g < 8; ++g) out |= fields(w[g], low, 1) << g;
-    put(low, out);
-  }
-}
 
 /// Word g of row r of a block: the inverse of store_codes.
 uint32_t load_codes(const QuantizedFormat& f, const uint8_t* from, int r, int g) {
@@ -119,85 +30,6 @@ uint32_t load_codes(const QuantizedFormat& f, const uint8_t* from, int r, int g)
   if (f.high_bits == 2) out |= fields(get(low + g / 4), 2 * (g % 4), 3) << low;
   if (f.high_bits == 1) out |= fields(get(low), g, 1) << low;
   return out;
-}
-
-// Scales: `to` is a chunk, i the number of the block (32 or 256 weights) within it.
-template <class V>
-void put(uint8_t* to, int index, V value) {
-  std::memcpy(to + index * int(sizeof(V)), &value, sizeof(V));
-}
-template <class B>
-  requires requires(B b) { b.m; }
-void store_scales(const B& b, uint8_t* to, int, int r) {
-  put(to, r, b.d);
-  put(to, kR + r, b.m);
-}
-void store_scales(const Block<DType::kMxfp4>& b, uint8_t* to, int i, int r) {
-  to[kR * i + r] = b.e;
-}
-template <class B>
-  requires requires(B b) { b.d; } && (sizeof(B) < 64) && (!requires(B b) { b.m; })
-void store_scales(const B& b, uint8_t* to, int i, int r) {
-  put(to, kR * i + r, b.d);
-}
-template <class B>
-void store_k_scales(const B& b, uint8_t* to, int r) {
-  put(to, r, b.d);
-  put(to, kR + r, b.dmin);
-  for (int s = 0; s < 8; ++s) {
-    const ScaleMin pair = k_scale_min(b.scales, s);
-    to[64 + kR * s + r] = pair.scale;
-    to[64 + 8 * kR + kR * s + r] = pair.min;
-  }
-}
-void store_scales(const Block<DType::kQ4K>& b, uint8_t* to, int, int r) {
-  store_k_scales(b, to, r);
-}
-void store_scales(const Block<DType::kQ5K>& b, uint8_t* to, int, int r) {
-  store_k_scales(b, to, r);
-}
-void store_scales(const Block<DType::kQ2K>& b, uint8_t* to, int, int r) {
-  put(to, r, b.d);
-  put(to, kR + r, b.dmin);
-  for (int s = 0; s < 16; ++s) to[64 + kR * s + r] = b.scales[s];
-}
-void store_scales(const Block<DType::kQ3K>& b, uint8_t* to, int, int r) {
-  put(to, r, b.d);
-  for (int s = 0; s < 16; ++s) to[32 + kR * s + r] = uint8_t(q3_k_scale(b.scales, s));
-}
-void store_scales(const Block<DType::kQ6K>& b, uint8_t* to, int, int r) {
-  put(to, r, b.d);
-  for (int s = 0; s < 16; ++s) to[32 + kR * s + r] = uint8_t(b.scales[s]);
-}
-void store_scales(const Block<DType::kIq4Xs>& b, uint8_t* to, int, int r) {
-  put(to, r, b.d);
-  for (int s = 0; s < 8; ++s) {
-    const int low = (b.scales_l[s / 2] >> (4 * (s % 2))) & 15;
-    const int high = (b.scales_h >> (2 * s)) & 3;
-    to[32 + kR * s + r] = uint8_t((low | (high << 4)) - 32);
-  }
-}
-
-/// One panel from the blocks of its rows; a null row stays as it is. Block by block, so that the
-/// lines which the rows share are written while they are in L1.
-template <DType kType>
-void pack_panel(const uint8_t* const (&rows)[kR], int64_t blocks, uint8_t* panel) {
-  constexpr QuantizedFormat kF = kernels::quantized_format(kType);
-  constexpr int kSubs = info(kType).block_elements / 32;
-  Block<kType> block;
-  for (int64_t b = 0; b < blocks; b += kSubs) {
-    uint8_t* chunk = panel + b / kF.chunk_blocks * kF.chunk_bytes();
-    const int in_chunk = int(b % kF.chunk_blocks);
-    for (int r = 0; r < kR && rows[r] != nullptr; ++r) {
-      std::memcpy(&block, rows[r] + b / kSubs * int64_t(sizeof(block)), sizeof(block));
-      store_scales(block, chunk, in_chunk, r);
-      for (int sub = 0; sub < kSubs; ++sub) {
-        uint32_t w[8];
-        for (int g = 0; g < 8; ++g) w[g] = codes(block, sub, g);
-        store_codes(kF, w, chunk + kF.scale_bytes + (in_chunk + sub) * kF.block_bytes(), r);
-      }
-    }
-  }
 }
 
 /// Scale and min of 16-row group `group` of a chunk, row r: what the kernels read.
@@ -247,6 +79,17 @@ int value_of(const QuantizedFormat& f, uint8_t code) {
 
 }  // namespace
 
+int64_t packed_quantized_bytes(DType dtype, int64_t rows, int64_t k, bool is_gated) {
+  const QuantizedFormat layout = kernels::quantized_format(dtype);
+  const int64_t blocks = k / 32;
+  const int64_t panels =
+      kernels::quantized_panels(checked_add(rows, 2 * kR, "rows") - 2 * kR, is_gated);
+  const int64_t panel_bytes = checked_add(
+      checked_mul(ceil_div(blocks, layout.chunk_blocks), layout.scale_bytes, "panel bytes"),
+      checked_mul(blocks, layout.block_bytes(), "panel bytes"), "panel bytes");
+  return checked_add(sizeof(QuantizedHeader), checked_mul(panels, panel_bytes, "packed bytes"));
+}
+
 QuantizedPacker::QuantizedPacker(DType dtype, std::span<const BlockRows> parts, int64_t k,
                                  bool gated, Arena* arena)
     : parts_(parts.begin(), parts.end()) {
@@ -263,24 +106,11 @@ QuantizedPacker::QuantizedPacker(DType dtype, std::span<const BlockRows> parts, 
   if (gated && (parts_.size() != 2 || parts_[0].rows != parts_[1].rows))
     fail("a gated weight has two parts of equal rows");
 
-  const QuantizedFormat layout = kernels::quantized_format(dtype);
-  const int64_t blocks = k / 32;
   row_bytes_ = checked_mul(k / format.block_elements, format.block_bytes, "row bytes");
-  panels_ = kernels::quantized_panels(checked_add(rows, 2 * kR, "rows") - 2 * kR, gated);
-  const int64_t panel_bytes = checked_add(
-      checked_mul(ceil_div(blocks, layout.chunk_blocks), layout.scale_bytes, "panel bytes"),
-      checked_mul(blocks, layout.block_bytes(), "panel bytes"), "panel bytes");
-  const int64_t bytes =
-      checked_add(sizeof(QuantizedHeader), checked_mul(panels_, panel_bytes, "packed bytes"));
+  const int64_t bytes = packed_quantized_bytes(dtype, rows, k, gated);
+  panels_ = kernels::quantized_panels(rows, gated);
   packed_ = {dtype, rows, k, gated, Tensor::empty({bytes}, DType::kU8, arena)};
-  QuantizedHeader header{};
-  header.magic = QuantizedHeader::kMagic;
-  header.version = QuantizedHeader::kVersion;
-  header.dtype = uint8_t(dtype);
-  header.is_gated = gated;
-  header.rows = rows;
-  header.k = k;
-  header.total_bytes = bytes;
+  const QuantizedHeader header = kernels::quantized_header(dtype, rows, k, gated, bytes);
   std::memcpy(packed_.bytes.ref().data, &header, sizeof(header));
 }
 
@@ -299,27 +129,13 @@ const uint8_t* QuantizedPacker::row(int64_t panel, int64_t r) const {
 }
 
 void QuantizedPacker::pack(int64_t begin, int64_t end) const {
-  const QuantizedFormat layout = kernels::quantized_format(packed_.dtype);
-  const int64_t blocks = packed_.k / 32, panel_bytes = layout.panel_bytes(blocks);
+  const int64_t blocks = packed_.k / 32;
+  const int64_t panel_bytes = kernels::quantized_format(packed_.dtype).panel_bytes(blocks);
   uint8_t* const panels = static_cast<uint8_t*>(packed_.bytes.ref().data) + sizeof(QuantizedHeader);
-  const bool has_gaps = blocks % layout.chunk_blocks != 0 || layout.scales == ScaleKind::kSuper16 ||
-                        layout.scales == ScaleKind::kSuper32;
   for (int64_t i = begin; i < end; ++i) {
-    uint8_t* const panel = panels + i * panel_bytes;
-    // Zero scales make the rows past the last one zero, and no byte stays undefined.
-    if (row(i, kR - 1) == nullptr || has_gaps) std::memset(panel, 0, size_t(panel_bytes));
-    const uint8_t* rows[kR];
-    for (int r = 0; r < kR; ++r) rows[r] = row(i, r);
-    switch (packed_.dtype) {
-#define TW_CASE(id, ...)                        \
-  case DType::id:                               \
-    pack_panel<DType::id>(rows, blocks, panel); \
-    break;
-      TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
-#undef TW_CASE
-      default:
-        break;
-    }
+    kernels::packing::BlockRow rows[kR];
+    for (int r = 0; r < kR; ++r) rows[r] = {row(i, r), 1};
+    kernels::pack_quantized_panel(packed_.dtype, rows, blocks, panels + i * panel_bytes);
   }
 }
 

@@ -28,6 +28,10 @@ struct PackedQuantized {
   Tensor bytes;  // u8[P]
 };
 
+/// Bytes of a packed weight [rows, k], `rows` counting both halves of a gated one. Throws
+/// kInvalidArgument when they leave 64 bits.
+TW_API int64_t packed_quantized_bytes(DType dtype, int64_t rows, int64_t k, bool is_gated);
+
 /// Repacks a weight panel by panel, so that threads can share the work.
 class TW_API QuantizedPacker {
  public:

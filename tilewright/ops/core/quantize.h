@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tilewright/kernels/quantize.h"
@@ -34,7 +35,7 @@ struct QuantizeFamily {
   template <class T>
   static void reference(const Kernel<T>& k) {
     using As = kernels::QuantizedAs<Q>;
-    bool truncate = false;
+    [[maybe_unused]] bool truncate = false;
     if constexpr (requires { k.truncate; }) truncate = k.truncate;
     for (int64_t r = 0; r < k.x.rows; ++r)
       for (int64_t c = 0; c < k.x.cols; c += k.group_size) {
@@ -50,9 +51,12 @@ struct QuantizeFamily {
           scale = float(std::exp2(std::ceil(std::log2(double(scale)))));
         k.scale(r, c / k.group_size) = scale;
         for (int64_t i = c; i < c + k.group_size; ++i) {
-          const double code = double(float(double(k.x(r, i)) / double(scale)));
-          k.out(r, i) =
-              As::of(float(std::clamp(code, double(As::kLeast), double(As::kLargest))), truncate);
+          const float code =
+              std::clamp(float(double(k.x(r, i)) / double(scale)), As::kLeast, As::kLargest);
+          if constexpr (std::is_integral_v<Q>)
+            k.out(r, i) = std::isnan(code) ? Q{} : Q(truncate ? code : std::nearbyint(code));
+          else
+            k.out(r, i) = Q(code);
         }
       }
   }

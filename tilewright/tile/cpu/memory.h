@@ -1,5 +1,5 @@
 // Loads and stores that convert between a storage type in memory and the arithmetic type in a
-// vector register: f16 and bf16 widen to float32, everything else keeps its type.
+// vector register: floats narrower than 32 bits widen to float32, everything else keeps its type.
 // Partial forms touch exactly n elements, so that the end of a row may be the end of a page.
 #pragma once
 
@@ -40,12 +40,18 @@ TW_INLINE f32x8 widen_bf16(vec<uint16_t, 8> bits) {
 TW_INLINE i32x8 widen_i8(vec<int8_t, 8> v) {
   return (i32x8)_mm256_cvtepi8_epi32(_mm_set_epi64x(0, bit_cast<int64_t>(v)));
 }
+TW_INLINE i32x8 widen_u8(vec<uint8_t, 8> v) {
+  return (i32x8)_mm256_cvtepu8_epi32(_mm_set_epi64x(0, bit_cast<int64_t>(v)));
+}
 #if defined(__AVX512F__)
 TW_INLINE f32x16 widen_bf16(vec<uint16_t, 16> bits) {
   return (f32x16)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)bits), 16);
 }
 TW_INLINE i32x16 widen_i8(vec<int8_t, 16> v) {
   return (i32x16)_mm512_cvtepi8_epi32((__m128i)v);
+}
+TW_INLINE i32x16 widen_u8(vec<uint8_t, 16> v) {
+  return (i32x16)_mm512_cvtepu8_epi32((__m128i)v);
 }
 #endif
 
@@ -60,6 +66,24 @@ TW_INLINE vec<uint16_t, kLanesOf<V>> narrow_u32(V v) {
   }
 }
 
+/// The lanes as 8-bit numbers, which they must fit.
+template <class V>
+TW_INLINE vec<uint8_t, kLanesOf<V>> narrow_8(V v) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) return (vec<uint8_t, 16>)_mm512_cvtepi32_epi8((__m512i)v);
+#endif
+  if constexpr (sizeof(V) == 32) {
+    const __m256i first = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                           -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                           -1, -1);  // of the four bytes, in both halves
+    const __m256i halves = _mm256_shuffle_epi8((__m256i)v, first);
+    const __m128i bytes =
+        _mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+    return bit_cast<vec<uint8_t, 8>>(_mm_cvtsi128_si64(bytes));
+  }
+  return convert<vec<uint8_t, kLanesOf<V>>>(v);
+}
+
 /// Nearest even; NaN stays NaN.
 template <int kN>
 TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
@@ -67,6 +91,47 @@ TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
   const U u = bit_cast<U>(v);
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return narrow_u32(select(v == v, rounded, (u >> 16) | 0x40u));
+}
+
+/// Whether the lanes are of 32 bits and fill a register.
+template <class V>
+inline constexpr bool kIsWide =
+    sizeof(V) == 4 * kLanesOf<V> && (sizeof(V) == 32 || sizeof(V) == 64);
+
+/// By way of f16, whose exponents include those of both: e5m2 is the upper half of one, e4m3fn one
+/// that is 2^8 times too small and whose largest magnitude, 480, means NaN.
+template <class T, int kN>
+TW_INLINE vec<float, kN> widen_f8(vec<uint8_t, kN> bytes) {
+  const auto bits = convert<vec<uint16_t, kN>>(bytes);
+  if constexpr (same_type<T, f8_e5m2>) return widen_f16((vec<uint16_t, kN>)(bits << 8));
+  using V = vec<float, kN>;
+  const auto half = ((bits & 0x80) << 8) | ((bits & 0x7f) << 7);
+  const V v = widen_f16((vec<uint16_t, kN>)half) * splat<V>(256.0f);
+  const V nan = splat<V>(__builtin_nanf(""));
+  return select(v == splat<V>(480.0f), nan, select(v == splat<V>(-480.0f), -nan, v));
+}
+
+/// To nearest even, as the scalar conversion of core/types.h. A float added to a number whose last
+/// place is the least subnormal is rounded to those.
+template <class T, int kN>
+TW_INLINE vec<uint8_t, kN> narrow_f8(vec<float, kN> v) {
+  using V = vec<float, kN>;
+  using U = vec<uint32_t, kN>;
+  constexpr bool kIeee = same_type<T, f8_e5m2>;
+  constexpr int kMan = kIeee ? 2 : 3, kBias = kIeee ? 15 : 7, kDropped = 23 - kMan;
+  constexpr uint32_t kInf = kIeee ? 0x7c : 0x7f, kNan = kIeee ? 0x7e : 0x7f;
+  constexpr uint32_t kLeastNormal = uint32_t(127 + 1 - kBias) << 23;
+  constexpr uint32_t kRebias = uint32_t(127 - kBias) << kMan;
+  constexpr uint32_t kMagic = uint32_t(127 + 1 - kBias - kMan + 23) << 23;
+  const U bits = bit_cast<U>(v), magnitude = bits & 0x7fffffffu;
+  const U even = (magnitude >> kDropped) & 1u;
+  const U normal = ((magnitude + even + ((1u << (kDropped - 1)) - 1)) >> kDropped) - kRebias;
+  const U subnormal =
+      bit_cast<U>(bit_cast<V>(magnitude) + splat<V>(bit_cast<float>(kMagic))) - kMagic;
+  const U finite = select(magnitude < kLeastNormal, subnormal, normal);
+  const U limited = select(finite < kInf, finite, splat<U>(kInf));
+  const U known = select(v == v, limited, splat<U>(kNan));
+  return narrow_8(known | ((bits >> 24) & 0x80u));
 }
 
 /// Lanes from p[0 .. lanes).
@@ -78,11 +143,11 @@ TW_INLINE V load(const T* p) {
   } else if constexpr (same_type<T, bf16>) {
     return widen_bf16(load_bits<vec<uint16_t, kN>>(p));
   } else if constexpr (same_type<T, f8_e4m3fn> || same_type<T, f8_e5m2>) {
-    V out;
-    for (int i = 0; i < kN; ++i) out[i] = float(p[i]);
-    return out;
-  } else if constexpr (same_type<T, int8_t> && (kN == 8 || kN == 16) && sizeof(V) == 4 * kN) {
+    return widen_f8<T, kN>(load_bits<vec<uint8_t, kN>>(p));
+  } else if constexpr (same_type<T, int8_t> && kIsWide<V>) {
     return convert<V>(widen_i8(load_bits<vec<int8_t, kN>>(p)));
+  } else if constexpr (same_type<T, uint8_t> && kIsWide<V>) {
+    return convert<V>(widen_u8(load_bits<vec<uint8_t, kN>>(p)));
   } else if constexpr (sizeof(T) == sizeof(V{}[0])) {
     return load_bits<V>(p);
   } else {
@@ -100,7 +165,11 @@ TW_INLINE void store(T* p, V v) {
     const auto bits = narrow_bf16<kN>(v);
     __builtin_memcpy(p, &bits, sizeof(bits));
   } else if constexpr (same_type<T, f8_e4m3fn> || same_type<T, f8_e5m2>) {
-    for (int i = 0; i < kN; ++i) p[i] = T(v[i]);
+    const auto bits = narrow_f8<T, kN>(v);
+    __builtin_memcpy(p, &bits, sizeof(bits));
+  } else if constexpr ((same_type<T, int8_t> || same_type<T, uint8_t>) && kIsWide<V>) {
+    const auto bits = narrow_8(convert<vec<int32_t, kN>>(v));
+    __builtin_memcpy(p, &bits, sizeof(bits));
   } else if constexpr (sizeof(T) == sizeof(V{}[0])) {
     __builtin_memcpy(p, &v, sizeof(v));
   } else {

@@ -42,7 +42,29 @@ TW_INLINE V widen_i8(const uint8_t* p)
   return (V)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
 }
 
+/// The halves of p[0 .. lanes / 2), the low one first, as 32-bit integers.
+template <class V>
+TW_INLINE V widen_u4(const uint8_t* p)
+  requires(kLanesOf<V> == 8)
+{
+  uint32_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  const V place = {0, 4, 8, 12, 16, 20, 24, 28};
+  return (V)_mm256_srlv_epi32(_mm256_set1_epi32(int(bits)), (__m256i)place) & 15;
+}
+
 #if defined(__AVX512BW__)
+template <class V>
+TW_INLINE V widen_u4(const uint8_t* p)
+  requires(kLanesOf<V> == 16)
+{
+  uint64_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  const __m512i words =
+      _mm512_inserti64x4(_mm512_set1_epi32(int(bits)), _mm256_set1_epi32(int(bits >> 32)), 1);
+  const V place = {0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
+  return (V)_mm512_srlv_epi32(words, (__m512i)place) & 15;
+}
 TW_INLINE u8x64 lookup(const int8_t (&table)[16], u8x64 index) {
   const __m128i values = _mm_loadu_si128((const __m128i*)table);
   return (u8x64)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), (__m512i)index);
