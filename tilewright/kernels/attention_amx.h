@@ -91,45 +91,6 @@ __attribute__((noinline)) void pack_key_tiles(P p, const KeySource<bf16>& k, int
   if (count > 0) flush();
 }
 
-/// Values of keys [keys.begin, keys.end) of a block that begins at `start`, into panels; zeros fill
-/// up the kSide keys at both ends.
-template <class P>
-__attribute__((noinline)) void pack_value_panels(P, const KeySource<bf16>& v, int64_t start,
-                                                 KeyRange keys, int64_t dims, int64_t padded_dims,
-                                                 uint32_t* to) {
-  using Units = typename P::template Vec<uint32_t>;
-  constexpr int kN = tile::kLanesOf<Units>;
-  using Bits = tile::vec<uint16_t, kN>;
-  constexpr int64_t kPanelUnits = kKeyBlock / 2 * kSide;
-  // The pair of keys from `key` on; a row without data is zeros.
-  const auto pack_pair = [&](int64_t key, const bf16* low, const bf16* high) {
-    uint32_t* out = to + key / 2 * kSide;
-    for (int64_t d = 0; d < padded_dims; d += kSide, out += kPanelUnits) {
-      TW_UNROLL
-      for (int i = 0; i < kSide; i += kN) {
-        const auto load = [&](const bf16* row) {
-          if (row == nullptr) return Units{};
-          if (d + i + kN <= dims && v.dim_stride == 1)
-            return tile::convert<Units>(tile::load_bits<Bits>(row + d + i));
-          Bits bits{};
-          for (int64_t c = 0; c < kN && d + i + c < dims; ++c)
-            bits[c] = row[(d + i + c) * v.dim_stride].bits;
-          return tile::convert<Units>(bits);
-        };
-        tile::store(out + i, load(low) | load(high) << 16);
-      }
-    }
-  };
-  const int64_t first = keys.begin / kSide * kSide, last = round_up(keys.end, kSide);
-  const bf16* row[kKeyBlock] = {};
-  for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
-               [&](const KeySegment<bf16>& segment, int64_t offset) {
-                 for (int64_t i = 0; i < segment.count; ++i)
-                   row[keys.begin + offset + i] = segment.data + i * segment.key_stride;
-               });
-  for (int64_t key = first; key < last; key += 2) pack_pair(key, row[key], row[key + 1]);
-}
-
 /// The queries of one vector: the keys of a block that each sees, and what they amount to.
 template <class P>
 struct QueryLanes {
@@ -233,8 +194,8 @@ struct AmxTask {
     if (tile.v_scale) copy_scales(p, tile.v_scale, start, there, scratch + at.v_scale);
     pack_key_tiles(p, tile.k, start, {all.begin / kSide * kSide, all.end}, tile.shape.dims, at.dims,
                    units(at.keys));
-    pack_value_panels(p, tile.v, start, all, tile.shape.value_dims, at.value_dims,
-                      units(at.values));
+    pack_value_pairs(p, tile.v, start, all, tile.shape.value_dims, at.value_dims,
+                     kKeyBlock / 2 * kSide, units(at.values));
     for_groups([&](int64_t first, int64_t count) {
       const KeyRange seen = tile.visible(first, first + count - 1, block);
       if (seen.empty()) return;

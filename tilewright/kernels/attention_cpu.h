@@ -2,8 +2,9 @@
 //
 // Both products are one loop: acc[r][c] = fma(a[r, i], b[i, c], acc[r][c]) for i in order, so that
 // an element's chain of operations is the same in every tile height and width, and may be cut at
-// any i and resumed. b is read as it lies in memory (any storage type) or from a packed float32
-// panel.
+// any i and resumed. b is read as it lies in memory (any storage type) or from a packed panel.
+// Where both are bf16 and the processor multiplies pairs of those faster (vdpbf16ps), i counts
+// pairs, and weights are rounded to bf16.
 #pragma once
 
 #include "tilewright/kernels/attention_blocks.h"
@@ -56,50 +57,113 @@ struct Columns {
   }
 };
 
-/// Two vectors of columns from a packed panel.
-template <class P>
+/// Columns of bf16 where they lie, a row of pairs being two rows of these, `stride` apart. The
+/// first may have no low half, the last no high one: zeros.
+struct PairColumns {
+  const bf16* data;
+  int64_t row_stride, pair_stride, stride;
+  const bf16 *without_low, *without_high;  // rows of pairs, or null
+  const char* ahead;
+
+  /// Rows [first, last) of memory, `from` being `first`; pairs begin with even rows.
+  TW_INLINE static PairColumns of(const bf16* from, int64_t first, int64_t last, int64_t stride,
+                                  int64_t pair_stride, const char* ahead) {
+    const bf16* const data = from - first % 2 * stride;
+    return {data,
+            2 * stride,
+            pair_stride,
+            stride,
+            first % 2 != 0 ? data : nullptr,
+            last % 2 != 0 ? from + (last - 1 - first) * stride : nullptr,
+            ahead};
+  }
+  template <class V>
+  TW_INLINE PairColumns from(int64_t vec, int64_t count) const {
+    constexpr int kN = tile::kLanesOf<V>;
+    const int64_t to = vec / 2 * pair_stride + vec % 2 * kN;
+    const auto moved = [&](const bf16* row) { return row != nullptr ? row + to : row; };
+    return {data + to,
+            row_stride,
+            pair_stride,
+            stride,
+            moved(without_low),
+            moved(without_high),
+            ahead + vec * kN * count * 2 * int64_t{sizeof(bf16)}};
+  }
+  template <class V>
+  TW_INLINE auto load(const bf16* row, int c) const {
+    using U = tile::with_element<uint32_t, V>;
+    using Bits = tile::with_element<uint16_t, V>;
+    const bf16* const at = row + c / 2 * pair_stride + c % 2 * tile::kLanesOf<V>;
+    const auto half = [&](bool there, const bf16* from) {
+      return there ? tile::convert<U>(tile::load_bits<Bits>(from)) : U{};
+    };
+    return half(row != without_low, at) | half(row != without_high, at + stride) << 16;
+  }
+  template <int kBytes>
+  TW_INLINE void fetch(int64_t row) const {
+    TW_UNROLL
+    for (int line = 0; line < (2 * kBytes + 63) / 64; ++line)
+      tile::prefetch_l2(ahead + row * 2 * kBytes + line * 64);
+  }
+};
+
+/// Two vectors of columns from a packed panel of floats or of pairs of bf16.
+template <class P, class E>
 struct Panel {
-  const float* data;
+  const E* data;
   static constexpr int64_t row_stride = kPanel<P>;
 
   template <class V>
-  TW_INLINE V load(const float* row, int c) const {
-    return tile::load<V>(row + c * tile::kLanesOf<V>);
+  TW_INLINE auto load(const E* row, int c) const {
+    return tile::load<tile::with_element<E, V>>(row + c * tile::kLanesOf<V>);
   }
   template <int kBytes>
   TW_INLINE void fetch(int64_t) const {}
 };
 
+template <class V>
+TW_INLINE V multiply(V x, V w, V acc) {
+  return tile::fma(x, w, acc);
+}
+#if defined(__AVX512BF16__)
+TW_INLINE tile::f32x16 multiply(tile::vec<uint32_t, 16> x, tile::vec<uint32_t, 16> w,
+                                tile::f32x16 acc) {
+  return (tile::f32x16)_mm512_dpbf16_ps((__m512)acc, (__m512bh)x, (__m512bh)w);
+}
+#endif
+
 /// acc[r][c] += a[r * kRow] * b[c], with b's vectors read from `row`.
-template <int kRow, class V, int kRows, int kVecs, class B>
-TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const float* a, const B& b,
+template <int kRow, class V, int kRows, int kVecs, class E, class B>
+TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
                              decltype(B::data) row) {
+  using W = tile::with_element<E, V>;
   if constexpr (kRows < kVecs) {  // the side with fewer vectors waits in registers
-    V x[kRows];
+    W x[kRows];
     TW_UNROLL
-    for (int r = 0; r < kRows; ++r) x[r] = tile::splat<V>(a[r * kRow]);
+    for (int r = 0; r < kRows; ++r) x[r] = tile::splat<W>(a[r * kRow]);
     TW_UNROLL
     for (int c = 0; c < kVecs; ++c) {
-      const V w = b.template load<V>(row, c);
+      const W w = b.template load<V>(row, c);
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][c] = tile::fma(x[r], w, acc[r][c]);
+      for (int r = 0; r < kRows; ++r) acc[r][c] = multiply(x[r], w, acc[r][c]);
     }
   } else {
-    V w[kVecs];
+    W w[kVecs];
     TW_UNROLL
     for (int c = 0; c < kVecs; ++c) w[c] = b.template load<V>(row, c);
     TW_UNROLL
     for (int r = 0; r < kRows; ++r) {
-      const V x = tile::splat<V>(a[r * kRow]);
+      const W x = tile::splat<W>(a[r * kRow]);
       TW_UNROLL
-      for (int c = 0; c < kVecs; ++c) acc[r][c] = tile::fma(x, w[c], acc[r][c]);
+      for (int c = 0; c < kVecs; ++c) acc[r][c] = multiply(x, w[c], acc[r][c]);
     }
   }
 }
 
 /// acc[r][c] += sum over i < count of a[r * kRow + i * kStep] * b[i, c].
-template <int kRow, int kStep, class V, int kRows, int kVecs, class B>
-TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const B& b, int64_t count) {
+template <int kRow, int kStep, class V, int kRows, int kVecs, class E, class B>
+TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const E* a, const B& b, int64_t count) {
   constexpr int kBytes = kVecs * tile::kLanesOf<V> * int(sizeof(*b.data));
   constexpr int kUnroll = 4;
   auto* row = b.data;
@@ -114,17 +178,21 @@ TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const float* a, const B& b, in
   for (; i < count; ++i, a += kStep, row += b.row_stride) outer_product<kRow>(acc, a, b, row);
 }
 
-/// scores[r, c] = sum over d of q[d, r] * k[d, c], times scale[c] where there is one. q is packed
-/// by kTileRows.
-template <class P, int kRows, int kVecs, class B>
-__attribute__((noinline)) void score_tile(P, const float* q, B k, int64_t dims, const float* scale,
-                                          float* scores) {
+/// scores[r, c] = sum over d of q[d, r] * k[d, c], times scale[c] where there is one, and of pairs
+/// times `factor`. q is packed by kTileRows.
+template <class P, int kRows, int kVecs, class E, class B>
+__attribute__((noinline)) void score_tile(P, const E* q, B k, int64_t dims, float factor,
+                                          const float* scale, float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   V acc[kRows][kVecs] = {};
   accumulate<1, kTileRows<P>>(acc, q, k, dims);
   TW_UNROLL
   for (int c = 0; c < kVecs; ++c) {
+    if constexpr (!tile::same_type<E, float>) {  // floats were scaled before
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r][c] *= factor;
+    }
     if (scale != nullptr) {
       const V s = tile::load<V>(scale + c * kN);
       TW_UNROLL
@@ -142,8 +210,8 @@ struct MergeFactors {
 };
 
 /// out[r, c] (+)= sum over j of weights[r, j] * v[j, c].
-template <class P, int kRows, int kVecs, class B>
-__attribute__((noinline)) void weigh_tile(P, const float* weights, B v, int64_t keys, float* out,
+template <class P, int kRows, int kVecs, class E, class B>
+__attribute__((noinline)) void weigh_tile(P, const E* weights, B v, int64_t keys, float* out,
                                           int64_t out_stride, bool resume) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
@@ -164,8 +232,8 @@ __attribute__((noinline)) void weigh_tile(P, const float* weights, B v, int64_t 
 }
 
 /// The same over all keys of a block, merged into `out` from the registers.
-template <class P, int kRows, int kVecs>
-__attribute__((noinline)) void weigh_and_merge_tile(P, const float* weights, Panel<P> v,
+template <class P, int kRows, int kVecs, class E>
+__attribute__((noinline)) void weigh_and_merge_tile(P, const E* weights, Panel<P, E> v,
                                                     int64_t keys, float* out, int64_t out_stride,
                                                     const float* keep, const float* add) {
   using V = typename P::f32;
@@ -231,22 +299,22 @@ TW_INLINE void for_columns(P, int64_t vecs, F&& f) {
 }
 
 /// scores[r, 0 .. vecs * lanes) for `rows` <= kTileRows rows.
-template <class P, class B>
-TW_INLINE void score(P p, int rows, const float* q, const Columns<B>& k, int64_t vecs, int64_t dims,
-                     const float* scale, float* scores) {
+template <class P, class E, class B>
+TW_INLINE void score(P p, int rows, const E* q, const B& k, int64_t vecs, int64_t dims,
+                     float factor, const float* scale, float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   with_tile_rows(p, rows, [&]<int kRows>() {
     for_columns<P, kRows>(p, vecs, [&]<int kVecs>(int64_t vec) {
-      score_tile<P, kRows, kVecs>(p, q, k.template from<V>(vec, dims), dims,
+      score_tile<P, kRows, kVecs>(p, q, k.template from<V>(vec, dims), dims, factor,
                                   scale != nullptr ? scale + vec * kN : nullptr, scores + vec * kN);
     });
   });
 }
 
-template <class P, class B>
-TW_INLINE void weigh(P p, int rows, const float* weights, const Columns<B>& v, int64_t vecs,
-                     int64_t keys, float* out, int64_t out_stride, bool resume) {
+template <class P, class E, class B>
+TW_INLINE void weigh(P p, int rows, const E* weights, const B& v, int64_t vecs, int64_t keys,
+                     float* out, int64_t out_stride, bool resume) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   with_tile_rows(p, rows, [&]<int kRows>() {
@@ -282,9 +350,22 @@ TW_INLINE float mask_row(P, KeyRange chunks, KeyRange visible, float softcap, fl
   return tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
 }
 
-/// From scores to weights 2^(score - m), in place, times scale[j] where there is one. Returns the
-/// sum of the unscaled weights.
-template <class P>
+/// To bf16, nearest even; subnormal numbers may become zero.
+template <class V>
+TW_INLINE void store_rounded(bf16* to, V v) {
+#if defined(__AVX512BF16__)
+  if constexpr (sizeof(V) == 64) {
+    const auto bits = _mm512_cvtneps_pbh((__m512)v);
+    __builtin_memcpy(to, &bits, sizeof bits);
+    return;
+  }
+#endif
+  tile::store(to, v);
+}
+
+/// From scores to weights 2^(score - m), in place, times scale[j] where there is one; those rounded
+/// to bf16 take the first half of the row. Returns the sum of what was neither scaled nor rounded.
+template <class P, class E>
 TW_INLINE float weights_of_row(P, KeyRange chunks, float m, const float* scale, float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
@@ -294,14 +375,14 @@ TW_INLINE float weights_of_row(P, KeyRange chunks, float m, const float* scale, 
     TW_UNROLL
     for (int u = 0; u < 4; ++u) {
       float* const at = scores + j + u * kN;
-      const V weight = tile::exp2_nonpositive(tile::load<V>(at) - high);
+      V weight = tile::exp2_nonpositive(tile::load<V>(at) - high);
       sum[u] += weight;
-      tile::store(at, weight);
+      if (scale != nullptr) weight *= tile::load<V>(scale + j + u * kN);
+      if constexpr (tile::same_type<E, float>)
+        tile::store(at, weight);
+      else
+        store_rounded(reinterpret_cast<bf16*>(scores) + j + u * kN, weight);
     }
-  }
-  if (scale != nullptr) {
-    for (int64_t j = chunks.begin; j < chunks.end; j += kN)
-      tile::store(scores + j, tile::load<V>(scores + j) * tile::load<V>(scale + j));
   }
   return tile::fold_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]),
                           [](float a, float b) { return a + b; });

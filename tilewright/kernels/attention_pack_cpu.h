@@ -1,41 +1,93 @@
-// Copies of queries, keys and values as attention's inner products want them: float32, in panels.
+// Copies of queries, keys and values as attention's inner products want them: in panels of float32,
+// or of pairs of bf16, of two d or two keys.
 //
-//   queries   [tile of kTileRows rows][d][row]     scaled
+//   queries   [tile of kTileRows rows][d][row]     scaled, if float32
 //   keys      [panel of kPanel keys][d][key]       zeros or other keys past the last one
-//   values    [panel of kPanel columns][key][column], panels value_panel_stride apart; zeros past
-//   Dv
+//   values    [panel of kPanel columns][key][column], panels some stride apart; zeros past Dv
 #pragma once
 
 #include "tilewright/kernels/attention_cpu.h"
+#include "tilewright/kernels/attention_partials_cpu.h"
 #include "tilewright/tile/cpu/pack.h"
 
 namespace tw::kernels::attention_detail {
 
+/// What is multiplied: numbers, widened to float32.
+struct Floats {
+  using Unit = float;
+  static constexpr int64_t kDepth = 1;  // numbers in a unit
+  template <class T>
+  using Units = tile::WidenedUnits<T>;
+};
+/// Pairs of bf16.
+struct Pairs {
+  using Unit = uint32_t;
+  static constexpr int64_t kDepth = 2;
+  template <class T>
+  using Units = tile::PairUnits;
+};
+template <class M>
+TW_INLINE constexpr int64_t units_of(int64_t numbers) {
+  return (numbers + M::kDepth - 1) / M::kDepth;
+}
+
 /// A cache line more than a panel, so that a row of v goes to different sets.
-template <class P>
-inline constexpr int64_t kValuePanelStride = kKeyBlock * kPanel<P> + 16;
+template <class P, class M>
+inline constexpr int64_t kValuePanelStride = kKeyBlock / M::kDepth * kPanel<P> + 16;
 
 template <class P>
 TW_INLINE constexpr int64_t value_panels(int64_t value_dims) {
   return (value_dims + kPanel<P> - 1) / kPanel<P>;
 }
 
-/// kTileRows rows of queries, times `scale`.
-template <class P, class T>
+/// Where a tile keeps its temporaries, in floats; every part starts on a cache line.
+template <class P>
+struct TileScratch {
+  int64_t q, acc, states, keys, values, scores, block, k_scale, v_scale, total;
+  int64_t acc_stride;
+
+  TW_INLINE TileScratch(const AttentionShape& shape, int64_t rows) {
+    const int64_t padded = round_up(rows, kTileRows<P>);
+    const int64_t panels = value_panels<P>(shape.value_dims);
+    int64_t at = 0;
+    const auto take = [&](int64_t floats) {
+      const int64_t start = at;
+      at += round_up(floats, 16);
+      return start;
+    };
+    acc_stride = panels * kPanel<P>;
+    q = take(padded * shape.dims);
+    acc = take(padded * acc_stride);
+    states = take(padded * 2);
+    keys = take(kKeyBlock * shape.dims);
+    values = take(panels * kValuePanelStride<P, Floats>);
+    scores = take(int64_t{kScoreRows} * kScoreStride);
+    block = take(int64_t{kTileRows<P>} * acc_stride);
+    k_scale = take(kKeyBlock);
+    v_scale = take(kKeyBlock);
+    total = at;
+  }
+};
+
+/// kTileRows rows of queries, floats times `scale`.
+template <class M, class P, class T>
 TW_INLINE void pack_queries(P p, const tile::PackRows<P, T>& rows, int64_t dims, float scale,
-                            float* to) {
+                            typename M::Unit* to) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
-  float* const end = to + rows.count * dims;
-  tile::pack_tight<tile::WidenedUnits<T>>(p, rows, 0, dims, to, end);
-  for (; to + kN <= end; to += kN) tile::store(to, tile::load<V>(to) * scale);
-  for (; to < end; ++to) *to *= scale;
+  auto* const end = to + rows.count * units_of<M>(dims);
+  tile::pack_tight<typename M::template Units<T>>(p, rows, 0, dims, to, end);
+  if constexpr (tile::same_type<M, Floats>) {
+    for (; to + kN <= end; to += kN) tile::store(to, tile::load<V>(to) * scale);
+    for (; to < end; ++to) *to *= scale;
+  }
 }
 
 /// Keys [first, end), first a multiple of kPanel, into panels from `to` on.
-template <class P, class U>
+template <class M, class P, class U>
 __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t first, int64_t end,
-                                         int64_t dims, float* to) {
+                                         int64_t dims, typename M::Unit* to) {
+  using Vec = typename P::template Vec<typename M::Unit>;
   constexpr int kN = P::template kLanes<float>;
   const U* keys[kN];
   int count = 0;       // of `keys`
@@ -43,8 +95,9 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   const auto flush = [&] {
     const tile::PackRows<P, U> rows(count, k.dim_stride, 2 * kN * k.key_stride,
                                     [&](int i) { return keys[i]; });
-    tile::pack_wide<tile::WidenedUnits<U>>(
-        p, rows, 0, dims, to + vector / 2 * dims * kPanel<P> + vector % 2 * kN, kPanel<P>);
+    tile::pack_wide<typename M::template Units<U>>(
+        p, rows, 0, dims, to + vector / 2 * units_of<M>(dims) * kPanel<P> + vector % 2 * kN,
+        kPanel<P>);
     count = 0;
     ++vector;
   };
@@ -57,9 +110,8 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   });
   if (count > 0) flush();
   if (vector % 2 == 1) {  // the panel's other half holds no key
-    float* const at = to + vector / 2 * dims * kPanel<P> + kN;
-    for (int64_t d = 0; d < dims; ++d)
-      tile::store(at + d * kPanel<P>, tile::splat<typename P::f32>(0.0f));
+    auto* const at = to + vector / 2 * units_of<M>(dims) * kPanel<P> + kN;
+    for (int64_t d = 0; d < units_of<M>(dims); ++d) tile::store(at + d * kPanel<P>, Vec{});
   }
 }
 
@@ -76,12 +128,12 @@ __attribute__((noinline)) void pack_values(P, const KeySource<U>& v, int64_t fir
       float* at = out;
       int64_t d = 0;
       if (segment.dim_stride == 1) {
-        for (; d + 2 * kN <= value_dims; d += 2 * kN, at += kValuePanelStride<P>) {
+        for (; d + 2 * kN <= value_dims; d += 2 * kN, at += kValuePanelStride<P, Floats>) {
           tile::store(at, tile::load<V>(row + d));
           tile::store(at + kN, tile::load<V>(row + d + kN));
         }
       }
-      for (; d < value_dims; d += 2 * kN, at += kValuePanelStride<P>) {
+      for (; d < value_dims; d += 2 * kN, at += kValuePanelStride<P, Floats>) {
         const U* from = row + d * segment.dim_stride;
         for (int half = 0; half < 2; ++half, from += kN * segment.dim_stride) {
           const int64_t rest = value_dims - d - half * kN;
@@ -91,6 +143,45 @@ __attribute__((noinline)) void pack_values(P, const KeySource<U>& v, int64_t fir
       }
     }
   });
+}
+
+/// Values of keys [keys.begin, keys.end) of a block that begins at `start`, into panels of pairs,
+/// `panel_stride` apart; zeros fill up 32 keys at both ends.
+template <class P>
+__attribute__((noinline)) void pack_value_pairs(P, const KeySource<bf16>& v, int64_t start,
+                                                KeyRange keys, int64_t dims, int64_t padded_dims,
+                                                int64_t panel_stride, uint32_t* to) {
+  using Units = typename P::template Vec<uint32_t>;
+  constexpr int kN = tile::kLanesOf<Units>;
+  using Bits = tile::vec<uint16_t, kN>;
+  constexpr int64_t kSide = 32;
+  // The pair of keys from `key` on; a row without data is zeros.
+  const auto pack_pair = [&](int64_t key, const bf16* low, const bf16* high) {
+    uint32_t* out = to + key / 2 * kSide;
+    for (int64_t d = 0; d < padded_dims; d += kSide, out += panel_stride) {
+      TW_UNROLL
+      for (int i = 0; i < kSide; i += kN) {
+        const auto load = [&](const bf16* row) {
+          if (row == nullptr) return Units{};
+          if (d + i + kN <= dims && v.dim_stride == 1)
+            return tile::convert<Units>(tile::load_bits<Bits>(row + d + i));
+          Bits bits{};
+          for (int64_t c = 0; c < kN && d + i + c < dims; ++c)
+            bits[c] = row[(d + i + c) * v.dim_stride].bits;
+          return tile::convert<Units>(bits);
+        };
+        tile::store(out + i, load(low) | load(high) << 16);
+      }
+    }
+  };
+  const int64_t first = keys.begin / kSide * kSide, last = round_up(keys.end, kSide);
+  const bf16* row[kKeyBlock] = {};
+  for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
+               [&](const KeySegment<bf16>& segment, int64_t offset) {
+                 for (int64_t i = 0; i < segment.count; ++i)
+                   row[keys.begin + offset + i] = segment.data + i * segment.key_stride;
+               });
+  for (int64_t key = first; key < last; key += 2) pack_pair(key, row[key], row[key + 1]);
 }
 
 /// One number per key of [first, end), zeros for the rest of the block.

@@ -7,18 +7,18 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Queries times `scale` into tiles; what fills up the last one is never used.
-template <class P, class T>
+/// Queries into tiles, floats times `scale`; what fills up the last one is never used.
+template <class M, class P, class T>
 __attribute__((noinline)) void load_queries(P p, const TileRows& who, const View<const T, 3>& q,
-                                            float scale, float* to) {
+                                            float scale, typename M::Unit* to) {
   constexpr int64_t kRows = kTileRows<P>;
   const int64_t dims = q.size(2);
-  for (int64_t first = 0; first < who.rows; first += kRows, to += kRows * dims) {
+  for (int64_t first = 0; first < who.rows; first += kRows, to += kRows * units_of<M>(dims)) {
     const tile::PackRows<P, T> rows(kRows, q.stride(2), 0, [&](int i) {
       const int64_t r = first + i < who.rows ? first + i : who.rows - 1;
       return &q(who.query(r), who.q_head(r), 0);
     });
-    pack_queries(p, rows, dims, scale, to);
+    pack_queries<M>(p, rows, dims, scale, to);
   }
 }
 
@@ -64,8 +64,8 @@ __attribute__((noinline)) void finish_rows(P, const TileRows& who, int64_t first
 }
 
 /// All blocks of keys, merged into the tile's accumulators.
-template <class P, class U>
-__attribute__((noinline)) void walk_blocks(P p, const AttentionTile<P, U>& tile,
+template <class P, class U, class M>
+__attribute__((noinline)) void walk_blocks(P p, const AttentionTile<P, U, M>& tile,
                                            const View<const float, 1>& sinks) {
   for (int64_t r = 0; r < tile.who.rows; ++r)
     start_row(p, sinks, tile.who.q_head(r), tile.states()[r], tile.at.acc_stride,
@@ -94,8 +94,8 @@ __attribute__((noinline)) void merge_partials(P p, const TileRows& who, const At
 }
 
 /// Blocks [first, end) of the keys, left for another task.
-template <class P, class U>
-__attribute__((noinline)) void leave_blocks(P p, const AttentionTile<P, U>& tile, int64_t first,
+template <class P, class U, class M>
+__attribute__((noinline)) void leave_blocks(P p, const AttentionTile<P, U, M>& tile, int64_t first,
                                             int64_t end, const Partials& partials) {
   for (int64_t b = first; b < end; ++b) tile.process(p, b, &partials);
 }
@@ -128,12 +128,12 @@ __attribute__((noinline)) void run_by_tiles(P p, const AttentionTile<P, bf16>& t
 }
 #endif
 
-template <class P, class T, class U>
-TW_INLINE AttentionTile<P, U> tile_of(P p, const AttentionShape& shape,
-                                      const AttentionOptions& options,
-                                      const AttentionSequence<T, U>& sequence,
-                                      const TileRows& who) {
-  AttentionTile<P, U> tile{
+template <class M, class P, class T, class U>
+TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
+                                         const AttentionOptions& options,
+                                         const AttentionSequence<T, U>& sequence,
+                                         const TileRows& who) {
+  AttentionTile<P, U, M> tile{
       .shape = shape,
       .mask = options.mask(sequence.q_len(), sequence.kv_len),
       .k = sequence.k.head(who.kv_head),
@@ -143,12 +143,28 @@ TW_INLINE AttentionTile<P, U> tile_of(P p, const AttentionShape& shape,
       .k_scale = sequence.k_scale.head(who.kv_head),
       .v_scale = sequence.v_scale.head(who.kv_head),
       .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,
+      .factor = score_scale(options, shape.dims),
       .who = who,
       .at = TileScratch<P>(shape, who.rows),
       .scratch = p.template scratch<float>(),
   };
   tile.choose_layout();
   return tile;
+}
+
+/// The keys `blocks`, left for another task.
+template <class M, class P, class T, class U>
+TW_INLINE void leave(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
+                     const AttentionSequence<T, U>& sequence, const Partials& partials) {
+  load_queries<M>(p, tile.who, sequence.q, tile.factor, tile.queries());
+  leave_blocks(p, tile, blocks.begin, blocks.end, partials);
+}
+/// All keys.
+template <class M, class P, class T, class U>
+TW_INLINE void walk(P p, const AttentionTile<P, U, M>& tile, const AttentionOptions& options,
+                    const AttentionSequence<T, U>& sequence) {
+  load_queries<M>(p, tile.who, sequence.q, tile.factor, tile.queries());
+  walk_blocks(p, tile, options.sinks);
 }
 
 template <class T, class U, class P, class K>
@@ -161,7 +177,7 @@ TW_INLINE void run(P p, const K& kernel) {
   const TaskAt at = find_task<P>(shape, lengths, schedule, split && !merges, p.index());
   const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
 
-  const AttentionTile<P, U> tile = tile_of(p, shape, options, sequence, at.who);
+  const auto tile = tile_of<Floats>(p, shape, options, sequence, at.who);
   Partials partials;
   if (split) {
     partials = Partials::in(p.template workspace<char>(), schedule.slots, shape,
@@ -184,18 +200,22 @@ TW_INLINE void run(P p, const K& kernel) {
     }
   }
 #endif
-  if (split && !merges) {
-    load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
-    leave_blocks(p, tile, blocks.begin, blocks.end, partials);
-    return;
-  }
+  const auto multiplied = [&](const auto& by) {
+    if (split)
+      leave(p, by, blocks, sequence, partials);
+    else
+      walk(p, by, options, sequence);
+  };
   if (merges) {
     merge_partials(p, at.who, tile.mask, partials, options.sinks, shape.value_dims, tile.states(),
                    tile.accumulator(0), tile.at.acc_stride);
+  } else if (kHasPairs<P, T, U> && prefers_pairs(p.machine())) {
+    if constexpr (kHasPairs<P, T, U>)
+      multiplied(tile_of<Pairs>(p, shape, options, sequence, at.who));
   } else {
-    load_queries(p, at.who, sequence.q, score_scale(options, shape.dims), tile.queries());
-    walk_blocks(p, tile, options.sinks);
+    multiplied(tile);
   }
+  if (split && !merges) return;
   finish_rows(p, at.who, 0, at.who.rows, tile.states(), tile.accumulator(0), tile.at.acc_stride,
               sequence.out, sequence.lse);
 }

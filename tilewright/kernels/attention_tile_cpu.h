@@ -6,7 +6,6 @@
 #pragma once
 
 #include "tilewright/kernels/attention_pack_cpu.h"
-#include "tilewright/kernels/attention_partials_cpu.h"
 
 namespace tw::kernels::attention_detail {
 
@@ -15,35 +14,6 @@ inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 /// Rows up to which a block is not worth copying.
 template <class P>
 inline constexpr int64_t kDirectRows = 8;
-
-/// Where a tile keeps its temporaries, in floats; every part starts on a cache line.
-template <class P>
-struct TileScratch {
-  int64_t q, acc, states, keys, values, scores, block, k_scale, v_scale, total;
-  int64_t acc_stride;
-
-  TW_INLINE TileScratch(const AttentionShape& shape, int64_t rows) {
-    const int64_t padded = round_up(rows, kTileRows<P>);
-    const int64_t panels = value_panels<P>(shape.value_dims);
-    int64_t at = 0;
-    const auto take = [&](int64_t floats) {
-      const int64_t start = at;
-      at += round_up(floats, 16);
-      return start;
-    };
-    acc_stride = panels * kPanel<P>;
-    q = take(padded * shape.dims);
-    acc = take(padded * acc_stride);
-    states = take(padded * 2);
-    keys = take(kKeyBlock * shape.dims);
-    values = take(panels * kValuePanelStride<P>);
-    scores = take(int64_t{kScoreRows} * kScoreStride);
-    block = take(int64_t{kTileRows<P>} * acc_stride);
-    k_scale = take(kKeyBlock);
-    v_scale = take(kKeyBlock);
-    total = at;
-  }
-};
 
 /// Joins a block's maximum and sum to a row's, and gives the factors for its values.
 template <class P>
@@ -59,14 +29,17 @@ TW_INLINE void merge_stats(P, BlockStats block, BlockStats& state, float& keep, 
   state.m = high;
 }
 
-template <class P, class U>
+template <class P, class U, class M = Floats>
 struct AttentionTile {
+  using Unit = typename M::Unit;
+
   AttentionShape shape;
   AttentionMask mask;
   KeySource<U> k, v;
   KeySource<U> next_k;  // of the head that is likely worked on next, or no data
   KeySource<float> k_scale, v_scale;
   float softcap;  // in units of log2 e; 0: none
+  float factor;   // of scores, where queries were not scaled
   TileRows who;
   TileScratch<P> at;
   float* scratch;
@@ -80,7 +53,8 @@ struct AttentionTile {
     const bool whole_vectors =
         k.table != nullptr ? k.page_size % kN == 0 : round_up(mask.kv_len, kN) <= k.page_size;
     direct_k = few && k.key_stride == 1 && whole_vectors;
-    direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0;
+    direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0 &&
+               (v.table == nullptr || v.page_size % M::kDepth == 0);
   }
 
   /// The keys that rows [first, last] see, clipped to a block, counted from its start.
@@ -100,7 +74,7 @@ struct AttentionTile {
     return {keys.begin / kKeyBlock, key_blocks(keys.end)};
   }
 
-  TW_INLINE float* queries() const { return scratch + at.q; }
+  TW_INLINE Unit* queries() const { return units(at.q); }
   TW_INLINE float* accumulator(int64_t row) const { return scratch + at.acc + row * at.acc_stride; }
   TW_INLINE BlockStats* states() const {
     return reinterpret_cast<BlockStats*>(scratch + at.states);
@@ -132,12 +106,10 @@ struct AttentionTile {
     if (v_scale) copy_scales(p, v_scale, start, start + clip_end(block), scratch + at.v_scale);
     if (!direct_k) {
       const int64_t panel = all.begin / kPanel<P>;
-      pack_keys(p, k, start + panel * kPanel<P>, start + all.end, shape.dims,
-                scratch + at.keys + panel * kPanel<P> * shape.dims);
+      pack_keys<M>(p, k, start + panel * kPanel<P>, start + all.end, shape.dims,
+                   units(at.keys) + panel * kPanel<P> * units_of<M>(shape.dims));
     }
-    if (!direct_v)
-      pack_values(p, v, start + all.begin, start + all.end, shape.value_dims, all.begin,
-                  scratch + at.values);
+    if (!direct_v) copy_values(p, start, all);
     constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
     for (int64_t first = 0; first < who.rows; first += kGroup) {
       const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
@@ -155,6 +127,17 @@ struct AttentionTile {
   }
 
  private:
+  TW_INLINE Unit* units(int64_t part) const { return reinterpret_cast<Unit*>(scratch + part); }
+
+  TW_INLINE void copy_values(P p, int64_t start, KeyRange keys) const {
+    if constexpr (tile::same_type<M, Floats>)
+      pack_values(p, v, start + keys.begin, start + keys.end, shape.value_dims, keys.begin,
+                  scratch + at.values);
+    else
+      pack_value_pairs(p, v, start, keys, shape.value_dims, at.acc_stride, kValuePanelStride<P, M>,
+                       units(at.values));
+  }
+
   /// Rows whose scores are in L1 together.
   struct RowGroup {
     int64_t first, rows;
@@ -206,19 +189,20 @@ struct AttentionTile {
     for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride) {
       const KeyRange keys = group.tile_keys[r / kTileRows<P>];
       if (!group.row_keys[r].empty())
-        group.stats[r].l = weights_of_row(p, chunks_of(r), group.stats[r].m, scale, row);
+        group.stats[r].l = weights_of_row<P, Unit>(p, chunks_of(r), group.stats[r].m, scale, row);
       else  // seen by other rows of the register tile
-        for (int64_t j = keys.begin; j < keys.end; ++j) row[j] = 0;
+        for (int64_t j = keys.begin / M::kDepth; j < units_of<M>(keys.end); ++j)
+          reinterpret_cast<Unit*>(row)[j] = 0;
     }
   }
 
   TW_INLINE void score_panels(P p, int64_t block, const RowGroup& group) const {
     const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
-    const int64_t panel_size = shape.dims * kPanel<P>;
+    const int64_t depth = units_of<M>(shape.dims), panel_size = depth * kPanel<P>;
     const KeyRange ahead = keys_ahead(block, group.first, group.rows);
     int64_t fetched = ahead.begin;
     for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
-      const Panel<P> panel{scratch + at.keys + j / kPanel<P> * panel_size};
+      const Panel<P, Unit> panel{units(at.keys) + j / kPanel<P> * panel_size};
       for (const int64_t due =
                ahead.begin + (ahead.end - ahead.begin) * (j + kPanel<P>) / kKeyBlock;
            fetched < due; ++fetched)
@@ -227,7 +211,7 @@ struct AttentionTile {
         const KeyRange keys = group.tile_keys[t];
         if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
         with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
-          score_tile<P, kRows, 2>(p, query_tile(group, t), panel, shape.dims,
+          score_tile<P, kRows, 2>(p, query_tile(group, t), panel, depth, factor,
                                   scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
         });
       }
@@ -240,11 +224,11 @@ struct AttentionTile {
     for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
                  [&](const KeySegment<U>& segment, int64_t offset) {
                    const int64_t j = begin + offset;
-                   const Columns<U> columns{segment.data, segment.dim_stride, 2 * kN,
-                                            ahead_of_keys(start + j, segment.data)};
+                   const auto columns = columns_of(segment.data, 0, shape.dims, segment.dim_stride,
+                                                   ahead_of_keys(start + j, segment.data));
                    for (int64_t t = 0; t < tiles(group); ++t)
                      score(p, rows_in_tile(group, t), query_tile(group, t), columns,
-                           (segment.count + kN - 1) / kN, shape.dims,
+                           (segment.count + kN - 1) / kN, units_of<M>(shape.dims), factor,
                            scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
                  });
   }
@@ -297,16 +281,16 @@ struct AttentionTile {
 
   TW_INLINE void weigh_panels(P p, const RowGroup& group, const MergeFactors& factors) const {
     for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>) {
-      const float* const panel = scratch + at.values + c / kPanel<P> * kValuePanelStride<P>;
+      const Unit* const panel = units(at.values) + c / kPanel<P> * kValuePanelStride<P, M>;
       for (int64_t t = 0; t < tiles(group); ++t) {
         const KeyRange keys = group.tile_keys[t];
         if (keys.empty()) continue;
         const int64_t row = t * kTileRows<P>;
         with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
           weigh_and_merge_tile<P, kRows, 2>(
-              p, score_tile_at(t) + keys.begin, Panel<P>{panel + keys.begin * kPanel<P>},
-              keys.end - keys.begin, accumulator(group.first + row) + c, at.acc_stride,
-              factors.keep + row, factors.add + row);
+              p, weights_at(t, keys), Panel<P, Unit>{panel + keys.begin / M::kDepth * kPanel<P>},
+              count_of(keys), accumulator(group.first + row) + c, at.acc_stride, factors.keep + row,
+              factors.add + row);
         });
       }
     }
@@ -318,28 +302,45 @@ struct AttentionTile {
     const KeyRange keys = group.tile_keys[t];
     if (keys.empty()) return;
     const int tile_rows = rows_in_tile(group, t);
-    const float* const weights = score_tile_at(t) + keys.begin;
+    const Unit* const weights = weights_at(t, keys);
     if (!direct_v) {
-      const float* panel = scratch + at.values + keys.begin * kPanel<P>;
+      const Unit* panel = units(at.values) + keys.begin / M::kDepth * kPanel<P>;
       with_tile_rows(p, tile_rows, [&]<int kRows>() {
-        for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>, panel += kValuePanelStride<P>)
-          weigh_tile<P, kRows, 2>(p, weights, Panel<P>{panel}, keys.end - keys.begin, result + c,
+        for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>, panel += kValuePanelStride<P, M>)
+          weigh_tile<P, kRows, 2>(p, weights, Panel<P, Unit>{panel}, count_of(keys), result + c,
                                   at.acc_stride, false);
       });
       return;
     }
     // Keys whose values stay in L1 while their columns are walked.
     const int64_t fitting = 8192 / (shape.value_dims * int64_t{sizeof(U)});
-    const int64_t longest = fitting > 32 ? fitting : 32;
+    const int64_t longest = fitting > 32 ? fitting / 2 * 2 : 32;
     const int64_t start = block * kKeyBlock;
-    for_segments(v, start + keys.begin, start + keys.end, longest,
-                 [&](const KeySegment<U>& segment, int64_t offset) {
-                   const int64_t j = start + keys.begin + offset;
-                   const Columns<U> columns{segment.data, segment.key_stride, 2 * kN,
-                                            ahead_of_values(j, segment.data)};
-                   weigh(p, tile_rows, weights + offset, columns, shape.value_dims / kN,
-                         segment.count, result, at.acc_stride, offset > 0);
-                 });
+    for (int64_t j = keys.begin; j < keys.end;) {  // a piece ends before an even key
+      const KeySegment<U> segment =
+          v.at(start + j, start + (keys.end < j + longest ? keys.end : j / 2 * 2 + longest));
+      const KeyRange here{j, j + segment.count};
+      const auto columns = columns_of(segment.data, here.begin, here.end, segment.key_stride,
+                                      ahead_of_values(start + j, segment.data));
+      weigh(p, tile_rows, weights_at(t, here), columns, shape.value_dims / kN, count_of(here),
+            result, at.acc_stride, j > keys.begin);
+      j = here.end;
+    }
+  }
+
+  /// Rows [first, last) of keys or values, the first of which is at `data`, as they lie.
+  TW_INLINE static auto columns_of(const U* data, int64_t first, int64_t last, int64_t stride,
+                                   const char* ahead) {
+    if constexpr (tile::same_type<M, Floats>)
+      return Columns<U>{data, stride, 2 * kN, ahead};
+    else
+      return PairColumns::of(data, first, last, stride, 2 * kN, ahead);
+  }
+  TW_INLINE const Unit* weights_at(int64_t t, KeyRange keys) const {
+    return reinterpret_cast<const Unit*>(score_tile_at(t)) + keys.begin / M::kDepth;
+  }
+  TW_INLINE static int64_t count_of(KeyRange keys) {
+    return units_of<M>(keys.end) - keys.begin / M::kDepth;
   }
 
   TW_INLINE static void fetch_key(const KeySource<U>& source, int64_t key, int64_t dims) {
@@ -366,8 +367,8 @@ struct AttentionTile {
     return reinterpret_cast<const char*>(to);
   }
 
-  TW_INLINE const float* query_tile(const RowGroup& group, int64_t t) const {
-    return scratch + at.q + (group.first + t * kTileRows<P>)*shape.dims;
+  TW_INLINE const Unit* query_tile(const RowGroup& group, int64_t t) const {
+    return queries() + (group.first + t * kTileRows<P>)*units_of<M>(shape.dims);
   }
   TW_INLINE float* score_tile_at(int64_t t) const {
     return scratch + at.scores + t * kTileRows<P> * kScoreStride;

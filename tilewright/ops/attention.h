@@ -197,6 +197,7 @@ struct Attention : AttentionFamily {
       "sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, "
       "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
       "where sinks=absent, k_scale=absent, v_scale=absent: "
       "attention_backward(grad=out.grad, q, k, v, output=out, lse, kv_lens, scale, causal, "
@@ -263,7 +264,12 @@ struct Attention : AttentionFamily {
       {"smollm2-135m/prefill 512", "B=1 S=512 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
       {"smollm2-135m/decode 512", "B=1 S=1 Hq=9 L=512 H=3 D=64 Dv=64 causal=1"},
       {"bert-base/128", "B=8 S=128 Hq=12 L=128 H=12 D=64 Dv=64"},
+      {"H16 S512 D64", "B=1 S=512 Hq=16 L=512 H=16 D=64 Dv=64"},
       {"H16 S1024 D64", "B=1 S=1024 Hq=16 L=1024 H=16 D=64 Dv=64"},
+      {"H16 S2048 D64", "B=1 S=2048 Hq=16 L=2048 H=16 D=64 Dv=64"},
+      {"H16 S2048 D64 causal", "B=1 S=2048 Hq=16 L=2048 H=16 D=64 Dv=64 causal=1"},
+      {"H8 S512 D128", "B=1 S=512 Hq=8 L=512 H=8 D=128 Dv=128"},
+      {"H8 S1024 D128", "B=1 S=1024 Hq=8 L=1024 H=8 D=128 Dv=128"},
       {"H8 S4096 D128", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128"},
       {"H8 S4096 D128 causal", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128 causal=1"},
       {"llama-3.1-8b/decode 4096", "B=1 S=1 Hq=32 L=4096 H=8 D=128 Dv=128 causal=1"}};

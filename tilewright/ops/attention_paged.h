@@ -15,6 +15,7 @@ struct AttentionPaged : AttentionFamily {
       "k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, "
       "window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
 
   template <class T, class U>
   using Kernel = kernels::AttentionPaged<T, U>;

@@ -13,6 +13,7 @@ struct AttentionVarlen : AttentionFamily {
       "cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, "
       "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
       "softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
       "where sinks=absent, k_scale=absent, v_scale=absent: "
       "attention_varlen_backward(grad=out.grad, q, k, v, output=out, lse, cu_seqlens_q, "

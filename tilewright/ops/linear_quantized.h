@@ -14,10 +14,10 @@
 
 namespace tw::ops {
 
-/// Linear layer with block-quantised weights packed by the operator pack_quantized. `compute` int8 rounds
-/// activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and weights to
-/// bf16, f32 rounds nothing. The gated activations take weights packed with `up`:
-/// out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+/// Linear layer with block-quantised weights packed by the operator pack_quantized. `compute` int8
+/// rounds activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and
+/// weights to bf16, f32 rounds nothing. The gated activations take weights packed with `up`: out =
+/// silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 struct LinearQuantized {
   static constexpr Schema kSchema{
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
