@@ -130,7 +130,8 @@ TW_AVX512_VNNI void int8_dot_vnni(int64_t iterations) {
   TW_OPAQUE_ZMM(b);
   for (int64_t i = 0; i < iterations; ++i) {
     TW_UNROLL
-    for (int j = 0; j < kZmmSums; ++j) sums[j] = _mm512_dpbusd_epi32(sums[j], a, b);
+    for (int j = 0; j < kZmmSums; ++j)  // by the intrinsic g++ 12 copies and stores every sum
+      __asm__ volatile("vpdpbusd %2, %1, %0" : "+v"(sums[j]) : "v"(a), "v"(b));
   }
   for (int j = 0; j < kZmmSums; ++j) TW_OPAQUE_ZMM(sums[j]);
 }
