@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,21 @@ def test_numbers_are_decimal(tmp_path: Path) -> None:
         assert "no workload matches" in result.stderr
     result = run_tool("generate", tmp_path / "absent", "--tokens", "010,-0,2", "--top-p", "1e-3")
     assert result.returncode == 6
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["gen"], {"generate"}),
+        (["generate", "--te"], {"--temperature"}),
+        (["template", "render", "--mess"], {"--messages"}),
+        (["template", "ren"], {"render"}),
+    ],
+)
+def test_bash_completes(words: list[str], wanted: set[str]) -> None:
+    script = run_tool("completion").stdout
+    line = " ".join(["tilewright", *words])
+    script += f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _tilewright\n"
+    script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, encoding="utf-8", check=True)
+    assert set(done.stdout.split()) >= wanted

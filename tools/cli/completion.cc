@@ -9,11 +9,16 @@
 namespace tw::cli {
 namespace {
 
-std::string options_of(const CLI::App& app) {
+/// The options of a command, and its subcommands with theirs; a group of options has no name.
+std::string words_of(const CLI::App& app) {
   std::string words;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) words += " --" + name;
     for (const std::string& name : option->get_snames()) words += " -" + name;
+  }
+  for (const CLI::App* part : app.get_subcommands(nullptr)) {
+    if (!part->get_name().empty()) words += " " + part->get_name();
+    words += words_of(*part);
   }
   return words;
 }
@@ -22,24 +27,26 @@ std::string bash_script(const CLI::App& app) {
   std::string names;
   std::string cases;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name().empty()) continue;
     names += " " + command->get_name();
-    cases += "    " + command->get_name() + ") words='" + options_of(*command) + "' ;;\n";
+    cases += "    " + command->get_name() + ") words='" + words_of(*command) + "' ;;\n";
   }
+  std::string options;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) options += " --" + name;
   return "_tilewright() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]} words=\n"
          "  case ${COMP_CWORD}:${COMP_WORDS[1]} in\n"
          "    1:*) mapfile -t COMPREPLY < <(compgen -W '" +
-         options_of(app) + names +
+         options + names +
          "' -- \"$word\"); return ;;\n"
          "  esac\n"
          "  case ${COMP_WORDS[1]} in\n" +
          cases +
          "  esac\n"
-         "  if [[ $word == -* ]]; then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
-         "  else\n"
-         "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
-         "  fi\n"
+         "  mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$word\")\n"
+         "  [[ $word == -* ]] ||\n"
+         "    mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- \"$word\")\n"
          "}\n"
          "complete -o filenames -F _tilewright tilewright\n";
 }

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include <CLI/CLI.hpp>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "tilewright/core/printable.h"
@@ -77,9 +76,11 @@ std::string read_text(const std::string& path) {
 }
 
 int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t(usage.ru_maxrss) * 1024;
+  // Not getrusage(), whose figure begins with what the parent had when it started this process.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(6)) * 1024;
+  return 0;
 }
 
 }  // namespace tw::cli
