@@ -45,8 +45,7 @@ endif()
 # ThreadSanitizer looks at what synchronises threads, which needs little of the library.
 if(TILEWRIGHT_SANITIZE STREQUAL "thread" AND GTest_FOUND)
   file(GLOB thread_sources CONFIGURE_DEPENDS tilewright/core/*.cc tilewright/runtime/thread_*.cc
-       tilewright/runtime/scheduler*.cc tests/unit/runtime/thread_*_test.cc
-       tests/unit/runtime/scheduler*_test.cc)
+       tests/unit/runtime/thread_*_test.cc)
   add_executable(tilewright_thread_tests ${thread_sources})
   set_target_properties(tilewright_thread_tests PROPERTIES
                         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

@@ -182,13 +182,10 @@ def _number_like(number: float, arg: Argument, called: Operator, arguments: list
 
 def _is_one(grad: Any) -> bool:
     """Whether a gradient is the number 1, if that can be told without waiting and untraced."""
-    return (
-        type(grad) is torch.Tensor
-        and grad.numel() == 1
-        and grad.device.type == "cpu"
-        and not (_C._are_functorch_transforms_active() or _C._len_torch_dispatch_stack())
-        and grad.item() == 1
-    )
+    if type(grad) is not torch.Tensor or grad.numel() != 1 or grad.device.type != "cpu":
+        return False
+    traced = _C._are_functorch_transforms_active() or _C._len_torch_dispatch_stack()
+    return not traced and grad.item() == 1
 
 
 def _run(rule: _Rule, step: Step, wanted: frozenset[str], env: _Tensors, shapes: _Tensors) -> None:

@@ -16,7 +16,7 @@ COMPOSITES: dict[str, Callable[..., Any]] = {}  # once loaded, by the operator's
 
 _MODULES = ("elementwise", "rows", "products", "experts", "sequences", "gradients")
 
-# What PyTorch has no equal for.
+# Why PyTorch has no equal.
 _NONE = {
     "linear_packed": "its weights are packed for tilewright's kernels",
     "pack_quantized": "its bytes are laid out for tilewright's kernels",
@@ -34,7 +34,10 @@ def is_available() -> bool:
 
 def why_none(op: str) -> str:
     """Why there is no composite of an operator; empty where there is one."""
-    return _NONE.get(op, "") if is_available() else "PyTorch is not installed"
+    if not is_available():
+        return "PyTorch is not installed"
+    load()
+    return "" if op in COMPOSITES else _NONE.get(op, "none is written")
 
 
 def load() -> int:
