@@ -16,7 +16,8 @@ FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
 KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "silu_and_mul/64 MiB" "copy/64 MiB" \
   "transpose/64 MiB" 4096x14336 matmul/cube matmul/llama linear_packed/cube \
-  linear_packed/llama-3.1-8b/prefill "attention/H16 S1024" "attention/H8 S4096"
+  linear_packed/llama-3.1-8b/prefill "attention/H16 S" "attention/H8 S" \
+  "attention/llama-3.1-8b/decode"
 PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
@@ -69,7 +70,7 @@ compare: native  ## measure the language model and the operators beside their pe
 	.venv/bin/python benchmarks/language_model/requantize.py $(MODEL) build/smollm2-135m-q4_0.gguf
 	python3 benchmarks/language_model/compare.py build/smollm2-135m-q4_0.gguf --peers llama.cpp \
 	  --work decode "first token" --out benchmarks/results/smollm2_q4_0.json
-	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32 --seconds 0.4 --json \
+	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32,bf16,bf16/bf16 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \
 	  --mode quick --out benchmarks/results/peers.json

@@ -62,6 +62,20 @@ def figure(value: float, unit: str) -> str:
     return f"{value * 1e3:.0f} ms" if unit == "s" else f"{value:.0f} {unit}"
 
 
+# Per cent of the limit that the project wants, by operator and kind of limit.
+TARGETS = {
+    ("attention", "arithmetic"): 75,
+    ("linear_packed", "arithmetic"): 90,
+    ("matmul", "arithmetic"): 80,
+    ("linear_quantized", "DRAM read"): 80,
+    ("copy", "DRAM copy"): 85,
+    ("rms_norm", "DRAM copy"): 85,
+    ("silu_and_mul", "DRAM copy"): 85,
+    ("softmax", "DRAM copy"): 85,
+    ("transpose", "DRAM copy"): 85,
+}
+
+
 def operators(data: dict[str, Any]) -> str:
     """Each workload with its fraction of the measured limit, for each thread count."""
     threads = sorted({row["threads"] for row in data["results"]})
@@ -78,9 +92,10 @@ def operators(data: dict[str, Any]) -> str:
     heads = " | ".join(f"{count} thread{'s' * (count > 1)}" for count in threads)
     lines = [
         f"{data['processor']}; g++ {data['compiler']}. Measured limits: {limits}. A row's "
-        "percentage is of what the machine was measured to do between the row's own runs.\n",
-        f"| operator | workload | dtype | limit | {heads} |",
-        f"|---|---|---|---|{'---|' * len(threads)}",
+        "percentage is of what the machine was measured to do between the row's own runs; "
+        "docs/notes/cpu_limits.md says what bounds rows below their target.\n",
+        f"| operator | workload | dtype | limit | {heads} | target |",
+        f"|---|---|---|---|{'---|' * len(threads)}---|",
     ]
     for (op, workload, dtype), rows in found.items():
         some = next(iter(rows.values()))
@@ -90,6 +105,8 @@ def operators(data: dict[str, Any]) -> str:
             f"{100 * rows[count]['fraction_of_limit']:.0f} %" if count in rows else ""
             for count in threads
         ]
+        target = TARGETS.get((op, some["limit"]))
+        cells.append(f"{target} %" if target and not dtype.startswith("f16") else "")
         lines.append(f"| {op} | {workload} | {dtype} | {some['limit']} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
