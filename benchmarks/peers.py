@@ -173,6 +173,8 @@ def linear_packed(
 
 # Of no use as a peer: their random numbers, or their loop over time, are a definition's.
 DEFINITIONS = {"dropout", "linear_attention"}
+# Results name elements, and of equal ones peers may name another.
+ANY_OF_EQUALS = {"topk"}
 # What torch.compile would make of these is the same call.
 EAGER_ONLY = {"linear_packed"}
 
