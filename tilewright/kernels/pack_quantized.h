@@ -223,6 +223,22 @@ TW_INLINE void pack_quantized_panel(DType dtype, const packing::BlockRow (&rows)
   }
 }
 
+/// Of a block as it lies in a file. Not by info(), whose table every build would define.
+struct BlockSize {
+  int64_t elements, bytes;
+};
+TW_INLINE constexpr BlockSize block_size(DType dtype) {
+  switch (dtype) {
+#define TW_CASE(id, name, elements, bytes) \
+  case DType::id:                          \
+    return {elements, bytes};
+    TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
+#undef TW_CASE
+    default:
+      return {1, 1};
+  }
+}
+
 struct PackQuantized {
   View<const uint8_t, 2> blocks;  // [n, bytes of a row]
   View<const uint8_t, 2> up;      // [n, bytes of a row], or absent: blocks are a gate then
@@ -231,7 +247,8 @@ struct PackQuantized {
 
   TW_INLINE DType dtype() const { return DType(int(kFirstBlockDType) + format); }
   TW_INLINE int64_t k() const {
-    return blocks.size(1) / info(dtype()).block_bytes * info(dtype()).block_elements;
+    const BlockSize block = block_size(dtype());
+    return blocks.size(1) / block.bytes * block.elements;
   }
   TW_INLINE int64_t rows() const { return blocks.size(0) * (up ? 2 : 1); }
   TW_INLINE int64_t panels() const { return quantized_panels(rows(), bool(up)); }
