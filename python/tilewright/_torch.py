@@ -139,7 +139,7 @@ def _has_divided_size(op: Operator) -> bool:
 def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list[list[Any]]:
     """Shapes of all outputs, by the library's own rule; sizes may be symbolic, if not `exact`."""
     tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
-    if any(arg.type == "u8" for arg in op.inputs):
+    if any(arg.type == "u8" and len(arg.dims) == 1 for arg in op.inputs):
         return _infer_opaque(op, tensors, arguments)
     markers, reading = _Markers(), _arrays.Reading()
     sizes = _unify(op, tensors)
