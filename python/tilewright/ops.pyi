@@ -1693,18 +1693,19 @@ def linear_quantized(
     bias: Any | None = None,
     residual: Any | None = None,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_and_mul", "gelu_tanh_and_mul"] = "none",
-    compute: Literal["int8", "bf16", "f32"] = "int8",
+    compute: Literal["int8", "bf16", "f32", "int16"] = "int8",
     *,
     backend: str | None = None,
 ) -> _Array:
     r"""Linear layer with block-quantised weights packed by the operator pack_quantized. `compute`
-    int8 rounds activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations
-    and weights to bf16, f32 rounds nothing. The gated activations take weights packed with
-    `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+    int8 rounds activations to int8 per 32 k (kernels/quantize_rows.h), int16 to two such
+    digits, bf16 rounds activations and weights to bf16, f32 rounds nothing. The gated
+    activations take weights packed with `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual.
+    `out` may alias `residual`.
 
     linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
-    none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32
-    = int8) -> out: T[*, N]
+    none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute:
+    int8|bf16|f32|int16 = int8) -> out: T[*, N]
 
     Args:
         x: T[*, K].
@@ -1712,7 +1713,7 @@ def linear_quantized(
         bias: T[N], or None.
         residual: T[*, N], or None.
         activation: none, relu, gelu, gelu_tanh, silu, silu_and_mul, gelu_tanh_and_mul, by default none.
-        compute: int8, bf16, f32, by default int8.
+        compute: int8, bf16, f32, int16, by default int8.
         backend: which one runs it, by default the current one.
 
     Returns:

@@ -696,8 +696,8 @@ static inline tw_status tw_linear_packed(tw_context* context, const tw_tensor* x
 }
 
 /* linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
- * none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32 =
- * int8) -> out: T[*, N] */
+ * none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32|int16
+ * = int8) -> out: T[*, N] */
 static inline tw_status tw_linear_quantized(tw_context* context, const tw_tensor* x,
                                             const tw_tensor* packed, const tw_tensor* bias,
                                             const tw_tensor* residual, const char* activation,

@@ -4,13 +4,14 @@
 //   gated:  out[m, n] = activation(gate[m, n]) * up[m, n] + residual[m, n]
 //
 // Of `compute`, int8 rounds x to int8 per 32 k (quantize_rows.h) and sums exact integers within
-// such a block; bf16 rounds x and the weights to bf16, which errs less and is what AMX multiplies
-// fastest; f32 multiplies float32 with the weights' exact values in one chain over k. Weights are
-// repacked beforehand (linear_quantized_format.h); interleaving their rows follows ggml's repacked
-// formats and ik_llama.cpp's row-interleaved quants in idea.
+// such a block; int16 adds what a second digit gives, computed as another row; bf16 rounds x and
+// the weights to bf16, which errs less and is what AMX multiplies fastest; f32 multiplies float32
+// with the weights' exact values in one chain over k. Weights are repacked beforehand
+// (linear_quantized_format.h); interleaving their rows follows ggml's repacked formats and
+// ik_llama.cpp's row-interleaved quants in idea.
 //
-// Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A single token
-// multiplies panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
+// Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A few tokens
+// multiply panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
 // run register tiles over it, or tiles of AMX. Bits depend on none of it (linear_quantized_dot.h),
 // but those of bf16 on whether there is AMX, which sums pairs.
 #pragma once
@@ -40,7 +41,7 @@ struct LinearQuantized {
     const QuantizedSchedule s = product().template schedule<P>(machine);
     tile::Plan plan;
     plan.phases = 2;
-    plan.grid[0] = s.tokens * s.spans;
+    plan.grid[0] = x.rows * s.spans;
     plan.grid[1] = s.groups * s.programs;
     plan.workspace_bytes = product().packed_bytes(s);
     plan.scratch_bytes = s.results_bytes + 2 * (s.codes_bytes + s.scales_bytes);
@@ -54,16 +55,24 @@ struct LinearQuantized {
       pack_tokens(p, s);
       return;
     }
-    const QuantizedResults results = product().results(p, s);
-    if (s.path != QuantizedPath::kStream) prefetch(results);
-    product().run(p, s, results);
-    finish(p, results);
+    QuantizedResults results = product().results(p, s);
+    if (s.path != QuantizedPath::kStream) {
+      prefetch(results);
+    } else if (results.tokens.count > 1) {  // a pair of panels at a time
+      const int64_t columns = product().columns_of_pair(), pairs = results.pairs;
+      results.pairs = 1;
+      for (int64_t i = 0; i < pairs; ++i, results.column += columns) finish(p, s, results);
+      return;
+    }
+    finish(p, s, results);
   }
 
  private:
   TW_INLINE QuantizedProduct product() const {
-    return {packed.data, x.rows, QuantizedCompute(compute)};
+    return {packed.data, x.rows * digits(), QuantizedCompute(compute)};
   }
+  /// Rows of 8-bit codes for each token.
+  TW_INLINE int digits() const { return compute == int(QuantizedCompute::kInt16) ? 2 : 1; }
 
   /// One span of one token.
   template <class P>
@@ -79,12 +88,15 @@ struct LinearQuantized {
       return;
     }
 #endif
-    const TokenRange tile = product().tile_of(token, s.tallest);
+    const TokenRange tile = product().tile_of(token * digits(), s.tallest);
     uint8_t* const to = packed_tokens + tile.first * s.token_bytes;
-    const int slot = int(token - tile.first);
+    const int slot = int(token * digits() - tile.first);
     if (s.path != QuantizedPath::kFloats) {
-      quantize_row(p, row, begin, end, activation_spec<P>(product().format()), to, tile.count,
-                   slot);
+      const ActivationSpec spec = activation_spec<P>(product().format());
+      if (digits() == 2)
+        quantize_row<2>(p, row, begin, end, spec, to, tile.count, slot);
+      else
+        quantize_row<1>(p, row, begin, end, spec, to, tile.count, slot);
       return;
     }
     const bool rounded = compute == int(QuantizedCompute::kBf16);
@@ -97,12 +109,17 @@ struct LinearQuantized {
   TW_INLINE void prefetch(const QuantizedResults& r) const {
     const int64_t rest = out.cols - r.column, width = product().columns_of_pair();
     const int64_t columns = width < rest ? width : rest;
-    tile::prefetch_tile(r.tokens.first, r.tokens.count, r.column, columns, out);
-    if (residual) tile::prefetch_tile(r.tokens.first, r.tokens.count, r.column, columns, residual);
+    const int64_t first = r.tokens.first / digits();
+    const int count = r.tokens.count / digits();
+    tile::prefetch_tile(first, count, r.column, columns, out);
+    if (residual) tile::prefetch_tile(first, count, r.column, columns, residual);
   }
 
+  /// Computes results and puts them into `out`.
   template <class P>
-  TW_INLINE void finish(P p, const QuantizedResults& r) const {
+  TW_INLINE void finish(P p, const QuantizedSchedule& s, QuantizedResults r) const {
+    product().run(p, s, r);
+    if (digits() == 2) add_digits(p, r);
     Activation after = Activation::kNone;
     int64_t columns = out.cols - r.column;
     if (is_gated()) {
@@ -117,6 +134,19 @@ struct LinearQuantized {
     }
     LinearEpilogue<T>{bias, residual, after, out}(p, r.sums, r.tokens.first, r.tokens.count,
                                                   r.column, columns);
+  }
+
+  /// Two rows for each token become one.
+  template <class P>
+  TW_INLINE void add_digits(P, QuantizedResults& r) const {
+    using F = typename P::f32;
+    r.tokens = {r.tokens.first / 2, r.tokens.count / 2};
+    for (int t = 0; t < r.tokens.count; ++t) {
+      const float* const from = r.sums + 2 * t * kResultStride;
+      for (int c = 0; c < kResultStride; c += P::template kLanes<float>)
+        tile::store(r.sums + t * kResultStride + c,
+                    tile::load<F>(from + c) + tile::load<F>(from + kResultStride + c));
+    }
   }
 
   /// Columns [0, 16) of every row, or of every pair of the only one, become

@@ -47,7 +47,7 @@ __attribute__((noinline)) void dot_tile_amx(P, UnpackedPanel panel, const uint8_
   constexpr int kScales = (1 + kU.has_min) * kQuantizedRows;
   constexpr int64_t kBlockBytes = kTokens * (kQuantizedBlock + 4 + 4);
   alignas(64) int32_t sums[2][tile::kTileRows * kQuantizedRows];
-  TileResults<P, kTokens, true> results{acc, {}};
+  TileResults<P, kTokens, kRowVecs<P>, true> results{acc, {}};
   results.load();
 
   const auto multiply = [&]<int kTile>(int64_t block) TW_INLINED {

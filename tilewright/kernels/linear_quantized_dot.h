@@ -17,7 +17,107 @@ TW_INLINE constexpr ActivationSpec activation_spec(QuantizedFormat f) {
   return {f.groups(), f.has_min, value_offset<P>(f)};
 }
 
-// ---- one token: straight from the panel ----------------------------------------------------
+// ---- what both schedules do with a group of k ----------------------------------------------
+/// The results of a tile, kTokens x kVecs vectors: registers, or the memory they came from.
+template <class P, int kTokens, int kVecs, bool kKeep>
+struct TileResults {
+  using F = typename P::f32;
+  static constexpr int kN = P::template kLanes<float>;
+  float* memory;  // rows kResultStride apart
+  F kept[kKeep ? kTokens : 1][kVecs];
+
+  TW_INLINE float* at(int t, int v) const { return memory + t * kResultStride + v * kN; }
+  TW_INLINE void load() {
+    if constexpr (kKeep) {
+      TW_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v) kept[t][v] = tile::load<F>(at(t, v));
+      }
+    }
+  }
+  TW_INLINE void store() {
+    if constexpr (kKeep) {
+      TW_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v) tile::store(at(t, v), kept[t][v]);
+      }
+    }
+  }
+  template <class Update>
+  TW_INLINE void update(int t, int v, Update&& f) {
+    if constexpr (kKeep)
+      kept[t][v] = f(kept[t][v]);
+    else
+      tile::store(at(t, v), f(tile::load<F>(at(t, v))));
+  }
+};
+
+/// dots[t][v] = start of t + weights(step, v) . x[t] over kSteps steps of four k, x being codes of
+/// tokens one after the other. Starts are those at `starts`, if there are any.
+template <class P, class Dot, int kSteps, int kTokens, int kVecs, class Weights>
+TW_INLINE void dot_group(const uint8_t* x, const uint8_t* starts, Weights&& weights,
+                         typename P::i32 (&dots)[kTokens][kVecs]) {
+  using I = typename P::i32;
+  constexpr int kRun = Dot::kSteps < kSteps ? Dot::kSteps : kSteps;
+  const auto add = [&](int step, auto& sums) TW_INLINED {
+    tile::Bytes<P> w[kVecs];
+    TW_UNROLL
+    for (int v = 0; v < kVecs; ++v) w[v] = weights(step, v);
+    TW_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const auto codes = tile::splat4<P>(x + t * kQuantizedBlock + 4 * step);
+      TW_UNROLL
+      for (int v = 0; v < kVecs; ++v) sums[t][v] = Dot::add(sums[t][v], w[v], codes);
+    }
+  };
+  TW_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const I start = starts ? tile::splat<I>(tile::load_bits<int32_t>(starts + 4 * t)) : I{};
+    TW_UNROLL
+    for (int v = 0; v < kVecs; ++v) dots[t][v] = start;
+  }
+  TW_UNROLL
+  for (int r = 0; r < kSteps; r += kRun) {
+    if constexpr (!Dot::kNarrow) {
+      TW_UNROLL
+      for (int i = r; i < r + kRun; ++i) add(i, dots);
+    } else {
+      typename Dot::Part part[kTokens][kVecs] = {};
+      TW_UNROLL
+      for (int i = r; i < r + kRun; ++i) add(i, part);
+      TW_UNROLL
+      for (int t = 0; t < kTokens; ++t) {
+        TW_UNROLL
+        for (int v = 0; v < kVecs; ++v) dots[t][v] += Dot::widen(part[t][v]);
+      }
+    }
+  }
+}
+
+/// results[t][v] += scale(v) d[t] dots[t][v], and the mins times the sums of x.
+template <class P, bool kHasMin, int kTokens, int kVecs, class Scale, class Results>
+TW_INLINE void scale_group(const typename P::i32 (&dots)[kTokens][kVecs], const uint8_t* d,
+                           const uint8_t* sums, Scale&& scale, Results& results) {
+  using F = typename P::f32;
+  TW_UNROLL
+  for (int v = 0; v < kVecs; ++v) {
+    const ScaleAndMin<P> w = scale(v);
+    TW_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const F factor = w.scale * tile::splat<F>(tile::load_bits<float>(d + 4 * t));
+      results.update(t, v, [&](F r) {
+        r = tile::fma(factor, tile::convert<F>(dots[t][v]), r);
+        if constexpr (kHasMin)
+          r = tile::fma(w.min, tile::splat<F>(tile::load_bits<float>(sums + 4 * t)), r);
+        return r;
+      });
+    }
+  }
+}
+
+// ---- few tokens: straight from the panel ---------------------------------------------------
 /// Bytes to ask for memory ahead of the block at hand: what arrives during most of a miss. The core
 /// itself runs some blocks ahead; twice as far costs a seventh of the bandwidth on Zen 3.
 TW_INLINE int64_t stream_ahead(const Machine& machine) {
@@ -26,58 +126,36 @@ TW_INLINE int64_t stream_ahead(const Machine& machine) {
   return bytes < 1024 ? 1024 : bytes > 4096 ? 4096 : int64_t(bytes) / 64 * 64;
 }
 
-/// acc[0 .. 16) = panel . x. Reads memory in order and once.
-template <class P, QuantizedFormat kF>
+/// acc[t][0 .. 16) = panel . x[t] for a tile of kTokens. Reads memory in order and once.
+template <class P, QuantizedFormat kF, int kTokens>
 __attribute__((noinline)) void dot_panel(P p, const uint8_t* panel, int64_t blocks,
                                          const uint8_t* x, float* acc) {
-  using F = typename P::f32;
-  using I = typename P::i32;
-  constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;
+  constexpr int kVecs = kRowVecs<P>, kGroups = kF.groups(), kSteps = kF.group / 4;
   constexpr ActivationSpec kSpec = activation_spec<P>(kF);
   using Dot = tile::DotSteps<P, value_range<P>(kF)>;
-  constexpr int kGroups = kF.groups();
-  constexpr int kFormatSteps = kF.group / 4;
-  constexpr int kRun = Dot::kSteps < kFormatSteps ? Dot::kSteps : kFormatSteps;
   const int64_t ahead = stream_ahead(p.machine());
-
-  F sum[kVecs];
-  for (F& s : sum) s = F{};
+  TileResults<P, kTokens, kVecs, true> results{acc, {}};
   for_blocks<kF>(panel, 0, blocks, [&](const uint8_t* block, const uint8_t* scales, int b) {
-    const F d = tile::splat<F>(tile::load_bits<float>(x + kQuantizedBlock));
+    const uint8_t* const d = x + kTokens * kQuantizedBlock;
     TW_UNROLL
     for (int h = 0; h < kGroups; ++h) {
-      const uint8_t* aux = x + kQuantizedBlock + 4 + 4 * h;
-      I dots[kVecs];
-      const I start = kSpec.offset ? tile::splat<I>(tile::load_bits<int32_t>(aux)) : I{};
-      TW_UNROLL
-      for (int v = 0; v < kVecs; ++v) dots[v] = start;
-      TW_UNROLL
-      for (int r = 0; r < kFormatSteps; r += kRun) {
-        typename Dot::Part part[kVecs] = {};
-        TW_UNROLL
-        for (int i = 0; i < kRun; ++i) {
-          const int g = h * kFormatSteps + r + i;
-          prefetch_ahead<kF>(block, b, g, ahead);
-          const auto codes = tile::splat4<P>(x + 4 * g);
-          TW_UNROLL
-          for (int v = 0; v < kVecs; ++v)
-            part[v] = Dot::add(part[v], read_values<P, kF>(block, g, v), codes);
-        }
-        TW_UNROLL
-        for (int v = 0; v < kVecs; ++v) dots[v] += Dot::widen(part[v]);
-      }
-      TW_UNROLL
-      for (int v = 0; v < kVecs; ++v) {
-        const auto w = read_scale<P, kF>(scales, b * kGroups + h, v);
-        sum[v] = tile::fma(w.scale * d, tile::convert<F>(dots[v]), sum[v]);
-        if constexpr (kF.has_min)
-          sum[v] = tile::fma(w.min, tile::splat<F>(tile::load_bits<float>(aux)), sum[v]);
-      }
+      const uint8_t* const sums = d + 4 * kTokens * (1 + h);
+      typename P::i32 dots[kTokens][kVecs];
+      dot_group<P, Dot, kSteps>(
+          x + h * kF.group, kSpec.offset ? sums : nullptr,
+          [&](int step, int v) TW_INLINED {
+            const int g = h * kSteps + step;
+            if (v == 0) prefetch_ahead<kF>(block, b, g, ahead);
+            return read_values<P, kF>(block, g, v);
+          },
+          dots);
+      scale_group<P, kF.has_min>(
+          dots, d, sums,
+          [&](int v) TW_INLINED { return read_scale<P, kF>(scales, b * kGroups + h, v); }, results);
     }
-    x += kSpec.block_bytes();
+    x += kTokens * kSpec.block_bytes();
   });
-  TW_UNROLL
-  for (int v = 0; v < kVecs; ++v) tile::store(acc + v * kN, sum[v]);
+  results.store();
 }
 
 // ---- many tokens: a panel is taken apart once, then multiplied with tiles of tokens ---------
@@ -150,118 +228,56 @@ __attribute__((noinline)) void unpack_panel(P, const uint8_t* panel, int64_t beg
   });
 }
 
-/// The token's part of a tile's results: registers, or the memory they came from.
-template <class P, int kTokens, bool kKeep>
-struct TileResults {
-  using F = typename P::f32;
-  static constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;
-  float* memory;  // rows kResultStride apart
-  F kept[kKeep ? kTokens : 1][kVecs];
+/// Panels that a register tile multiplies. With vectors of a whole panel it takes both of a pair
+/// and half of the tokens: 6 x 2 sums need 8 loads for 12 products, 12 x 1 need 13, and more than
+/// two loads in a cycle is what no core has.
+template <class P>
+inline constexpr int kTilePanels = kRowVecs<P> == 1 && P::kRegisters == 32 ? 2 : 1;
 
-  TW_INLINE float* at(int t, int v) const { return memory + t * kResultStride + v * kN; }
-  TW_INLINE void load() {
-    if constexpr (kKeep) {
-      TW_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        TW_UNROLL
-        for (int v = 0; v < kVecs; ++v) kept[t][v] = tile::load<F>(at(t, v));
-      }
-    }
-  }
-  TW_INLINE void store() {
-    if constexpr (kKeep) {
-      TW_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        TW_UNROLL
-        for (int v = 0; v < kVecs; ++v) tile::store(at(t, v), kept[t][v]);
-      }
-    }
-  }
-  template <class Update>
-  TW_INLINE void update(int t, int v, Update&& f) {
-    if constexpr (kKeep)
-      kept[t][v] = f(kept[t][v]);
-    else
-      tile::store(at(t, v), f(tile::load<F>(at(t, v))));
-  }
-};
-
-/// acc[t][0 .. 16) += panel piece . x[t] for the kTokens tokens of a tile.
-template <class P, UnpackedFormat kU, int kTokens>
-__attribute__((noinline)) void dot_tile(P, UnpackedPanel panel, const uint8_t* x, int64_t blocks,
-                                        float* acc) {
-  using F = typename P::f32;
-  using I = typename P::i32;
-  constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;
-  using Dot = tile::DotSteps<P, kU.range>;
+/// acc[t][16 i + 0 .. 16) += piece i of panels . x[t] for the tokens [first, first + kTokens) of a
+/// tile of kStride.
+template <class P, UnpackedFormat kU, int kStride, int kTokens, int kPanels>
+__attribute__((noinline)) void dot_tile(P, const UnpackedPanel* panels, const uint8_t* x, int first,
+                                        int64_t blocks, float* acc) {
+  constexpr int kRow = kRowVecs<P>, kVecs = kPanels * kRow, kN = P::template kLanes<float>;
   constexpr int kGroups = kU.groups(), kSteps = kU.group / 4;
-  constexpr int kRun = Dot::kSteps < kSteps ? Dot::kSteps : kSteps;
+  using F = typename P::f32;
+  using Dot = tile::DotSteps<P, kU.range>;
   // Results stay in registers where they fit beside the sums.
-  TileResults<P, kTokens, 2 * kTokens * kVecs + 4 <= P::kRegisters> results{acc, {}};
+  constexpr bool kKeep = 2 * kTokens * kVecs + 4 <= P::kRegisters;
+  TileResults<P, kTokens, kVecs, kKeep> results{acc + first * kResultStride, {}};
   results.load();
-  const uint8_t* codes = panel.codes;
-  const float* scales = panel.scales;
-  for (int64_t b = 0; b < blocks; ++b) {
-    const uint8_t* d = x + kTokens * kQuantizedBlock;
+  const uint8_t* codes[kPanels];
+  const float* scales[kPanels];
+  TW_UNROLL
+  for (int i = 0; i < kPanels; ++i) codes[i] = panels[i].codes, scales[i] = panels[i].scales;
+  // Of a block: codes of all tokens, their scales, and what belongs to a group of k.
+  const uint8_t* d = x + kStride * kQuantizedBlock + 4 * first;
+  x += first * kQuantizedBlock;
+  constexpr int64_t kBlockBytes = kStride * (kQuantizedBlock + 4 + 4 * kGroups);
+  for (int64_t b = 0; b < blocks; ++b, x += kBlockBytes, d += kBlockBytes) {
     TW_UNROLL
     for (int h = 0; h < kGroups; ++h) {
-      const uint8_t* aux = d + 4 * kTokens * (1 + h);
-      const auto start = [&](int t) {
-        return kU.has_offset ? tile::splat<I>(tile::load_bits<int32_t>(aux + 4 * t)) : I{};
-      };
-      I dots[kTokens][kVecs];
+      const uint8_t* const sums = d + 4 * kStride * (1 + h);
+      typename P::i32 dots[kTokens][kVecs];
+      dot_group<P, Dot, kSteps>(
+          x + h * kU.group, kU.has_offset ? sums : nullptr,
+          [&](int step, int v)
+              TW_INLINED { return load_plane<P>(codes[v / kRow], step, v % kRow); },
+          dots);
+      scale_group<P, kU.has_min>(
+          dots, d, sums,
+          [&](int v) TW_INLINED -> ScaleAndMin<P> {
+            const float* const at = scales[v / kRow] + v % kRow * kN;
+            return {tile::load<F>(at), kU.has_min ? tile::load<F>(at + kQuantizedRows) : F{}};
+          },
+          results);
       TW_UNROLL
-      for (int r = 0; r < kSteps; r += kRun) {
-        typename Dot::Part part[kTokens][kVecs];
-        TW_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          TW_UNROLL
-          for (int v = 0; v < kVecs; ++v) {
-            if constexpr (P::kHasVnni)
-              part[t][v] = start(t);  // costs nothing as a first addend
-            else
-              part[t][v] = typename Dot::Part{};
-          }
-        }
-        TW_UNROLL
-        for (int i = r; i < r + kRun; ++i) {
-          tile::Bytes<P> w[kVecs];
-          TW_UNROLL
-          for (int v = 0; v < kVecs; ++v) w[v] = load_plane<P>(codes, i, v);
-          TW_UNROLL
-          for (int t = 0; t < kTokens; ++t) {
-            const auto q = tile::splat4<P>(x + t * kQuantizedBlock + h * kU.group + 4 * i);
-            TW_UNROLL
-            for (int v = 0; v < kVecs; ++v) part[t][v] = Dot::add(part[t][v], w[v], q);
-          }
-        }
-        TW_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          TW_UNROLL
-          for (int v = 0; v < kVecs; ++v)
-            dots[t][v] = r == 0 ? Dot::widen(part[t][v]) : dots[t][v] + Dot::widen(part[t][v]);
-        }
+      for (int i = 0; i < kPanels; ++i) {
+        codes[i] += 64 * kU.group / 4;
+        scales[i] += (1 + kU.has_min) * kQuantizedRows;
       }
-      TW_UNROLL
-      for (int v = 0; v < kVecs; ++v) {
-        const F scale = tile::load<F>(scales + v * kN);
-        TW_UNROLL
-        for (int t = 0; t < kTokens; ++t) {
-          const F dot = tile::convert<F>(P::kHasVnni ? dots[t][v] : dots[t][v] + start(t));
-          const F factor = scale * tile::splat<F>(tile::load_bits<float>(d + 4 * t));
-          results.update(t, v, [&](F r) {
-            r = tile::fma(factor, dot, r);
-            if constexpr (kU.has_min)
-              r = tile::fma(tile::load<F>(scales + kQuantizedRows + v * kN),
-                            tile::splat<F>(tile::load_bits<float>(aux + 4 * t)), r);
-            return r;
-          });
-        }
-      }
-      codes += 64 * kU.group / 4;
-      scales += (1 + kU.has_min) * kQuantizedRows;
     }
-    x += kTokens * (kQuantizedBlock + 4 + 4 * kGroups);
   }
   results.store();
 }
@@ -304,7 +320,7 @@ __attribute__((noinline)) void float_tile(P, const float* weights, const float* 
                                           float* acc) {
   using F = typename P::f32;
   constexpr int kVecs = kRowVecs<P>, kN = P::template kLanes<float>;
-  TileResults<P, kTokens, true> results{acc, {}};
+  TileResults<P, kTokens, kVecs, true> results{acc, {}};
   results.load();
   for (int64_t i = 0; i < k; ++i) {
     F w[kVecs];

@@ -31,9 +31,10 @@ inline constexpr int kResultStride = 32;    // float32 results of one token for 
 
 /// What a call multiplies.
 enum class QuantizedCompute : uint8_t {
-  kInt8,  // activations rounded to int8 per 32 k
-  kBf16,  // activations and weights rounded to bf16
-  kF32,   // activations and weights as they are
+  kInt8,   // activations rounded to int8 per 32 k
+  kBf16,   // activations and weights rounded to bf16
+  kF32,    // activations and weights as they are
+  kInt16,  // activations rounded to two digits of int8 per 32 k, which are two rows of int8
 };
 
 struct QuantizedHeader {

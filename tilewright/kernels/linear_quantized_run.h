@@ -9,7 +9,7 @@ namespace tw::kernels {
 
 /// How it does.
 enum class QuantizedPath : uint8_t {
-  kStream,     // int8, one token, straight from the panels
+  kStream,     // int8, few tokens, straight from the panels
   kDots,       // int8, 8-bit dot products
   kByteTiles,  // int8, AMX
   kPairTiles,  // bf16, AMX
@@ -24,15 +24,19 @@ TW_INLINE constexpr int tallest_tile(QuantizedPath path) {
   return P::kRegisters == 32 ? 12 : 4;
 }
 
+/// The most that are multiplied straight from the panels, all at once.
+template <class P>
+inline constexpr int kStreamTokens = P::kRegisters == 32 ? 4 : 2;
+
 /// Consecutive tokens.
 struct TokenRange {
   int64_t first;
   int count;
 };
 
-/// The sums of one program: tokens x columns of the output, rows kResultStride apart; one token may
-/// have several pairs of panels. Of a gated weight, columns [0, 16) of a pair are gates and [16,
-/// 32) what they multiply.
+/// The sums of one program: tokens x columns of the output, rows kResultStride apart; a lone token
+/// may have several pairs of panels. Of a gated weight, columns [0, 16) of a pair are gates and
+/// [16, 32) what they multiply.
 struct QuantizedResults {
   float* sums;
   TokenRange tokens;
@@ -84,7 +88,7 @@ struct QuantizedProduct {
         streams ? programs_of_stream(s.pairs, 2 * f.panel_bytes(s.blocks), machine) : s.pairs;
 
     // The tokens of a program stay in half of L2 while it walks the panels.
-    s.tallest = tallest_tile<P>(s.path);
+    s.tallest = streams ? int(tokens) : tallest_tile<P>(s.path);
     const int64_t most_tiles = (s.path == kPairTiles ? kMostInPairs : kMostTokens) / s.tallest;
     int64_t tiles = machine.l2_bytes / 2 / (s.tallest * s.token_bytes + 1);
     tiles = tiles < 1 ? 1 : tiles > most_tiles ? most_tiles : tiles;
@@ -93,7 +97,7 @@ struct QuantizedProduct {
     const int64_t most = s.group < tokens ? s.group : tokens;
     s.results_bytes = (s.path == kPairTiles ? pair_rows(most) : most) * kResultStride * 4;
     if (streams) {
-      s.results_bytes *= s.pairs / (s.programs > 0 ? s.programs : 1) + 1;
+      if (tokens == 1) s.results_bytes *= s.pairs / (s.programs > 0 ? s.programs : 1) + 1;
       return s;
     }
     const int64_t longest = longest_piece(s.path);
@@ -160,8 +164,8 @@ struct QuantizedProduct {
   TW_INLINE QuantizedPath path(const Machine& machine, QuantizedFormat f) const {
     using enum QuantizedPath;
     if (compute == QuantizedCompute::kBf16 && P::kHasAmx) return kPairTiles;
-    if (compute != QuantizedCompute::kInt8) return kFloats;
-    if (tokens == 1) return kStream;
+    if (compute == QuantizedCompute::kBf16 || compute == QuantizedCompute::kF32) return kFloats;
+    if (tokens >= 1 && tokens <= kStreamTokens<P>) return kStream;
     return P::kHasAmx && prefers_tiles(machine, f, tokens) ? kByteTiles : kDots;
   }
 
@@ -194,9 +198,20 @@ struct QuantizedProduct {
     const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
     const int count = int(left < 2 * out.pairs ? left : 2 * out.pairs);
     if (s.path == QuantizedPath::kStream) {
-      for (int i = 0; i < count; ++i)
-        dot_panel<P, kF>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),
-                         out.sums + i * kQuantizedRows);
+      const auto stream = [&]<int kTokens>() {
+        for (int i = 0; i < count; ++i)
+          dot_panel<P, kF, kTokens>(p, panel + i * bytes, s.blocks, p.template workspace<uint8_t>(),
+                                    out.sums + i * kQuantizedRows);
+      };
+      constexpr int kMost = kStreamTokens<P>;
+      if (out.tokens.count == 1)
+        stream.template operator()<1>();
+      else if (out.tokens.count == 2)
+        stream.template operator()<2>();
+      else if (out.tokens.count == 3)
+        stream.template operator()<(kMost < 3 ? 1 : 3)>();
+      else
+        stream.template operator()<(kMost < 4 ? 1 : 4)>();
       return;
     }
     for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
@@ -263,11 +278,17 @@ struct QuantizedProduct {
       const uint8_t* x =
           p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
-      for (int i = 0; i < count; ++i) {
-        if constexpr (kU.is_signed)
+      if constexpr (kU.is_signed) {
+        for (int i = 0; i < count; ++i)
           dot_tile_amx<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
-        else
-          dot_tile<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
+      } else if (kTilePanels<P> == 2 && count == 2) {
+        constexpr int kPart = kTilePanels<P> == 2 && kTokens > 6 ? kTokens / 2 : kTokens;
+        for (int t = 0; t < kTokens; t += kPart)
+          dot_tile<P, kU, kTokens, kPart, kTilePanels<P>>(p, piece, x, t, end - begin, to);
+      } else {
+        for (int i = 0; i < count; ++i)
+          dot_tile<P, kU, kTokens, kTokens, 1>(p, piece + i, x, 0, end - begin,
+                                               to + i * kQuantizedRows);
       }
     });
   }

@@ -62,9 +62,9 @@ TW_INLINE void load_block(const View<const T, 1>& row, int64_t k, V (&x)[32 / ti
 
 }  // namespace detail
 
-/// Quantises 32 float32 values, the vectors x, into a slot.
+/// Quantises 32 float32 values, the vectors x, into a slot. Leaves in x what the codes lack.
 template <class P>
-TW_INLINE void quantize_block(P, const typename P::f32 (&x)[32 / P::template kLanes<float>],
+TW_INLINE void quantize_block(P, typename P::f32 (&x)[32 / P::template kLanes<float>],
                               const ActivationSpec& spec, const ActivationSlot& to) {
   using F32 = typename P::f32;
   using I32 = typename P::i32;
@@ -83,8 +83,11 @@ TW_INLINE void quantize_block(P, const typename P::f32 (&x)[32 / P::template kLa
   const float inverse = range > kSmallest ? 127.0f / range : 0.0f;
   if (inverse != 0.0f) [[likely]] {
     TW_UNROLL
-    for (int i = 0; i < kVecs; ++i)
-      q[i] = tile::convert<I32>(tile::round(x[i] * tile::splat<F32>(inverse)));
+    for (int i = 0; i < kVecs; ++i) {
+      const F32 rounded = tile::round(x[i] * tile::splat<F32>(inverse));
+      q[i] = tile::convert<I32>(rounded);
+      x[i] = tile::fma(tile::splat<F32>(-d), rounded, x[i]);
+    }
     I32 half[2] = {q[0], q[kVecs / 2]};
     TW_UNROLL
     for (int i = 1; i < kVecs / 2; ++i) {
@@ -106,14 +109,17 @@ TW_INLINE void quantize_block(P, const typename P::f32 (&x)[32 / P::template kLa
   }
 }
 
-/// Quantises the blocks [begin, end) of a row as token `slot` of a tile of `tokens`.
-template <class P, class T>
+/// Quantises the blocks [begin, end) of a row as token `slot` of a tile of `tokens`; the second of
+/// two digits, of what the first lacks, is token slot + 1.
+template <int kDigits, class P, class T>
 TW_INLINE void quantize_row(P p, const View<const T, 1>& row, int64_t begin, int64_t end,
                             const ActivationSpec& spec, uint8_t* tile, int tokens, int slot) {
   for (int64_t b = begin; b < end; ++b) {
     typename P::f32 x[32 / P::template kLanes<float>];
     detail::load_block(row, b * kQuantizedBlock, x);
-    quantize_block(p, x, spec, ActivationSlot::at(tile, spec, tokens, slot, b));
+    TW_UNROLL
+    for (int digit = 0; digit < kDigits; ++digit)
+      quantize_block(p, x, spec, ActivationSlot::at(tile, spec, tokens, slot + digit, b));
   }
 }
 

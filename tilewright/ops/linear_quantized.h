@@ -15,14 +15,14 @@
 namespace tw::ops {
 
 /// Linear layer with block-quantised weights packed by the operator pack_quantized. `compute` int8
-/// rounds activations to int8 per 32 k (kernels/quantize_rows.h), bf16 rounds activations and
-/// weights to bf16, f32 rounds nothing. The gated activations take weights packed with `up`: out =
-/// silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+/// rounds activations to int8 per 32 k (kernels/quantize_rows.h), int16 to two such digits, bf16
+/// rounds activations and weights to bf16, f32 rounds nothing. The gated activations take weights
+/// packed with `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
 struct LinearQuantized {
   static constexpr Schema kSchema{
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
-      "compute: int8|bf16|f32 = int8) -> out: T[*, N]"};
+      "compute: int8|bf16|f32|int16 = int8) -> out: T[*, N]"};
   static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
   static constexpr Isa kIsas[] = {Isa::avx512_vnni, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -74,7 +74,8 @@ struct LinearQuantized {
     std::vector<double> x(static_cast<size_t>(h.k)), dots(static_cast<size_t>(h.rows));
     for (int64_t m = 0; m < k.x.rows; ++m) {
       for (int64_t c = 0; c < h.k; ++c) x[size_t(c)] = double(k.x(m, c));
-      if (compute == kernels::QuantizedCompute::kInt8) round_activations(x);
+      if (compute == kernels::QuantizedCompute::kInt8) round_activations(x, 1);
+      if (compute == kernels::QuantizedCompute::kInt16) round_activations(x, 2);
       if (compute == kernels::QuantizedCompute::kBf16)
         for (double& v : x) v = double(bf16(float(v)));
       for (int64_t r = 0; r < h.rows; ++r) {
@@ -157,6 +158,14 @@ struct LinearQuantized {
       {"f32, q6_k", "*=15 K=256 N=40 format=9 compute=f32 +residual"},
       {"f32, iq4_xs", "*=3 K=256 N=16 format=11 compute=f32"},
       {"f32, mxfp4, gated", "*=3 K=96 N=17 format=12 compute=f32 activation=silu_and_mul"},
+      {"two tokens, q4_1", "*=2 K=96 N=70 format=1 +residual"},
+      {"three tokens, q6_k, gated", "*=3 K=256 N=20 format=9 activation=silu_and_mul"},
+      {"four tokens, iq4_nl", "*=4 K=96 N=37 format=10"},
+      {"int16, no k", "*=2 K=0 N=5 format=1 compute=int16 +bias"},
+      {"int16, one token, q8_0", "*=1 K=160 N=37 format=4 compute=int16 +bias +residual"},
+      {"int16, two tokens, q4_1", "*=2 K=96 N=70 format=1 compute=int16 activation=silu"},
+      {"int16, q6_k, gated", "*=7 K=512 N=37 format=9 compute=int16 activation=silu_and_mul"},
+      {"int16, several groups of tokens", "*=150 K=32 N=18 format=0 compute=int16"},
       {"bf16, no k", "*=2 K=0 N=5 format=1 compute=bf16 +bias"},
       {"bf16, one token, q4_1", "*=1 K=320 N=33 format=1 compute=bf16 activation=gelu_tanh +bias"},
       {"bf16, q4_0, several pieces of k", "*=35 K=1056 N=50 format=0 compute=bf16"},
@@ -176,33 +185,43 @@ struct LinearQuantized {
       {"q8_0 4096x14336, decode", "*=1 K=4096 N=14336 format=4"},
       {"smollm2-135m/qkv, decode", "*=1 K=576 N=960 format=1"},
       {"smollm2-135m/gate and up, decode", "*=1 K=576 N=1536 format=1 activation=silu_and_mul"},
-      {"smollm2-135m/head, decode", "*=1 K=576 N=49152 format=4"},
+      {"smollm2-135m/head, decode", "*=1 K=576 N=49152 format=4 compute=int16"},
       {"smollm2-135m/gate and up, prefill", "*=128 K=576 N=1536 format=1 activation=silu_and_mul"},
       {"smollm2-135m/down, prefill", "*=128 K=1536 N=576 format=1 +residual"},
       {"smollm2-135m/down, prefill, bf16", "*=128 K=1536 N=576 format=1 compute=bf16 +residual"},
       {"q4_k 4096x14336, n = 128, bf16", "*=128 K=4096 N=14336 format=7 compute=bf16"}};
 
  private:
-  static constexpr DType kArithmetic[] = {DType::kI8, DType::kBf16, DType::kF32};
+  static constexpr DType kArithmetic[] = {DType::kI8, DType::kBf16, DType::kF32, DType::kI8};
 
   static int64_t features(const kernels::QuantizedHeader& h) {
     return h.is_gated ? h.rows / 2 : h.rows;
   }
 
   /// What quantize_rows.h does to a row, decisions in float32 as there.
-  static void round_activations(std::vector<double>& x) {
+  static void round_activations(std::vector<double>& x, int digits) {
     for (size_t b = 0; b < x.size(); b += 32) {
-      float range = 0;
-      for (size_t i = b; i < b + 32; ++i) {
-        const float magnitude = std::fabs(float(x[i]));
-        if (!(magnitude <= range)) range = magnitude;  // a NaN stays
-        if (std::isnan(range)) break;
+      std::vector<double> rest(x.begin() + int64_t(b), x.begin() + int64_t(b) + 32);
+      std::fill_n(x.begin() + int64_t(b), 32, 0.0);
+      for (int digit = 0; digit < digits; ++digit) {
+        const std::vector<double> rounded = round_block(rest);
+        for (size_t i = 0; i < 32; ++i) x[b + i] += rounded[i], rest[i] -= rounded[i];
       }
-      const float inverse = range > 1e-36f ? 127.0f / range : 0.0f;
-      const float d = range * (1.0f / 127.0f);
-      for (size_t i = b; i < b + 32; ++i)
-        x[i] = double(d) * (inverse != 0 ? std::nearbyint(float(x[i]) * inverse) : 0.0);
     }
+  }
+  static std::vector<double> round_block(const std::vector<double>& x) {
+    float range = 0;
+    for (const double v : x) {
+      const float magnitude = std::fabs(float(v));
+      if (!(magnitude <= range)) range = magnitude;  // a NaN stays
+      if (std::isnan(range)) break;
+    }
+    const float inverse = range > 1e-36f ? 127.0f / range : 0.0f;
+    const float d = range * (1.0f / 127.0f);
+    std::vector<double> out;
+    for (const double v : x)
+      out.push_back(double(d) * (inverse != 0 ? std::nearbyint(float(v) * inverse) : 0.0));
+    return out;
   }
 
   static double activate(int activation, double v) {
