@@ -53,6 +53,13 @@ struct Machine {
   double dram_read_gbs = 15;      // one thread
   double dram_read_all_gbs = 25;  // all threads
   double dram_copy_gbs = 20;      // all threads, bytes read + bytes written, the better store kind
+
+  /// Whether bf16 is multiplied faster by tiles than float32 is by vectors.
+  TW_INLINE constexpr bool prefers_bf16_tiles() const { return bf16_tile_gflops > f32_fma_gflops; }
+  /// The same of pairs (vdpbf16ps) in attention, whose weights are rounded and joined first.
+  TW_INLINE constexpr bool prefers_bf16_pairs() const {
+    return bf16_dot_gflops > 1.2 * f32_fma_gflops;
+  }
 };
 
 }  // namespace tw

@@ -27,7 +27,7 @@ template <class P, class T, class F>
 TW_INLINE auto with_blocks([[maybe_unused]] const Machine& machine, F&& f) {
 #if defined(__AMX_BF16__)
   if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
-    if (machine.bf16_tile_gflops > machine.f32_fma_gflops) return f(block_gemm::Bf16Tiles{});
+    if (machine.prefers_bf16_tiles()) return f(block_gemm::Bf16Tiles{});
   }
 #endif
   return f(block_gemm::Floats{});

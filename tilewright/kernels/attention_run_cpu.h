@@ -194,7 +194,7 @@ TW_INLINE void run(P p, const K& kernel) {
   }
 #if defined(__AMX_BF16__)
   if constexpr (kHasTiles<P, T, U>) {
-    if (!merges && prefers_tiles(p.machine())) {
+    if (!merges && p.machine().prefers_bf16_tiles()) {
       run_by_tiles(p, tile, blocks, sequence, options, split ? &partials : nullptr);
       return;
     }
@@ -209,7 +209,7 @@ TW_INLINE void run(P p, const K& kernel) {
   if (merges) {
     merge_partials(p, at.who, tile.mask, partials, options.sinks, shape.value_dims, tile.states(),
                    tile.accumulator(0), tile.at.acc_stride);
-  } else if (kHasPairs<P, T, U> && prefers_pairs(p.machine())) {
+  } else if (kHasPairs<P, T, U> && p.machine().prefers_bf16_pairs()) {
     if constexpr (kHasPairs<P, T, U>)
       multiplied(tile_of<Pairs>(p, shape, options, sequence, at.who));
   } else {

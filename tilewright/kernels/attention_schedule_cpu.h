@@ -16,21 +16,15 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Whether queries of T and keys of U can be multiplied by tiles, and whether that is quicker.
+/// Whether queries of T and keys of U can be multiplied by tiles.
 template <class P, class T, class U>
 inline constexpr bool kHasTiles =
     P::kHasAmx && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
-TW_INLINE bool prefers_tiles(const Machine& machine) {
-  return machine.bf16_tile_gflops > machine.f32_fma_gflops;
-}
 
-/// The same of pairs (vdpbf16ps), which half as many instructions multiply where they are as quick.
+/// Whether they can be by pairs, vdpbf16ps.
 template <class P, class T, class U>
 inline constexpr bool kHasPairs =
     P::kHasBf16 && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
-TW_INLINE bool prefers_pairs(const Machine& machine) {
-  return machine.bf16_dot_gflops > 1.2 * machine.f32_fma_gflops;
-}
 
 struct Schedule {
   int64_t q_tile = 1;            // queries per tile

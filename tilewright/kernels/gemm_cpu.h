@@ -368,8 +368,7 @@ TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) 
       tile::same_type<T, bf16> && tile::same_type<typename Problem::Panels::Value, bf16>;
 #if defined(__AMX_BF16__)
   if constexpr (P::kHasAmx && kBf16) {
-    if (machine.bf16_tile_gflops > machine.f32_fma_gflops &&
-        machine.bf16_tile_gflops > machine.bf16_dot_gflops)
+    if (machine.prefers_bf16_tiles() && machine.bf16_tile_gflops > machine.bf16_dot_gflops)
       return f(Gemm<Bf16TileInner, P, Problem>(problem, machine, machine.bf16_tile_gflops));
   }
 #endif

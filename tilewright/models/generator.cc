@@ -55,7 +55,7 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
 
   const auto read_with = prompt_compute(context_->machine(), options.exact);
   const auto write_with = answer_compute(options.exact);
-  if (cache_.dtype() != KvCache::dtype_after(read_with)) cached_.clear();
+  if (cache_.dtype() != kv_dtype(context_->machine(), options.exact)) cached_.clear();
   // At least one token must run to give logits.
   const auto limit = prompt.first(prompt.size() - 1);
   const auto [mine, theirs] =

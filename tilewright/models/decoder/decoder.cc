@@ -108,10 +108,22 @@ struct Decoder::Pass {
            {&normed, c.hidden},
            {&qkv, (c.heads + 2 * c.kv_heads) * c.head_dim},
            {&attended, c.heads * c.head_dim},
-           {&rounded, compute == kernels::QuantizedCompute::kBf16 ? c.heads * c.head_dim : 0},
+           {&rounded, rounds_queries() ? c.heads * c.head_dim : 0},
            {&hidden, c.intermediate},
            {&wide, all_gated ? 0 : 2 * c.intermediate},
            {&branch, c.post_norms || c.residual_scale != 1 ? c.hidden : 0}});
+  }
+
+  /// Logits err as much as all other layers of int8 do together with a fifth of their weights: two
+  /// digits, which cost nothing where weights come from memory.
+  kernels::QuantizedCompute head_compute() const {
+    using enum kernels::QuantizedCompute;
+    return compute == kInt8 ? kInt16 : compute;
+  }
+  /// To bf16, so that attention multiplies it: in tiles, as the rest of a prompt, or in pairs.
+  bool rounds_queries() const {
+    return compute == kernels::QuantizedCompute::kBf16 ||
+           (compute == kernels::QuantizedCompute::kInt8 && context.machine().prefers_bf16_pairs());
   }
 
   void place(std::initializer_list<std::pair<Buffer*, int64_t>> buffers) {
@@ -217,7 +229,7 @@ struct Decoder::Pass {
       s.cache->write(context, layer, as_const(heads(qkv, k_column, c.kv_heads)),
                      as_const(heads(qkv, v_column, c.kv_heads)));
       const DType held = s.cache->dtype();
-      if (held == DType::kBf16 && compute != kernels::QuantizedCompute::kInt8) {
+      if (held == DType::kBf16 && rounds_queries()) {
         attend_in_bf16(*s.cache, layer, windowed, first, count);
       } else {
         const View<const float, 3> q = as_const(heads(qkv, 0, c.heads));
@@ -233,8 +245,8 @@ struct Decoder::Pass {
     }
   }
 
-  /// Queries and results of tokens [first, first + count) rounded, as the linear layer that follows
-  /// rounds them anyway.
+  /// Queries and results of tokens [first, first + count) rounded; the linear layer that follows
+  /// rounds its input anyway.
   void attend_in_bf16(const KvCache& cache, int64_t layer, bool windowed, int64_t first,
                       int64_t count) {
     const int64_t cols = attended.cols;
@@ -309,7 +321,8 @@ struct Decoder::Pass {
   void head(std::vector<float>& logits) {
     norm(x.in(), w.final_norm, normed.all());
     logits.resize(size_t(tokens * c.vocabulary));
-    w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary), compute);
+    w.head_weight()(context, normed.in(), rows(logits.data(), tokens, c.vocabulary),
+                    head_compute());
     if (c.logit_scale != 1)
       for (float& v : logits) v *= c.logit_scale;
     if (c.logit_softcap > 0)
@@ -323,12 +336,19 @@ kernels::QuantizedCompute prompt_compute(const Machine& machine, bool exact) {
                                                           : kernels::QuantizedCompute::kInt8;
 }
 
+DType kv_dtype(const Machine& machine, bool exact) {
+  if (exact) return DType::kF32;
+  const bool in_bf16 = prompt_compute(machine, exact) == kernels::QuantizedCompute::kBf16 ||
+                       machine.prefers_bf16_pairs();
+  return in_bf16 ? DType::kBf16 : DType::kF16;
+}
+
 void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens> batch,
                       kernels::QuantizedCompute compute, LogitRows rows,
                       std::vector<float>& logits) const {
   const DecoderConfig& c = weights_->config;
   const bool exact = compute == kernels::QuantizedCompute::kF32;
-  const DType kv_dtype = KvCache::dtype_after(prompt_compute(context.machine(), exact));
+  const DType held = kv_dtype(context.machine(), exact);
   for (const SequenceTokens& s : batch) {
     if (s.tokens.empty())
       throw Error(ErrorKind::kInvalidArgument, "forward: a sequence has no new token");
@@ -342,7 +362,7 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
       throw Error(ErrorKind::kInvalidArgument, "forward: a sequence of " + std::to_string(length) +
                                                    " tokens exceeds the model's context of " +
                                                    std::to_string(c.context_length));
-    s.cache->reserve(length, kv_dtype);
+    s.cache->reserve(length, held);
   }
   const bool any = !batch.empty() && rows != LogitRows::kNone;
   if (!any) logits.clear();

@@ -30,6 +30,9 @@ enum class LogitRows : uint8_t { kNone, kLast, kAll };
 /// whichever this machine multiplies faster. Those of an answer, token by token, take int8: fewer
 /// steps for each weight. `exact`: float32, for both.
 TW_API kernels::QuantizedCompute prompt_compute(const Machine& machine, bool exact);
+/// What keys and values are held as: float32; or half the memory to read for each new token, f16,
+/// or bf16 where this machine multiplies attention in it.
+TW_API DType kv_dtype(const Machine& machine, bool exact);
 TW_INLINE kernels::QuantizedCompute answer_compute(bool exact) {
   return exact ? kernels::QuantizedCompute::kF32 : kernels::QuantizedCompute::kInt8;
 }

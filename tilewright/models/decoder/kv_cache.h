@@ -13,7 +13,6 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/core/view.h"
-#include "tilewright/kernels/linear_quantized_format.h"
 #include "tilewright/runtime/context.h"
 
 namespace tw::models {
@@ -23,13 +22,6 @@ class KvCache {
   static constexpr int64_t kPage = 64;  // tokens
 
   KvCache(int64_t layers, int64_t heads, int64_t dim);
-
-  /// After prompts of this arithmetic: float32, or half the memory to read for each new token, f16
-  /// or what prompts multiply anyway, bf16.
-  static constexpr DType dtype_after(kernels::QuantizedCompute prompt) {
-    if (prompt == kernels::QuantizedCompute::kF32) return DType::kF32;
-    return prompt == kernels::QuantizedCompute::kBf16 ? DType::kBf16 : DType::kF16;
-  }
 
   /// Tokens held.
   int64_t length() const { return length_; }
