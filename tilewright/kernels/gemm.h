@@ -117,9 +117,10 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 32);
   out.k_blocks = blocks(s.k, out.k_block);
 
-  // A block of a, k_block deep, keeps half of L2; its results, where k has several blocks, a
-  // quarter.
-  const int64_t l2_rows = machine.l2_bytes / 2 / (out.k_block * s.packed_bytes);
+  // A block of a, k_block deep, keeps a quarter of L2; its results, where k has several blocks,
+  // half: what is read from beyond L2 is a for every column of these and b, which is prefetched,
+  // for every row.
+  const int64_t l2_rows = machine.l2_bytes / 4 / (out.k_block * s.packed_bytes);
   int64_t block_tiles =
       blocks(row_tiles, blocks(row_tiles, at_least(1, at_most(512, l2_rows) / out.tile_rows)));
   out.block_rows = block_tiles * out.tile_rows;
@@ -128,7 +129,7 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   const bool may_share = s.m > 2 && double(s.batch) * double(s.m) * double(s.k * s.packed_bytes) <=
                                         double(kSharedBytes);
   const int64_t result_panels =
-      at_least(2, machine.l2_bytes / 4 / (out.block_rows * kPanel * kResult));
+      at_least(2, machine.l2_bytes / 2 / (out.block_rows * kPanel * kResult));
   int64_t most_panels = out.k_blocks > 1 && !out.k_innermost ? result_panels : 64;
   if (!may_share) most_panels = at_least(most_panels, 32);  // or packing a again would show
 
