@@ -32,6 +32,7 @@ WORDS = [
 ]  # fmt: skip
 
 
+QUIET_SECONDS = 0.5  # threads of the engine before may spin, on cores that the next one wants
 FIRST_TOKEN = "first token"
 WORK = ["decode", "prefill 128", "prefill 512", FIRST_TOKEN]
 
@@ -127,6 +128,7 @@ def measure(options: argparse.Namespace, threads: int, work: dict[str, Any]) -> 
         order = list(sides)
         rng.shuffle(order)
         for name in order:
+            time.sleep(QUIET_SECONDS)
             answer = sides[name].ask(prompt)
             if turn == 0:
                 continue  # first use: pages, code and threads are still cold
