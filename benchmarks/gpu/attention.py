@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,14 +31,16 @@ OPS = torch.ops.tilewright
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
 ROUNDS, WARM_UP, SAMPLES = 9, 3, 24
 TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
-PAGE = 64
 
 Call = Callable[[], Any]
 
 
 @dataclass
 class Row:
-    """One shape; `layout` is dense, varlen or paged."""
+    """One shape; `layout` is dense, varlen or paged.
+
+    With `shortest` keys, sequences have from so many to `keys` of them, drawn log-uniformly.
+    """
 
     name: str
     batch: int
@@ -49,7 +52,16 @@ class Row:
     causal: bool = False
     window: int = -1
     layout: str = "dense"
+    page: int = 64
+    shortest: int = 0
     timings: dict[str, float] = field(default_factory=dict)
+
+    def lengths(self) -> list[int]:
+        """Keys of each sequence."""
+        if self.shortest == 0:
+            return [self.keys] * self.batch
+        draw, ratio = random.Random(self.batch), self.keys / self.shortest
+        return [round(self.shortest * ratio ** draw.random()) for _ in range(self.batch)]
 
     def pairs(self) -> float:
         """Of queries and keys that see each other, of a head and batch entry."""
@@ -65,7 +77,7 @@ class Row:
 
     def kv_bytes(self) -> float:
         """Of keys and values, 16 bits each."""
-        return 4.0 * self.batch * self.keys * self.kv_heads * self.dims
+        return 4.0 * sum(self.lengths()) * self.kv_heads * self.dims
 
 
 def _rows() -> Iterator[Row]:
@@ -79,10 +91,15 @@ def _rows() -> Iterator[Row]:
     yield Row("window 1024 S8192", 2, 8192, 8192, 16, 16, 128, True, window=1023)
     yield Row("varlen S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="varlen")
     yield Row("paged S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="paged")
-    for layout in ("dense", "paged"):
+    decode = partial(Row, queries=1, heads=32, kv_heads=8, dims=128, causal=True)
+    for layout, page in (("dense", 64), ("paged", 64), ("paged", 16)):
+        options = {"layout": layout, "page": page}
+        where = layout if page == 64 else f"{layout} by {page}"
         for batch, keys in ((16, 8192), (64, 8192), (1, 65536)):
-            name = f"decode B{batch} L{keys} {layout}"
-            yield Row(name, batch, 1, keys, 32, 8, 128, True, layout=layout)
+            yield decode(f"decode B{batch} L{keys} {where}", batch, keys=keys, **options)
+        for batch in (16, 64):
+            name = f"decode B{batch} L64..65536 {where}"
+            yield decode(name, batch, keys=65536, shortest=64, **options)
 
 
 def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
@@ -95,34 +112,35 @@ def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
 def _ours(row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Callable[[], Any]:
     """A call whose result has as many elements as q, in the same order."""
     options = {"causal": row.causal, "window_left": row.window}
+    lens = torch.tensor(row.lengths(), device="cuda", dtype=torch.int32)
     if row.layout == "dense":
-        return lambda: OPS.attention(q, k, v, **options)
+        filled = lens if row.shortest > 0 else None
+        return lambda: OPS.attention(q, k, v, kv_lens=filled, **options)
     if row.layout == "varlen":
         cu = torch.arange(row.batch + 1, device="cuda", dtype=torch.int32)
         flat = [x.flatten(0, 1) for x in (q, k, v)]
         offsets = cu * row.queries, cu * row.keys
         return lambda: OPS.attention_varlen(*flat, *offsets, **options)
-    count = row.batch * row.keys // PAGE
+    count = row.batch * row.keys // row.page
     order = torch.randperm(count, device="cuda")
-    pages = [torch.empty_like(x).view(count, PAGE, row.kv_heads, row.dims) for x in (k, v)]
+    pages = [torch.empty_like(x).view(count, row.page, row.kv_heads, row.dims) for x in (k, v)]
     for page, x in zip(pages, (k, v), strict=True):
         page[order] = x.view_as(page)
     table = order.to(torch.int32).view(row.batch, -1)
-    lens = torch.full((row.batch,), row.keys, device="cuda", dtype=torch.int32)
     return lambda: OPS.attention_paged(q.flatten(0, 1), *pages, table, lens, **options)
 
 
 def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
     """Compares sampled rows with float64."""
     out = out.view_as(q)
-    generator = torch.Generator().manual_seed(1)
+    generator, lengths = torch.Generator().manual_seed(1), row.lengths()
     for i in range(SAMPLES):
         b, s, h = (
             int(torch.randint(n, (), generator=generator))
             for n in (row.batch, row.queries, row.heads)
         )
         s = {0: 0, 1: row.queries - 1}.get(i, s)
-        end = s + row.keys - row.queries + 1 if row.causal else row.keys
+        end = s + lengths[b] - row.queries + 1 if row.causal else lengths[b]
         begin = 0 if row.window < 0 else max(0, end - 1 - row.window)
         kv = h * row.kv_heads // row.heads
         keys, values = (x[b, begin:end, kv].double() for x in (k, v))
@@ -137,7 +155,7 @@ def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: tor
 def _peers(
     row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
 ) -> dict[str, Callable[[], Call]]:
-    """On contiguous memory whatever our layout; without a window, which they do not have."""
+    """On contiguous memory whatever our layout; none for windows and unequal lengths."""
     swapped = [x.transpose(1, 2) for x in (q, k, v)]
     causal = row.causal and row.queries == row.keys
     options = {"is_causal": causal, "enable_gqa": row.heads != row.kv_heads}
@@ -149,7 +167,11 @@ def _peers(
 
         return run
 
-    return {} if row.window >= 0 else {name: partial(call, b) for name, b in PEERS.items()}
+    return (
+        {}
+        if row.window >= 0 or row.shortest > 0
+        else {name: partial(call, b) for name, b in PEERS.items()}
+    )
 
 
 def _seconds(call: Callable[[], Any], repeats: int) -> float:
