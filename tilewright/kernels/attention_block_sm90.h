@@ -9,6 +9,7 @@ template <class T, AttentionBuild kBuild>
 struct AttentionBlock {
   static constexpr int kDims = kBuild.dims, kKeys = kBuild.keys, kStages = kBuild.stages;
   static constexpr int kConsumers = kBuild.consumers, kQueryBuffers = kBuild.query_buffers();
+  static constexpr bool kParts = kBuild.parts();
   static constexpr int kRows = 64, kRowBytes = 128;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;

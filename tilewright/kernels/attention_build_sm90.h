@@ -16,6 +16,8 @@ struct AttentionBuild {
   bool turns;     // whether the consumers take turns with the tensor cores
 
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers); }
+  /// Whether blocks of threads take parts of tiles, which balances but costs a sum over the parts.
+  TW_INLINE constexpr bool parts() const { return consumers == 1; }
   TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer
   TW_INLINE constexpr int block_bytes() const { return keys * dims * 2; }
   /// Two buffers of queries where they fit: the next tile's arrive while one is worked on, and its
@@ -38,16 +40,90 @@ struct AttentionBuild {
   }
 };
 
+/// Tiles of a sequence that blocks of threads work on side by side: those of some heads, or of all
+/// heads and some tiles of queries.
+struct AttentionTeam {
+  int heads = 1, tiles = 1;
+
+  TW_INLINE constexpr int size() const { return heads * tiles; }
+};
+
+/// How teams share a line of steps (AttentionLine): team i takes [begin(i), begin(i + 1)), a part
+/// of every `length` of the line without its first `skip` steps, which are not parted.
+struct AttentionShare {
+  int length, skip, parts;
+
+  TW_INLINE int begin(int team) const {
+    const int whole = team / parts;
+    return whole * length + skip + inside(team - whole * parts);
+  }
+  /// Of a step that is not skipped.
+  TW_INLINE int team_at(int step) const {
+    const int whole = (step - skip) / length, rest = step - skip - whole * length;
+    int team = int(float(rest) * float(parts) / float(length - skip));  // or a neighbour
+    if (inside(team) > rest) --team;
+    if (inside(team + 1) <= rest) ++team;
+    return whole * parts + team;
+  }
+
+ private:
+  /// Where a part begins, rounded down, in 32 bits.
+  TW_INLINE int inside(int part) const {
+    const int each = (length - skip) / parts, more = length - skip - each * parts;
+    return part * each + part * more / parts;
+  }
+};
+
+/// What is to be shared. A unit is what a team works on at a time: a tile for each member. It has
+/// kEnds steps, which are as long as its start and its end, then those of its blocks of keys.
+struct AttentionLineSize {
+  static constexpr int kEnds = 1;
+
+  int steps;
+  int unit_steps;  // of every unit; 0: they differ, or nobody knows
+
+  /// Equal parts; where all units are equal, whole ones or the same parts of each, if the longest
+  /// share then has at most `slack` more steps. Whoever has any has `least` or more.
+  TW_INLINE AttentionShare share(int all_teams, int least, int slack) const {
+    int teams = steps / least < all_teams ? steps / least : all_teams;
+    if (teams == 0) teams = 1;
+    const AttentionShare even{steps, 0, teams};
+    if (unit_steps == 0) return even;
+    const int units = steps / unit_steps, whole = (units + teams - 1) / teams;
+    const int parts = teams / units > 1 ? teams / units : 1;
+    const AttentionShare alike{whole * unit_steps, parts > 1 ? kEnds : 0, parts};
+    const int most = (steps + teams - 1) / teams + slack;
+    return (alike.length + parts - 1) / parts <= most ? alike : even;
+  }
+};
+
 /// The order of a launch's tiles: those of a head follow each other, so that its keys stay in L2.
 struct AttentionOrder {
   int tiles;  // of the queries of a sequence; of variable ones, at most, of all of them
   int heads;  // counted in packs
-  int batches, splits;
+  int batches;
   /// Tile i and the i-th from the end are one item: under a causal mask all items are equally long.
   bool folded;
 
+  // Where blocks of threads take parts of tiles (AttentionLine):
+  AttentionTeam team;
+  int teams;               // 0: they take whole ones (AttentionWalk)
+  int units;               // of the heads of a tile of queries
+  int groups;              // of tiles of queries that a team takes at a time; 0: sequences differ
+  int step;                // blocks of keys that stay together, a power of two
+  int least, slack;        // as AttentionLineSize has them
+  AttentionLineSize line;  // no steps: it depends on what only the device knows
+  AttentionShare share;    // of that line
+
   TW_INLINE int folded_tiles() const { return folded ? (tiles + 1) / 2 : tiles; }
-  TW_INLINE int64_t items() const { return int64_t{folded_tiles()} * splits * heads * batches; }
+  TW_INLINE int64_t items() const { return int64_t{folded_tiles()} * heads * batches; }
+};
+
+/// The tile that a block of threads begins and others go on with: that of the same member in the
+/// next team, and so on.
+struct AttentionParted {
+  int parts;                                      // 0: there is none
+  int first_query, head, q_base, q_len, q_outer;  // as AttentionTile
 };
 
 /// Rows in memory, one for each query and head; the elements of a row are adjacent.
@@ -80,28 +156,24 @@ struct AttentionArguments {
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   View<const float, 1> sinks;
-  AttentionRows<T> rows;          // out; rows begin at multiples of 16 bytes
-  AttentionRows<float> lse;       // or no data
-  AttentionRows<float> partials;  // a batch is a split; no data: there is one split
-  AttentionRows<float> partial_lse;
+  AttentionRows<T> rows;     // out; rows begin at multiples of 16 bytes
+  AttentionRows<float> lse;  // or no data
+  // Of tiles in parts. A block of threads has two slots: for what goes on from the block before,
+  // and for what it begins.
+  float* partials;          // [2 blocks][part_rows][value_dims]
+  float* partial_lse;       // [2 blocks][part_rows]
+  AttentionParted* parted;  // [blocks]
+  int part_rows;            // of a tile that exist
 
   /// Whether what follows the last key of a sequence is memory of others.
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };
 
-// ---- the sum over splits
+// ---- the sum over parts
 
-inline constexpr int kAttentionCombineThreads = 128, kAttentionMostSplits = 128;
-/// How many lanes share the splits of a column: of few, and of many.
-inline constexpr int kAttentionCombineWays[] = {1, 4};
-
-TW_INLINE constexpr int attention_combine_build(int splits) {
-  return splits < 8 ? 0 : 1;
-}
-/// Blocks of a row; a thread has four columns.
-TW_INLINE constexpr int attention_combine_blocks(int value_dims, int ways) {
-  const int of_block = 4 * kAttentionCombineThreads / ways;
-  return (value_dims + of_block - 1) / of_block;
-}
+inline constexpr int kAttentionCombineThreads = 128;
+inline constexpr int kAttentionCombineColumns = 128;  // of a row, that a warp has
+inline constexpr int kAttentionCombineResident = 6;   // blocks of a multiprocessor
+inline constexpr int kAttentionMostBlocks = 256;      // that take parts of tiles
 
 }  // namespace tw::kernels

@@ -25,13 +25,13 @@ struct AttentionTileRing {
   }
 
   /// The work of the warp that deals: all tiles of this block of threads.
-  template <class Arguments>
-  TW_PTX void deal(const Arguments& given, int queries, int keys) {
-    AttentionWalk walk(given.order);
+  template <class Walk, class Arguments>
+  TW_PTX void deal(Walk walk, const Arguments& given, int queries, int keys) {
     Position at;
     for (bool more = true; more; at.next()) {
       AttentionTile tile;
       more = walk.next(given, queries, keys, tile);
+      walk.leave(given, tile);
       put(at, tile);
     }
   }

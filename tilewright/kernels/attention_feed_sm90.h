@@ -5,6 +5,7 @@
 
 #include "tilewright/kernels/attention_block_sm90.h"
 #include "tilewright/kernels/attention_keys_sm90.h"
+#include "tilewright/kernels/attention_line_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/tma.h"
 
@@ -28,10 +29,18 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
     const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
     if (warp == 0) load_keys(shared);
     if (warp == 1) load_values(shared);
-    if (warp == 2) shared.tiles.deal(given, kConsumers * (kRows / given.pack), kKeys);
+    if (warp == 2) deal(shared);
   }
 
  private:
+  TW_PTX void deal(Shared& shared) const {
+    const int queries = kConsumers * (kRows / given.pack);
+    if constexpr (Block::kParts)
+      shared.tiles.deal(AttentionLine(given, queries, kKeys), given, queries, kKeys);
+    else
+      shared.tiles.deal(AttentionWalk(given.order), given, queries, kKeys);
+  }
+
   TW_PTX void load_keys(Shared& shared) const {
     Position at;
     QueryBuffer queries;

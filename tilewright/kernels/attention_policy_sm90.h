@@ -29,12 +29,15 @@ struct AttentionSize {
   int64_t kv_heads;
   int64_t page_keys;  // 0: no pages
   bool masked;        // causal or a window: blocks of keys at the ends are cut
+  bool varies;        // the number of queries, among sequences
 };
 
 struct AttentionChoice {
   int build = -1;  // in kAttentionBuilds; -1: none takes it
   int pack = 1;    // heads in the rows of a tile
-  int splits = 1;  // of the keys of a tile
+  // Of AttentionOrder, where blocks of threads take parts of tiles.
+  AttentionTeam team;
+  int step = 0, least = 1, slack = 0;
 };
 
 namespace attention_policy {
@@ -50,22 +53,12 @@ constexpr bool fits_pages(int64_t block_keys, int64_t page_keys) {
   return page_keys == 0 || page_keys % block_keys == 0 ||
          (block_keys % page_keys == 0 && page_keys % kSwizzleRows == 0);
 }
-/// The fewest splits that keep most of the multiprocessors busy to the end.
-constexpr int splits_for(int64_t items, int64_t blocks, int multiprocessors) {
-  constexpr int64_t kLeastBlocks = 4;
-  const auto busy = [&](int64_t splits) {
-    const int64_t waves = (items * splits + multiprocessors - 1) / multiprocessors;
-    return double(items * splits) / double(waves * multiprocessors);
-  };
-  int64_t most = blocks / kLeastBlocks;
-  most = most > kAttentionMostSplits ? kAttentionMostSplits : most;
-  if (items <= 0 || items >= 2 * multiprocessors || most <= 1) return 1;
-  double best = 0;
-  for (int64_t i = 1; i <= most; ++i) best = busy(i) > best ? busy(i) : best;
-  constexpr double kEnough = 0.92;  // of the best: every split costs a pass over its sums
-  for (int64_t i = 1; i < most; ++i)
-    if (busy(i) >= kEnough * best) return int(i);
-  return int(most);
+/// The greatest divisor of `count` up to `most` that leaves few multiprocessors without a team.
+constexpr int greatest_team(int64_t count, int most, int multiprocessors) {
+  constexpr double kEnough = 0.95;  // of the multiprocessors
+  for (int i = most; i > 1; --i)
+    if (count % i == 0 && multiprocessors / i * i >= kEnough * multiprocessors) return i;
+  return 1;
 }
 
 /// Tiles of few queries and blocks of few keys waste less at the ends of a sequence, large ones
@@ -93,9 +86,9 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
     if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
   }
   if (out.build < 0 || !few) return out;
-  const AttentionBuild& build = kAttentionBuilds[out.build];
-  const int64_t items = size.sequences * size.kv_heads * size.group / out.pack;
-  out.splits = splits_for(items, (size.keys + build.keys - 1) / build.keys, multiprocessors);
+  constexpr int kMostTeam = 8;
+  out.step = 1, out.least = 4;
+  out.team.heads = greatest_team(size.kv_heads * size.group / out.pack, kMostTeam, multiprocessors);
   return out;
 }
 

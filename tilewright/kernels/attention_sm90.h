@@ -35,6 +35,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   using Arguments = AttentionArguments<T>;
   using Tile = AttentionTile;
+  using Store = AttentionStore<T, kDims, Block::kParts>;
   const Arguments& given;
 
   TW_PTX explicit AttentionSm90(const Arguments& arguments) : given(arguments) {}
@@ -82,7 +83,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       if (!tile.empty()) {
         attend(shared, at, consumer);
       } else {
-        AttentionStore<T, kDims>{given, tile, consumer}.put_nothing();
+        Store{given, tile, consumer}.put_nothing();
         shared.tiles.finish(at.tile);
       }
     }
@@ -117,7 +118,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       TilePlace after = at.tile;
       after.next();
       if (!kChained || shared.tiles.wait(after).empty()) break;
-      const AttentionStore<T, kDims> store{given, *tile, consumer};
+      const Store store{given, *tile, consumer};
       AttentionRowState ended = rows.state;
       rows.state = {};
       tile = &shared.tiles.tiles[after.index];
@@ -132,7 +133,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
-    AttentionStore<T, kDims>{given, *tile, consumer}.put(rows.state, rows.sums);
+    Store{given, *tile, consumer}.put(rows.state, rows.sums);
     shared.tiles.finish(at.tile);
   }
 

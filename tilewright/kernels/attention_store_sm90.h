@@ -1,5 +1,5 @@
 // How the sums of a warpgroup leave it: normalised, and from the registers, so that no tile waits
-// for the memory of another; or in float32, for the sum over splits.
+// for the memory of another; or in float32, for the sum over parts.
 #pragma once
 
 #include "tilewright/kernels/attention_softmax_sm90.h"
@@ -10,13 +10,15 @@ namespace tw::kernels {
 
 /// The rows of a thread of a consumer: queries of the sequence, and heads.
 struct AttentionRowPair {
+  /// Of the consumer's rows, the first of the thread's; the other is 8 further on.
+  TW_PTX static int first() { return int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4; }
   int query[2], head[2];
   bool exists[2];
 
   template <class Arguments>
   TW_PTX AttentionRowPair(const Arguments& given, const AttentionTile& tile, int consumer) {
     const int queries = 64 / given.pack;
-    const int row = int(threadIdx.x) % 128 / 32 * 16 + int(threadIdx.x) % 32 / 4;
+    const int row = first();
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int at = (row + 8 * r) / given.pack;
@@ -27,7 +29,8 @@ struct AttentionRowPair {
   }
 };
 
-template <class T, int kDims>
+/// `kParts`: the tile may be a part of one.
+template <class T, int kDims, bool kParts>
 struct AttentionStore {
   using Arguments = AttentionArguments<T>;
   using Sums = float[kDims / 2];
@@ -36,6 +39,7 @@ struct AttentionStore {
   const AttentionTile& tile;
   int consumer;
   int first_column = 0;  // of the output; the consumer that has the first one puts lse
+  int slot = kParts ? tw::tile::cuda::uniform(this->tile.slot) : -1;
 
   TW_PTX void put(AttentionRowState& state, Sums& sums) const {
     const AttentionRowPair rows(given, tile, consumer);
@@ -43,12 +47,13 @@ struct AttentionStore {
     finish(rows, state, factor);
     TW_UNROLL
     for (int i = 0; i < kDims / 2; ++i) sums[i] *= factor[i / 2 % 2];
-    TW_UNROLL
-    for (int r = 0; r < 2; ++r)
-      if (given.partials)
-        put_partial(rows, r, sums + 2 * r);
-      else
-        put_columns<kDims>(rows, r, 0, sums + 2 * r);
+    if (is_part()) {
+      TW_UNROLL
+      for (int r = 0; r < 2; ++r) put_partial(rows, r, sums + 2 * r);
+    } else {
+      TW_UNROLL
+      for (int r = 0; r < 2; ++r) put_columns<kDims>(rows, r, 0, sums + 2 * r);
+    }
   }
 
   /// Of a tile that sees no key.
@@ -57,7 +62,7 @@ struct AttentionStore {
     AttentionRowState state;
     float factor[2];
     finish(rows, state, factor);
-    if (given.partials) return;  // whose lse says that they weigh nothing
+    if (is_part()) return;  // its lse says that it weighs nothing
     const float zeros[16] = {};
     for (int r = 0; r < 2; ++r)
 #pragma unroll 1
@@ -71,22 +76,23 @@ struct AttentionStore {
     float sink[2] = {attention_sm90::kLow, attention_sm90::kLow};
     TW_UNROLL
     for (int r = 0; r < 2; ++r)
-      if (!given.partials && given.sinks && rows.exists[r]) sink[r] = given.sinks(rows.head[r]);
+      if (!is_part() && given.sinks && rows.exists[r]) sink[r] = given.sinks(rows.head[r]);
     state.finish(sink, factor);
     TW_UNROLL
     for (int r = 0; r < 2; ++r) put_lse(rows, r, state.lse(r));
   }
 
   TW_PTX static int lane() { return int(threadIdx.x) % 32; }
-  /// The sequence's first query among those of all.
-  TW_PTX int64_t absolute() const {
-    return given.q_offsets ? tile.q_base : int64_t{tile.batch} * given.queries;
+  TW_PTX bool is_part() const { return kParts && slot >= 0; }
+  /// Of a part of a tile, among those of all.
+  TW_PTX int part_row(int r) const {
+    return slot * given.part_rows + AttentionRowPair::first() + 8 * r;
   }
 
   TW_PTX void put_lse(const AttentionRowPair& rows, int r, float lse) const {
     if (first_column != 0 || lane() % 4 != 0 || !rows.exists[r]) return;
-    if (given.partials)
-      *given.partial_lse.at(tile.split, absolute() + rows.query[r], rows.head[r]) = lse;
+    if (is_part())
+      given.partial_lse[part_row(r)] = lse;
     else if (given.lse)
       *given.lse.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) = lse;
   }
@@ -102,8 +108,7 @@ struct AttentionStore {
   TW_PTX void put_partial(const AttentionRowPair& rows, int r, const float* sums) const {
     const int column = first_column + lane() % 4 * 2;
     const int rest = rows.exists[r] ? given.value_dims - column : 0;
-    float* const to =
-        given.partials.at(tile.split, absolute() + rows.query[r], rows.head[r]) + column;
+    float* const to = given.partials + part_row(r) * given.value_dims + column;
     if (given.value_dims % 2 == 0) {
       TW_UNROLL
       for (int i = 0; i < kDims; i += 8)

@@ -13,11 +13,14 @@ struct AttentionSpan {
 
 struct AttentionTile {
   int first_query;             // within the sequence
-  int head, batch, split;      // heads are counted in packs
+  int head, batch;             // heads are counted in packs
   int q_base, q_len, q_outer;  // the sequence begins at query q_base of batch entry q_outer
   int kv_base, kv_len, kv_outer;
   int first_block, last_block;  // of keys, [first, last)
   int inner_begin, inner_end;   // keys that all rows see
+  int slot = -1;                // of its sums, if it is a part of a tile
+  int parts = 0;                // of the tile that it is the first part of
+  bool leads = false;           // of the tiles of a team, one; of one alone, none
   bool ends;                    // there is no tile, and none after it
 
   TW_PTX bool empty() const { return first_block >= last_block; }
@@ -33,7 +36,7 @@ struct AttentionTile {
     return out;
   }
 
-  /// The blocks that any of `queries` rows sees, of which this tile has its share.
+  /// The blocks that any of `queries` rows sees.
   template <class Arguments>
   TW_PTX void find_blocks(const Arguments& given, int queries, int keys) {
     const AttentionSpan first = seen(given, first_query);
@@ -42,10 +45,8 @@ struct AttentionTile {
     inner_end = first.end;
     first_block = last_block = 0;
     if (first.begin >= last.end) return;
-    const int begin = first.begin / keys, end = (last.end + keys - 1) / keys;
-    const int splits = given.order.splits;
-    first_block = begin + int(int64_t{end - begin} * split / splits);
-    last_block = begin + int(int64_t{end - begin} * (split + 1) / splits);
+    first_block = first.begin / keys;
+    last_block = (last.end + keys - 1) / keys;
   }
 
   template <class Arguments>
@@ -82,6 +83,9 @@ class AttentionWalk {
     tile.first_block = tile.last_block = 0;
     return false;
   }
+  /// Tiles are whole.
+  template <class Arguments>
+  TW_PTX static void leave(const Arguments&, const AttentionTile&) {}
 
  private:
   TW_PTX void advance() {
@@ -98,9 +102,8 @@ class AttentionWalk {
     const AttentionOrder& order = given.order;
     const int items = order.folded_tiles(), rest = item_ / items;
     int at = item_ - rest * items, tiles = order.tiles;
-    tile.split = rest % order.splits;
-    tile.head = rest / order.splits % order.heads;
-    tile.batch = rest / order.splits / order.heads;
+    tile.head = rest % order.heads;
+    tile.batch = rest / order.heads;
     if (given.q_offsets && !search(given, queries, at, tile.batch, tiles)) return false;
     const int opposite = tiles - 1 - at;
     if (second_ && (!order.folded || at == opposite)) return false;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_deal_sm90.h"
+#include "tilewright/kernels/attention_line_sm90.h"
 #include "tilewright/kernels/mla_build_sm90.h"
 #include "tilewright/tile/cuda/mbarrier.h"
 
@@ -19,7 +20,8 @@ struct MlaBlock {
     char k[2][kPieces][kPieceBytes];
     char q[kPieces][kPieceBytes];
     float high[2][kRows], totals[2][kRows];
-    Tiles tiles;  // what the producers have loaded, or are about to
+    Tiles tiles;
+    AttentionLine lines[2];  // of the warps that load
     tile::cuda::Mbarrier k_full[2][kPieces], tail_full[2], q_full, q_empty;
     tile::cuda::Mbarrier k_empty[2][2];  // the half that the block's own consumer multiplies; rest
   };

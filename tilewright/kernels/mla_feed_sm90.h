@@ -1,7 +1,8 @@
-// The first warpgroup of a block of latent attention on Hopper: a warp for each block of a pair, a
-// lane for each box of it: pages may be smaller than blocks.
+// The first warpgroup of a block of latent attention on Hopper: a warp for each block of a pair.
+// One lane loads a block that is one box; where pages are smaller than blocks, a lane each box.
 #pragma once
 
+#include "tilewright/kernels/attention_line_sm90.h"
 #include "tilewright/kernels/mla_block_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/tma.h"
@@ -18,33 +19,50 @@ struct MlaFeed : MlaBlock<T, kBuild> {
   using Tile = AttentionTile;
   const MlaArguments<T>& given;
 
-  TW_PTX void operator()(Shared& shared, int buffer) const {
+  TW_PTX void operator()(Shared& shared) const {
+    const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
+    if (warp < 2) load(shared, warp);
+  }
+
+ private:
+  TW_PTX void load(Shared& shared, int buffer) const {
     typename Tiles::Position at;
     uint32_t phase = 0, q_phase = 0, tail_phase = 0;
-    Tile tile;
-    AttentionWalk walk(given.order);
+    put_line(shared.lines[buffer], AttentionLine(given, kRows / given.pack, kKeys));
     for (bool more = true; more; at.next()) {
-      more = walk.next(given, kRows / given.pack, kKeys, tile);
+      Tile tile;
+      more = next(shared.lines[buffer], tile, buffer == 0);
       if (buffer == 0) shared.tiles.put(at, tile);
       if (tile.empty()) continue;
       if (buffer == 0) load_queries(shared, tile, q_phase);
       load_tile(shared, buffer, tile, phase, tail_phase);
     }
   }
+  /// What a line remembers is in shared memory meanwhile: loading leaves it no registers.
+  TW_PTX bool next(AttentionLine& kept, Tile& tile, bool leaves) const {
+    AttentionLine line = kept;
+    __syncwarp();
+    const bool more = line.next(given, kRows / given.pack, kKeys, tile);
+    if (leaves) line.leave(given, tile);
+    put_line(kept, line);
+    return more;
+  }
+  TW_PTX static void put_line(AttentionLine& kept, const AttentionLine& line) {
+    if (lane() == 0) kept = line;
+    __syncwarp();
+  }
 
   /// The blocks of a tile that go into one of the buffers.
   TW_PTX void load_tile(Shared& shared, int buffer, const Tile& tile, uint32_t& phase,
                         uint32_t& tail_phase) const {
     int block = tile.last_block - 1 - buffer;
+    const int head = tile::cuda::uniform(tile.head / given.heads_per_kv);
     // Pages are looked up ahead of what they are for: that takes long.
     int page = find_page(tile, block), next = find_page(tile, block - 2);
-    // Of the blocks of threads that share keys, which run at the same time, one; alone, none.
-    const bool leads = (given.heads_per_kv > 1 || given.order.tiles > 1) &&
-                       tile.head % given.heads_per_kv == 0 && tile.first_query == 0;
     for (; block >= tile.first_block; block -= 2) {
       const int further = find_page(tile, block - 4);
-      load_keys(shared, buffer, phase, tail_phase, tile, block, page);
-      if (leads && block - 2 >= tile.first_block) prefetch_keys(tile, block - 2, next);
+      load_keys(shared, buffer, phase, tail_phase, tile, head, block, page);
+      if (tile.leads && block - 2 >= tile.first_block) prefetch_keys(tile, head, block - 2, next);
       phase ^= 1;
       page = next;
       next = further;
@@ -73,14 +91,17 @@ struct MlaFeed : MlaBlock<T, kBuild> {
 
   /// A block in the order in which its consumer reads it; `page` is that of the lane's box.
   TW_PTX void load_keys(Shared& shared, int buffer, uint32_t phase, uint32_t& tail_phase,
-                        const Tile& tile, int block, int page) const {
+                        const Tile& tile, int head, int block, int page) const {
     using namespace tile::cuda;
     const int rest = tile.kv_len - block * kKeys, keys = rest < kKeys ? rest : kKeys;
     const bool tail = keys < kKeys && given.shares_memory();
-    const int boxes = (keys + given.box_keys - 1) / given.box_keys;
+    const int boxes =
+        keys == kKeys ? kKeys / given.box_keys : (keys + given.box_keys - 1) / given.box_keys;
     const int bytes = boxes * given.box_keys * kRowBytes;
-    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
+    const int row = box_row(tile, block);
     const int outer = given.table ? page : tile.kv_outer;
+    if (boxes == 1 && !tail)
+      return load_box_of_keys(shared, buffer, phase, bytes, uniform(row), head, uniform(outer));
     for (int i = 0; i < kPieces; ++i) {
       const int piece = nth_piece(buffer, i);
       if (i == 0) shared.k_empty[buffer][0].wait(phase ^ 1);
@@ -97,9 +118,10 @@ struct MlaFeed : MlaBlock<T, kBuild> {
     shared.tail_full[buffer].wait(tail_phase);
     tail_phase ^= 1;
     const int count = (kKeys - keys) * (kRowBytes / 16);
-    for (int piece = 0; piece < kPieces; ++piece)
-      for (int i = lane(); i < count; i += 32)
-        reinterpret_cast<uint4*>(shared.k[buffer][piece] + keys * kRowBytes)[i] = {0, 0, 0, 0};
+    TW_NO_UNROLL
+    for (int piece = 0; piece < kPieces; ++piece) TW_NO_UNROLL
+    for (int i = lane(); i < count; i += 32)
+      reinterpret_cast<uint4*>(shared.k[buffer][piece] + keys * kRowBytes)[i] = {0, 0, 0, 0};
     fence_async_shared();
     __syncwarp();
     if (elect_one())
@@ -107,11 +129,37 @@ struct MlaFeed : MlaBlock<T, kBuild> {
     __syncwarp();
   }
 
+  /// A block that is one box: what lies between one piece's load and the next is what the consumers
+  /// wait for.
+  TW_PTX void load_box_of_keys(Shared& shared, int buffer, uint32_t phase, int bytes, int row,
+                               int head, int outer) const {
+    using namespace tile::cuda;
+    if (elect_one()) {
+      TW_UNROLL
+      for (int i = 0; i < kPieces; ++i) {
+        const int piece = nth_piece(buffer, i);
+        if (i == 0) shared.k_empty[buffer][0].wait(phase ^ 1);
+        if (i == kHalfPieces) shared.k_empty[buffer][1].wait(phase ^ 1);
+        Mbarrier& full = shared.k_full[buffer][piece];
+        full.arrive_expect(bytes);
+        load_box(shared.k[buffer][piece], map_of(piece), full, column_of(piece), row, head, outer);
+      }
+    }
+    __syncwarp();
+  }
+
   /// Into L2, a block that is loaded later.
-  TW_PTX void prefetch_keys(const Tile& tile, int block, int page) const {
-    const int row = box_row(tile, block), head = tile.head / given.heads_per_kv;
+  TW_PTX void prefetch_keys(const Tile& tile, int head, int block, int page) const {
+    const int row = box_row(tile, block);
     const int outer = given.table ? page : tile.kv_outer;
-    if (lane() * given.box_keys < kKeys)
+    if (given.box_keys == kKeys) {
+      const int first = tile::cuda::uniform(row), from = tile::cuda::uniform(outer);
+      if (tile::cuda::elect_one()) {
+        TW_UNROLL
+        for (int i = 0; i < kPieces; ++i)
+          tile::cuda::prefetch_box(map_of(i), column_of(i), first, head, from);
+      }
+    } else if (lane() * given.box_keys < kKeys)
       for (int i = 0; i < kPieces; ++i)
         tile::cuda::prefetch_box(map_of(i), column_of(i), row, head, outer);
     __syncwarp();

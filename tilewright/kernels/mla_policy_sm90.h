@@ -7,23 +7,6 @@
 
 namespace tw::kernels {
 
-namespace mla_policy {
-
-/// What splits cost, in blocks of keys: rounds of tiles, each with a start and an end, and reading
-/// and writing what is to be added up.
-constexpr double cost(int64_t tiles, int64_t blocks, int64_t splits, int64_t values,
-                      int multiprocessors) {
-  constexpr double kEnds = 2, kSecondKernel = 2;
-  constexpr double kBytesOfBlock = 5e6;  // that memory moves in a block's time
-  const int64_t rounds = (tiles * splits + multiprocessors - 1) / multiprocessors;
-  const double products = double(rounds) * (double((blocks + splits - 1) / splits) + kEnds);
-  if (splits == 1) return products;
-  const double bytes = double(tiles * splits * MlaBuild::kRows * values) * 2 * sizeof(float);
-  return products + kSecondKernel + bytes / kBytesOfBlock;
-}
-
-}  // namespace mla_policy
-
 /// `size.dims` are the latent ones.
 constexpr AttentionChoice choose_mla_sm90(const AttentionSize& size, int64_t rotated_dims,
                                           int multiprocessors) {
@@ -35,15 +18,16 @@ constexpr AttentionChoice choose_mla_sm90(const AttentionSize& size, int64_t rot
     if (kMlaBuilds[i].values >= size.dims) out.build = i;
   if (out.build < 0) return out;
   if (size.queries < MlaBuild::kRows) out.pack = int(attention_policy::most_packed(size.group));
+  // Blocks go in pairs. A tile in parts costs its sums in float32, and reading them.
+  out.step = 2, out.least = 2, out.slack = 2;
+  constexpr int kMostTeam = 4;
   const int64_t of_tile = MlaBuild::kRows / out.pack;  // queries
-  const int64_t tiles = (size.queries + of_tile - 1) / of_tile * size.sequences * size.kv_heads *
-                        size.group / out.pack;
-  const int64_t blocks = (size.keys + MlaBuild::kKeys - 1) / MlaBuild::kKeys;
-  const auto cost = [&](int64_t splits) {
-    return mla_policy::cost(tiles, blocks, splits, kMlaBuilds[out.build].values, multiprocessors);
-  };
-  for (int64_t i = 2; i <= blocks / 2 && i <= kAttentionMostSplits; ++i)
-    if (cost(i) < cost(out.splits)) out.splits = int(i);
+  const int64_t heads = size.kv_heads * size.group / out.pack;
+  using attention_policy::greatest_team;
+  out.team.heads = greatest_team(heads, kMostTeam, multiprocessors);
+  if (out.team.heads == heads && !size.varies)
+    out.team.tiles = greatest_team((size.queries + of_tile - 1) / of_tile,
+                                   kMostTeam / out.team.heads, multiprocessors);
   return out;
 }
 

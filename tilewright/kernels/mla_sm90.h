@@ -54,8 +54,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     launch_grids_after();
     if (warpgroup == 0) {
       give_registers<72>();
-      const int warp = uniform(int(threadIdx.x) / 32);
-      if (warp < 2) MlaFeed<T, kBuild>{{}, given}(shared, warp);
+      MlaFeed<T, kBuild>{{}, given}(shared);
     } else {
       take_registers<216>();
       if (warpgroup == 1)
@@ -87,7 +86,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     for (;;) {
       const Tile& tile = shared.tiles.wait(at);
       if (tile.ends) return;
-      const AttentionStore<T, kHalf> store{given, tile, 0, kMine * kHalf};
+      const AttentionStore<T, kHalf, true> store{given, tile, 0, kMine * kHalf};
       if (tile.empty()) {
         store.put_nothing();
       } else {

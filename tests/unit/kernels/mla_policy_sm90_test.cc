@@ -1,5 +1,7 @@
 #include "tilewright/kernels/mla_policy_sm90.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 namespace tw::kernels {
@@ -15,19 +17,37 @@ AttentionSize decode(int64_t sequences, int64_t keys, int64_t heads, int64_t pag
           .group = heads,
           .kv_heads = 1,
           .page_keys = page_keys,
-          .masked = false};
+          .masked = false,
+          .varies = false};
 }
 
-TEST(MlaPolicy, FillsTheMultiprocessors) {
-  const auto splits = [](int64_t sequences, int64_t keys) {
-    return choose_mla_sm90(decode(sequences, keys, 128), 64, kMultiprocessors).splits;
+TEST(MlaPolicy, TilesThatShareKeysAreOneTeams) {
+  const auto team = [](AttentionSize size, int64_t queries, bool varies = false) {
+    size.queries = queries, size.varies = varies;
+    const AttentionTeam out = choose_mla_sm90(size, 64, kMultiprocessors).team;
+    return std::pair{out.heads, out.tiles};
   };
-  EXPECT_EQ(splits(128, 4096), 1);
-  EXPECT_EQ(splits(64, 4096), 1);
-  EXPECT_EQ(splits(32, 8192), 2);
-  EXPECT_GE(splits(1, 65536), 60);
-  EXPECT_LE(splits(1, 65536), 66);
-  EXPECT_EQ(splits(1, 1), 1);
+  EXPECT_EQ(team(decode(1, 64, 64), 1), std::pair(1, 1));
+  EXPECT_EQ(team(decode(1, 64, 128), 1), std::pair(2, 1));
+  EXPECT_EQ(team(decode(1, 64, 128), 2), std::pair(2, 2));
+  EXPECT_EQ(team(decode(1, 64, 128), 8), std::pair(2, 2));
+  EXPECT_EQ(team(decode(1, 64, 128), 3), std::pair(2, 1));
+  EXPECT_EQ(team(decode(1, 64, 128), 2, true), std::pair(2, 1));
+  EXPECT_EQ(team(decode(1, 64, 16), 4096), std::pair(4, 1));
+}
+
+TEST(AttentionPolicy, HeadsOfASequenceAreReadSideBySide) {
+  const auto team = [](int64_t kv_heads, int multiprocessors = kMultiprocessors) {
+    AttentionSize size = decode(1, 64, 4);
+    size.dims = 128, size.kv_heads = kv_heads;
+    return choose_attention_sm90(size, multiprocessors).team.heads;
+  };
+  EXPECT_EQ(team(1), 1);
+  EXPECT_EQ(team(8), 8);
+  EXPECT_EQ(team(32), 8);
+  EXPECT_EQ(team(7), 7);
+  EXPECT_EQ(team(11), 1);     // more than eight
+  EXPECT_EQ(team(8, 20), 4);  // a team of eight would leave four of twenty
 }
 
 TEST(MlaPolicy, PacksHeadsIntoRows) {

@@ -23,7 +23,7 @@ using kernels::kAttentionBuilds;
 /// The functions of one element type, found when the first of them is launched.
 struct AttentionModule {
   std::array<Kernel, size_t(kAttentionBuildCount)> builds{};
-  AttentionCombineKernels combine;
+  Kernel combine = nullptr;
   PreparedOnce<size_t(kAttentionBuildCount)> prepared;
 
   explicit AttentionModule(const char* image) {
@@ -41,7 +41,7 @@ struct AttentionModule {
  private:
   /// By the mangled name (attention_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    combine.place(name, kernel);
+    if (name.find("attention_combine") != name.npos) combine = kernel;
     const int build = number_after(name, "10cuda_entry9attentionILi");
     if (build >= 0) builds.at(size_t(build)) = kernel;
   }
@@ -58,14 +58,14 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
   const AttentionChoice choice = kernels::choose_attention_sm90(p.size(), on.multiprocessors);
   const AttentionBuild& build = kAttentionBuilds[choice.build];
   AttentionArguments<T> arguments{};
-  set_arguments(p, {64 * build.consumers, build.keys, choice.pack, choice.splits}, arguments);
+  set_arguments(p, {64 * build.consumers, build.keys, choice}, on.multiprocessors, arguments);
   arguments.q = query_map(p.q, choice.pack);
   arguments.k = row_map(p.k, arguments.box_keys);
   arguments.v = row_map(p.v, arguments.box_keys);
-  const AttentionPartials<T> partials(p, stream, "attention", arguments);
+  const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
+  const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
   AttentionModule& from = module<T>();
   from.prepare(choice.build, on);
-  const auto blocks = std::min<int64_t>(arguments.order.items(), on.multiprocessors);
   void* pointers[] = {&arguments};
   check(driver().launch_kernel(from.builds[size_t(choice.build)], unsigned(blocks), 1, 1,
                                unsigned(build.threads()), 1, 1, unsigned(build.shared_bytes()),

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -19,7 +17,7 @@ namespace tw::runtime::cuda {
 struct AttentionCut {
   int64_t tile_rows;  // queries, or queries times heads
   int64_t block_keys;
-  int pack, splits;  // as kernels::AttentionChoice
+  kernels::AttentionChoice choice;
 };
 
 template <class T>
@@ -33,20 +31,44 @@ inline int attention_window(int64_t keys) {
   return keys < 0 ? -1 : int(std::min<int64_t>(keys, int64_t{1} << 29));
 }
 
-/// Everything but the maps and the sums of splits.
+/// How teams of blocks of threads share the tiles (kernels::AttentionLine).
 template <class T>
-void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut,
+void set_line(const AttentionProblem<T>& p, const AttentionCut& cut, int multiprocessors,
+              kernels::AttentionOrder& order) {
+  const kernels::AttentionChoice& choice = cut.choice;
+  order.team = choice.team, order.least = choice.least, order.slack = choice.slack;
+  order.teams = std::min(multiprocessors, kernels::kAttentionMostBlocks) / order.team.size();
+  order.units = order.heads / order.team.heads;
+  order.groups = p.q_offsets ? 0 : order.tiles / order.team.tiles;
+  // Steps are counted in 32 bits.
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const int64_t blocks = (p.keys + cut.block_keys - 1) / cut.block_keys;
+  const int64_t all = order.items() / order.team.size() + 1;
+  order.step = choice.step;
+  while (all * (blocks / order.step + 2) >= kMost) order.step *= 2;
+  // Of sequences as long as each other, all of whose keys are seen, the shares are known here.
+  if (order.groups != 1 || p.kv_offsets || p.kv_lens || p.options.window_left >= 0) return;
+  const auto steps = int((blocks + order.step - 1) / order.step);
+  order.line.unit_steps = kernels::AttentionLineSize::kEnds + steps;
+  order.line.steps = order.batches * order.units * order.line.unit_steps;
+  order.share = order.line.share(order.teams, order.least, order.slack);
+}
+
+/// Everything but the maps and the sums of parts.
+template <class T>
+void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut, int multiprocessors,
                    kernels::AttentionArguments<T>& a) {
   constexpr float kLog2E = 1.4426950408889634f;
-  const int64_t queries = cut.tile_rows / 64 * (64 / cut.pack);
+  const kernels::AttentionChoice& choice = cut.choice;
+  const int64_t queries = cut.tile_rows / 64 * (64 / choice.pack);
   // Every sequence may end in the middle of a tile, and of a pair of tiles.
   a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? 2 * p.sequences : 0));
-  a.order.heads = int(p.q.heads / cut.pack);
+  a.order.heads = int(p.q.heads / choice.pack);
   a.order.batches = p.q_offsets ? 1 : int(p.sequences);
-  a.order.splits = cut.splits;
-  a.order.folded = p.after() == 0 && p.options.window_left < 0;
+  a.order.folded = choice.step == 0 && p.after() == 0 && p.options.window_left < 0;
+  if (choice.step > 0) set_line(p, cut, multiprocessors, a.order);
   a.q_heads = int(p.q.heads), a.value_dims = int(p.v.dims);
-  a.pack = cut.pack, a.heads_per_kv = int(p.group()) / cut.pack;
+  a.pack = choice.pack, a.heads_per_kv = int(p.group()) / choice.pack;
   a.sequences = int(p.sequences);
   a.queries = int(p.q.rows), a.keys = int(p.keys);
   a.box_keys = int(p.table ? std::min<int64_t>(p.k.rows, cut.block_keys) : cut.block_keys);
@@ -62,47 +84,52 @@ void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut,
   a.lse = p.lse;
 }
 
-/// The kernels of the sum over splits, as kAttentionCombineWays has them.
-struct AttentionCombineKernels {
-  std::array<Kernel, std::size(kernels::kAttentionCombineWays)> kernels{};
+/// The blocks of threads of a launch; where they take parts of tiles, whatever the lengths are.
+inline int64_t attention_blocks(const kernels::AttentionOrder& order, int multiprocessors) {
+  if (order.teams == 0) return std::min<int64_t>(order.items(), multiprocessors);
+  return order.teams * order.team.size();
+}
 
-  /// By the mangled name.
-  void place(std::string_view name, Kernel kernel) {
-    const int index = number_after(name, "attention_combineILi");
-    if (index >= 0) kernels.at(size_t(index)) = kernel;
-  }
-};
-
-/// Where the parts of a call whose keys are split are kept until they are added up.
+/// Where the parts of tiles are kept until they are added up, if there may be any.
 template <class T>
 class AttentionPartials {
  public:
-  AttentionPartials(const AttentionProblem<T>& p, Stream stream, std::string_view op,
-                    kernels::AttentionArguments<T>& a)
-      : rows_(p.q.outer * p.q.rows * p.q.heads),
-        parts_(a.order.splits > 1 ? a.order.splits * rows_ : 0),
-        memory_(parts_ * (p.v.dims + 1) * int64_t{sizeof(float)}, stream, op) {
-    if (parts_ == 0) return;
-    auto* const sums = static_cast<float*>(memory_.data());
-    a.partials = {sums, rows_ * p.v.dims, p.q.heads * p.v.dims, p.v.dims};
-    a.partial_lse = {sums + parts_ * p.v.dims, rows_, p.q.heads, 1};
+  AttentionPartials(const AttentionProblem<T>& p, int64_t blocks, Stream stream,
+                    std::string_view op, kernels::AttentionArguments<T>& a)
+      : blocks_(a.order.teams == 0 || is_whole(a.order) ? 0 : blocks),
+        tile_rows_(a.pack *
+                   (p.q_offsets ? 64 / a.pack : std::min<int64_t>(64 / a.pack, a.queries))),
+        memory_(bytes(p.v.dims), stream, op) {
+    if (blocks_ == 0) return;
+    a.part_rows = int(tile_rows_);
+    a.partials = static_cast<float*>(memory_.data());
+    a.partial_lse = a.partials + 2 * blocks_ * tile_rows_ * p.v.dims;
+    a.parted =
+        reinterpret_cast<kernels::AttentionParted*>(a.partial_lse + 2 * blocks_ * tile_rows_);
   }
 
-  /// Launches the sum over splits, if there are any.
-  void add_up(const AttentionCombineKernels& from, const kernels::AttentionArguments<T>& a,
-              Stream stream, const std::string& op, void** pointers) const {
-    if (parts_ == 0) return;
-    const auto build = size_t(kernels::attention_combine_build(a.order.splits));
-    const int64_t blocks = rows_ * kernels::attention_combine_blocks(
-                                       a.value_dims, kernels::kAttentionCombineWays[build]);
-    check(driver().launch_kernel(from.kernels[build], unsigned(blocks), 1, 1,
-                                 kernels::kAttentionCombineThreads, 1, 1, 0, stream, pointers,
-                                 nullptr),
-          op + ": launching the sum over splits");
+  /// Launches the sum over parts.
+  void add_up(Kernel kernel, const kernels::AttentionArguments<T>& a, Stream stream,
+              const std::string& op, void** pointers) const {
+    if (blocks_ == 0) return;
+    constexpr int64_t kColumns = kernels::kAttentionCombineColumns;
+    const int64_t items = blocks_ * tile_rows_ * ((a.value_dims + kColumns - 1) / kColumns);
+    const int64_t blocks = std::min(items, blocks_ * kernels::kAttentionCombineResident);
+    check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, kernels::kAttentionCombineThreads,
+                                 1, 1, 0, stream, pointers, nullptr),
+          op + ": launching the sum over parts");
   }
 
  private:
-  int64_t rows_, parts_;
+  static bool is_whole(const kernels::AttentionOrder& order) {
+    return order.line.steps > 0 && order.share.parts == 1;
+  }
+  int64_t bytes(int64_t value_dims) const {
+    return blocks_ * (2 * tile_rows_ * (value_dims + 1) * int64_t{sizeof(float)} +
+                      int64_t{sizeof(kernels::AttentionParted)});
+  }
+
+  int64_t blocks_, tile_rows_;
   StreamMemory memory_;
 };
 

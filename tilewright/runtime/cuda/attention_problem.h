@@ -82,7 +82,8 @@ struct AttentionProblem {
             .group = group(),
             .kv_heads = k.heads,
             .page_keys = table ? k.rows : 0,
-            .masked = after() >= 0 || options.window_left >= 0};
+            .masked = after() >= 0 || options.window_left >= 0,
+            .varies = bool(q_offsets)};
   }
 
   Support support() const {

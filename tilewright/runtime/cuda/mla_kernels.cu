@@ -16,13 +16,11 @@ __global__ void __launch_bounds__(MlaBuild::kThreads, 1)
   MlaSm90<Element, kMlaBuilds[kIndex]>{{}, arguments}(dynamic_shared);
 }
 
-template <int kIndex>
-__global__ void __launch_bounds__(kAttentionCombineThreads)
+__global__ void __launch_bounds__(kAttentionCombineThreads, kAttentionCombineResident)
     attention_combine(const __grid_constant__ MlaArguments<Element> arguments) {
-  AttentionCombine<Element, kAttentionCombineWays[kIndex]>{arguments}();
+  __shared__ AttentionCombine<Element>::Shared shared;
+  AttentionCombine<Element>{arguments}(shared);
 }
-template __global__ void attention_combine<0>(const __grid_constant__ MlaArguments<Element>);
-template __global__ void attention_combine<1>(const __grid_constant__ MlaArguments<Element>);
 
 template <int kIndex>
 void instantiate() {

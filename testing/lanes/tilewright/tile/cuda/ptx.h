@@ -30,6 +30,7 @@ struct Warp {
 
 inline thread_local tw::testing::Index threadIdx, blockIdx;
 inline thread_local tw::testing::Warp* this_warp = nullptr;
+inline thread_local std::barrier<>* this_block = nullptr;  // of several warps
 inline tw::testing::Index gridDim;
 
 namespace tw::testing {
@@ -60,6 +61,19 @@ inline void run_warp(unsigned block, unsigned first, const std::function<void()>
     });
 }
 
+/// Runs all warps of `block`.
+inline void run_block(unsigned block, unsigned threads, const std::function<void()>& body) {
+  std::barrier<> meeting{threads};
+  std::vector<std::jthread> warps;
+  for (unsigned first = 0; first < threads; first += 32)
+    warps.emplace_back([&, first] {
+      run_warp(block, first, [&] {
+        this_block = &meeting;
+        body();
+      });
+    });
+}
+
 }  // namespace tw::testing
 
 using std::max;
@@ -78,8 +92,10 @@ T __shfl_up_sync(unsigned, T value, int step) {
   const int source = tw::testing::lane() - step;
   return tw::testing::from_lane(value, source < 0 ? tw::testing::lane() : source);
 }
-/// Of a block that is one warp.
 inline void __syncthreads() {
+  (this_block != nullptr ? *this_block : this_warp->meeting).arrive_and_wait();
+}
+inline void __syncwarp() {
   this_warp->meeting.arrive_and_wait();
 }
 inline unsigned __ballot_sync(unsigned, bool vote) {
@@ -89,6 +105,9 @@ inline unsigned __ballot_sync(unsigned, bool vote) {
 }
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(unsigned(x)) + 1;
+}
+inline int __popc(unsigned x) {
+  return std::popcount(x);
 }
 inline float __expf(float x) {
   return std::exp(x);
