@@ -106,21 +106,21 @@ class Plain:
             return self.down_proj(torch.nn.functional.silu(self.gate_proj(x)) * self.up_proj(x))
 
     class RotaryEmbedding(torch.nn.Module):
-        """Rotates halves of heads."""
+        """Rotates neighbours."""
 
         def __init__(self, dim: int, length: int) -> None:
             """Tables of all positions."""
             super().__init__()
             frequencies = 10000.0 ** -(torch.arange(0, dim, 2) / dim)
             angles = torch.outer(torch.arange(length), frequencies)[None, :, None]
-            self.register_buffer("cos", angles.cos().repeat(1, 1, 1, 2), persistent=False)
-            self.register_buffer("sin", angles.sin().repeat(1, 1, 1, 2), persistent=False)
+            self.register_buffer("cos", angles.cos().repeat_interleave(2, -1), persistent=False)
+            self.register_buffer("sin", angles.sin().repeat_interleave(2, -1), persistent=False)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             """X [B, S, H, D]."""
-            a, b = x.chunk(2, -1)
+            turned = torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
             length = x.shape[1]
-            return x * self.cos[:, :length] + torch.cat([-b, a], -1) * self.sin[:, :length]
+            return x * self.cos[:, :length] + turned * self.sin[:, :length]
 
     class FlashAttention(torch.nn.Module):
         """PyTorch's own attention."""

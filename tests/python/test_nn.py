@@ -125,6 +125,12 @@ def test_gated_layers(bias) -> None:
     same(nn.GatedMLP(24, 40, bias, "gelu_tanh"), Gated(torch.nn.GELU("tanh"), bias), X)
 
 
+def test_rotary_embedding_rotates_neighbours_by_default() -> None:
+    x = torch.randn(2, 5, 3, 8)
+    same = nn.RotaryEmbedding(8, 64, interleaved=True)(x)
+    assert torch.equal(nn.RotaryEmbedding(8, 64)(x), same)
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_rotary_embedding(interleaved) -> None:
     rope = nn.RotaryEmbedding(8, 64, base=100.0, interleaved=interleaved)
@@ -219,6 +225,11 @@ def test_refusals() -> None:
         attention(X, X[:, :3], X[:, :3], is_causal=True)
     with pytest.raises(ValueError, match=r"q is \(2, 7, 24\), but without k and v \[B, S, 3, H, D"):
         nn.FlashAttention()(X)
+    qkv = torch.randn(1, 3, 3, 2, 8)  # flash-attn's second argument is causal
+    with pytest.raises(TypeError, match="k and v are bool, NoneType, but both must be tensors"):
+        nn.FlashAttention()(qkv, True)
+    with pytest.raises(TypeError, match="k and v are Tensor, NoneType, but both must be tensors"):
+        nn.FlashAttention()(qkv[:, :, 0], qkv[:, :, 1])
     with pytest.raises(ValueError, match="activation = 'tanh' must be one of relu, gelu, gelu_tan"):
         nn.GatedMLP(24, 40, activation="tanh")
     with pytest.raises(ValueError, match="dim = 7 must be even"):

@@ -26,7 +26,7 @@ class RotaryEmbedding(torch.nn.Module):
         max_seq_len: int = 4096,
         base: float = 10000.0,
         *,
-        interleaved: bool = False,
+        interleaved: bool = True,
     ) -> None:
         """Tables of all positions.
 
@@ -34,7 +34,7 @@ class RotaryEmbedding(torch.nn.Module):
             dim: how many dimensions of a head are rotated; the others stay.
             max_seq_len: how many positions there are.
             base: of the geometric series of wavelengths.
-            interleaved: whether neighbours are pairs; else halves of a head are.
+            interleaved: whether neighbours are pairs, as in torchtune; else halves of a head are.
 
         Raises:
             ValueError: dim is odd.
@@ -92,8 +92,13 @@ class FlashAttention(torch.nn.Module):
         """[B, S, H, D]; a causal query sees keys up to its own, the last one all of them.
 
         Raises:
-            ValueError: k or v is not given, and q is not all three.
+            TypeError: k or v is no tensor, or only one of them is given.
+            ValueError: neither is given, and q is not all three.
         """
+        given = [x for x in (k, v) if x is not None]
+        if len(given) == 1 or not all(isinstance(x, torch.Tensor) for x in given):
+            kinds = ", ".join(type(x).__name__ for x in (k, v))
+            raise TypeError(f"FlashAttention: k and v are {kinds}, but both must be tensors")
         if k is None or v is None:
             if q.dim() != 5 or q.shape[2] != 3:
                 raise ValueError(
