@@ -62,9 +62,7 @@ class AttentionLine {
       tile.ends = false;
       return true;
     }
-    tile.ends = true;
-    tile.first_block = tile.last_block = 0;
-    return false;
+    return tile.end();
   }
 
   /// What the sum over parts is told: which tile others go on with, or that there is none.
@@ -121,12 +119,7 @@ class AttentionLine {
       }
     }
     __syncwarp();
-    int sum = mine;  // of this lane and those before
-    TW_UNROLL
-    for (int step = 1; step < 32; step *= 2) {
-      const int before = __shfl_up_sync(0xffffffffu, sum, step);
-      if (lane() >= step) sum += before;
-    }
+    const int sum = sum_up_to_lane(mine);
     most = max_over_lanes(most);
     least = -max_over_lanes(-least);
     const AttentionLineSize line{__shfl_sync(0xffffffffu, sum, 31), most == least ? most : 0};

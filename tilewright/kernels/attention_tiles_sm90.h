@@ -11,6 +11,16 @@ struct AttentionSpan {
   int begin, end;
 };
 
+/// The sum of x over this lane and those before. Whole warps call it.
+TW_PTX int sum_up_to_lane(int x) {
+  TW_UNROLL
+  for (int step = 1; step < 32; step *= 2) {
+    const int before = __shfl_up_sync(0xffffffffu, x, step);
+    if (int(threadIdx.x) % 32 >= step) x += before;
+  }
+  return x;
+}
+
 struct AttentionTile {
   int first_query;             // within the sequence
   int head, batch;             // heads are counted in packs
@@ -24,6 +34,12 @@ struct AttentionTile {
   bool ends;                    // there is no tile, and none after it
 
   TW_PTX bool empty() const { return first_block >= last_block; }
+  /// Becomes what follows the last tile; false, as there is none.
+  TW_PTX bool end() {
+    ends = true;
+    first_block = last_block = 0;
+    return false;
+  }
   TW_PTX AttentionSpan inner() const { return {inner_begin, inner_end}; }
 
   /// Keys of a query as AttentionMask has them, in 32 bits.
@@ -79,9 +95,7 @@ class AttentionWalk {
       tile.ends = false;
       return true;
     }
-    tile.ends = true;
-    tile.first_block = tile.last_block = 0;
-    return false;
+    return tile.end();
   }
   /// Tiles are whole.
   template <class Arguments>
@@ -123,12 +137,7 @@ class AttentionWalk {
                            ? (given.q_offsets(b + 1) - given.q_offsets(b) + queries - 1) / queries
                            : 0;
       const int items = given.order.folded ? (mine + 1) / 2 : mine;
-      int sum = items;  // of this lane and those before
-      TW_UNROLL
-      for (int step = 1; step < 32; step *= 2) {
-        const int before = __shfl_up_sync(0xffffffffu, sum, step);
-        if (lane >= step) sum += before;
-      }
+      const int sum = sum_up_to_lane(items);
       const unsigned found = __ballot_sync(0xffffffffu, at < sum);
       if (found != 0) {
         const int winner = __ffs(int(found)) - 1;
