@@ -70,6 +70,8 @@ compare: native  ## measure the language model and the operators beside their pe
 	.venv/bin/python benchmarks/language_model/requantize.py $(MODEL) build/smollm2-135m-q4_0.gguf
 	python3 benchmarks/language_model/compare.py build/smollm2-135m-q4_0.gguf --peers llama.cpp \
 	  --work decode "first token" --out benchmarks/results/smollm2_q4_0.json
+	$(if $(filter llama.cpp,$(PEERS)),.venv/bin/python benchmarks/language_model/linear_peers.py \
+	  --out benchmarks/results/linear_peers.json)
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32,bf16,bf16/bf16 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \

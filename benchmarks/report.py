@@ -257,10 +257,28 @@ def gpu_rates(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def linear_peers(data: dict[str, Any]) -> str:
+    """One row for each layer."""
+    first = data["rows"][0]
+    lines = [
+        f"{first['features']} features of {first['k']} values ({machine(data['env'])}). The peer "
+        f"is ggml as llama-cpp-python {data['llama_cpp']} builds it, weights repacked.\n",
+        "| format | tokens | threads | tilewright | ggml | against it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in data["rows"]:
+        ours, theirs = (row["results"][side]["median"] for side in ("tilewright", "ggml"))
+        cells = [row["format"], str(row["tokens"]), str(row["threads"]), f"{ours:.0f} us",
+                 f"{theirs:.0f} us", f"{theirs / ours:.2f} x"]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 # Title, results, table; what is long is folded.
 SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
     ("Operators on a CPU", "operators.json", operators, True),
+    ("Linear layers of 4-bit weights on a CPU", "linear_peers.json", linear_peers, True),
     ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
