@@ -13,7 +13,7 @@ from tilewright._schema import Argument, Operator
 
 
 def checked(op: Operator, arguments: Sequence[Any]) -> list[Any]:
-    """Arguments of the right kinds; None is the default, and arrays beside tensors become tensors.
+    """Arguments of the right kinds; None is no tensor or a default of 0; arrays become tensors.
 
     Raises:
         TypeError: an argument is missing or of another kind.
@@ -28,9 +28,12 @@ def checked(op: Operator, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _checked(op: Operator, arg: Argument, value: Any) -> Any:
-    if value is None:
-        if not arg.optional and not arg.default:
+    if value is None and not arg.optional:
+        if not arg.default:
             raise TypeError(f"{op.name}: {arg.name} is missing\n  in {op.schema}")
+        if arg.kind != "float" or float(arg.default) != 0:  # whose default means none, or computed
+            raise TypeError(f"{op.name}: {arg.name} must not be None\n  in {op.schema}")
+    if value is None:
         return arg.default_value
     kinds = {"float": _real, "int": _integer, "bool": _flag, "choice": _text, "tensor": _array}
     try:

@@ -89,14 +89,15 @@ def add(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""x + alpha * other with NumPy broadcasting. `out` may alias an input of its own shape.
+    r"""x + alpha * other with NumPy broadcasting; alpha of integers is one. `out` may alias an
+    input of its own shape.
 
-    add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]
+    add(x: T[...], other: T[...], alpha: f64 = 1) -> out: T[...]
 
     Args:
         x: T[...].
         other: T[...].
-        alpha: f32, by default 1.
+        alpha: f64, by default 1.
         backend: which one runs it, by default the current one.
 
     Returns:
@@ -328,7 +329,8 @@ def attention_paged(
 ) -> _Array:
     r"""Attention over a key-value cache in pages, for sequences at any stage; otherwise as
     `attention`. Without cu_seqlens_q every sequence has N / B queries (1 in decode). Only the
-    table's entries for the first kv_lens[b] keys are read.
+    table's entries for the first kv_lens[b] keys are read. Rows of queries outside all
+    sequences: as attention_varlen.
 
     attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv],
     block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale:
@@ -386,7 +388,8 @@ def attention_varlen(
     backend: str | None = None,
 ) -> _Array:
     r"""Attention over sequences of different lengths, one after the other without padding;
-    otherwise as `attention`. Queries outside all sequences are left alone.
+    otherwise as `attention`. Rows of queries outside all sequences are left alone in outputs
+    that are given, and 0 in new ones.
 
     attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
     cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32
@@ -862,7 +865,7 @@ def dropout(
     backend: str | None = None,
 ) -> _Array:
     r"""Sets elements to zero with probability p and divides the others by 1 - p. Which ones follows
-    from the seed, in 0 .. 2^53, and their number in row-major order alone: one seed gives one
+    from the seed, at least 0, and their number in row-major order alone: one seed gives one
     mask, on every target. `out` may alias `x`.
 
     dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...]
@@ -2652,11 +2655,11 @@ def scale(
 ) -> _Array:
     r"""factor * x. `out` may alias `x`.
 
-    scale(x: T[...], factor: f32 = 1) -> out: T[...]
+    scale(x: T[...], factor: f64 = 1) -> out: T[...]
 
     Args:
         x: T[...].
-        factor: f32, by default 1.
+        factor: f64, by default 1.
         backend: which one runs it, by default the current one.
 
     Returns:

@@ -38,7 +38,7 @@ static inline tw_status tw_activation_backward(tw_context* context, const tw_ten
   return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
-/* add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...] */
+/* add(x: T[...], other: T[...], alpha: f64 = 1) -> out: T[...] */
 static inline tw_status tw_add(tw_context* context, const tw_tensor* x, const tw_tensor* other,
                                double alpha, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(other), tw_float_value(alpha),
@@ -1080,7 +1080,7 @@ static inline tw_status tw_sample(tw_context* context, const tw_tensor* logits,
   return tw_call(context, op, arguments, 12, NULL, NULL);
 }
 
-/* scale(x: T[...], factor: f32 = 1) -> out: T[...] */
+/* scale(x: T[...], factor: f64 = 1) -> out: T[...] */
 static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double factor,
                                  tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_float_value(factor), tw_tensor_value(out)};

@@ -13,6 +13,7 @@
 
 #include "tilewright/built_cuda.h"
 #include "tilewright/c/catalog_json.h"
+#include "tilewright/c/clear.h"
 #include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
@@ -151,13 +152,13 @@ TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) 
   return out;
 }
 
-void set_scalar(Call& call, const Arg& arg, tw::ops::Slot& slot, const tw_value& value) {
-  if (value.kind == TW_TEXT) {
+void set_scalar(Call& call, const Arg& arg, const tw_value& value) {
+  if (value.kind == TW_TEXT)
     call.set_choice(arg.name, value.as.text);
-    return;
-  }
-  slot.present = true;
-  slot.number = value.kind == TW_FLOAT ? value.as.f64 : static_cast<double>(value.as.i64);
+  else if (value.kind == TW_FLOAT)
+    call.set(arg.name, value.as.f64);
+  else
+    call.set_integer(arg.name, value.as.i64);
 }
 
 Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, bool outputs) {
@@ -178,7 +179,7 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
       call[i].present = true;
       call[i].tensor = tensor_ref(*value.as.tensor, call, arg);
     } else {
-      set_scalar(call, arg, call[i], value);
+      set_scalar(call, arg, value);
     }
   }
   if (outputs) tw::c::check_outputs_apart(call);
@@ -195,7 +196,7 @@ tw_shape shape_of(const Call& call, int i, const std::vector<int64_t>& sizes) {
 
 /// Has the caller allocate the outputs that are required or wanted, but not given.
 void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t count, Call& call,
-                      tw_allocate allocate, void* user) {
+                      tw_allocate allocate, void* user, void* stream = nullptr) {
   const auto is_wanted = [&](int i) {
     const Arg& arg = call.schema()[i];
     return arg.output && !call[i].present &&
@@ -205,6 +206,7 @@ void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t 
   for (int i = 0; i < call.schema().size(); ++i) any |= is_wanted(i);
   if (!any || allocate == nullptr) return;
   const std::vector<std::vector<int64_t>> shapes = op.info->infer(call);
+  std::vector<TensorRef> made;
   size_t next = 0;
   for (int i = 0; i < call.schema().size(); ++i) {
     const Arg& arg = call.schema()[i];
@@ -217,8 +219,9 @@ void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t 
       throw Error(ErrorKind::kOutOfMemory, op.name + ": " + std::string(arg.name) +
                                                tw::shape_to_string(sizes) + " was not allocated");
     call[i].present = true;
-    call[i].tensor = tensor_ref(tensor, call, arg);
+    made.emplace_back(call[i].tensor = tensor_ref(tensor, call, arg));
   }
+  tw::c::clear_left_out(*op.info, call, made, stream);
 }
 
 std::vector<tw_operator> describe_operators() {
@@ -367,7 +370,7 @@ tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* ar
                   int32_t count, tw_allocate allocate, void* user) {
   return guarded([&] {
     Call call = make_call(*op, arguments, count, true);
-    allocate_outputs(*op, arguments, count, call, allocate, user);
+    allocate_outputs(*op, arguments, count, call, allocate, user, context->context.cuda_stream());
     op->info->run(call, context->context);
     tell_observer({op, arguments, count, context->context.answered_by().data()});
   });

@@ -159,7 +159,7 @@ TW_C_API void tw_context_set_cuda_stream(tw_context* context, void* stream);
 TW_C_API tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
                             tw_shape* outputs);
 
-/* Makes output number `index` (among the arguments) with a shape; fills `tensor`, whose shape and
+/* Makes output number `index` (among the arguments), contiguous; fills `tensor`, whose shape and
  * strides point to storage that outlives the call. Anything but 0 fails the call. */
 typedef int32_t (*tw_allocate)(void* user, int32_t index, const tw_shape* shape, tw_tensor* tensor);
 

@@ -9,7 +9,7 @@ template <class T>
 struct Add {
   Rows<const T> x;      // [...]
   Rows<const T> other;  // [...]
-  float alpha;
+  double alpha;
   Rows<T> out;  // [...], may alias x or other
 
   template <tile::Program P>

@@ -8,7 +8,7 @@ namespace tw::kernels {
 template <class T>
 struct Scale {
   Rows<const T> x;  // [...]
-  float factor;
+  double factor;
   Rows<T> out;  // [...], may alias x
 
   template <tile::Program P>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tilewright/ops/core/bind.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/runtime/launch.h"
 
@@ -36,8 +37,7 @@ int32_t Generator::sample(const std::vector<int32_t>& text, const Sampling& s, i
                                s.seed,
                                draw,
                                rows<int32_t>(&token, 1, 1)};
-  const Support support = ops::Sample::supports(kernel);
-  if (!support) throw Error(ErrorKind::kInvalidArgument, "sample: " + support.reason());
+  ops::check_support<ops::Sample>(kernel, Device{});
   runtime::launch<ops::Sample>(*context_, kernel);
   return token;
 }

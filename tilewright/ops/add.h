@@ -5,15 +5,21 @@
 
 namespace tw::ops {
 
-/// x + alpha * other with NumPy broadcasting. `out` may alias an input of its own shape.
+/// x + alpha * other with NumPy broadcasting; alpha of integers is one. `out` may alias an input of
+/// its own shape.
 struct Add {
-  static constexpr Schema kSchema{"add(x: T[...], other: T[...], alpha: f32 = 1) -> out: T[...]"};
+  static constexpr Schema kSchema{"add(x: T[...], other: T[...], alpha: f64 = 1) -> out: T[...]"};
   static constexpr Gradient kGradient{
       "out.grad -> x.grad; scale(x=out.grad, factor=alpha) -> other.grad"};
   using Types = NumberCombos;
 
   template <class T>
   using Kernel = kernels::Add<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_factor<T>("alpha", k.alpha);
+  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

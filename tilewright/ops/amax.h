@@ -25,7 +25,7 @@ struct Amax {
   }
 
   template <class T>
-  static Support supports(const Kernel<T>& k) {
+  static Support supports_shapes(const Kernel<T>& k) {
     if (k.x.cols == 0 && k.x.rows > 0) return Support::no("C = 0, but nothing has no maximum");
     return Support::yes();
   }

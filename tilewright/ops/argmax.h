@@ -26,10 +26,6 @@ struct Argmax {
     if (k.x.cols == 0 && k.x.rows > 0) return Support::no("C = 0, but nothing has no maximum");
     return Support::yes();
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

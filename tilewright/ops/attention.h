@@ -213,7 +213,6 @@ struct Attention : AttentionFamily {
   }
   template <class K>
   static Support supports(const K& kernel) {
-    if (Support s = supports_shapes(kernel); !s) return s;
     return supports_lens("kv_lens", kernel.kv_lens, kernel.k.size(1));
   }
 

@@ -30,8 +30,11 @@ struct AttentionBackward {
   using Kernel = kernels::AttentionBackward<T>;
 
   template <class T>
+  static Support supports_shapes(const Kernel<T>& kernel) {
+    return AttentionFamily::supports_shape(kernel.shape(), kernel.options());
+  }
+  template <class T>
   static Support supports(const Kernel<T>& kernel) {
-    if (Support s = AttentionFamily::supports_shape(kernel.shape(), kernel.options()); !s) return s;
     return AttentionFamily::supports_lens("kv_lens", kernel.kv_lens, kernel.k.size(1));
   }
 

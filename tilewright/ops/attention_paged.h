@@ -7,7 +7,8 @@ namespace tw::ops {
 
 /// Attention over a key-value cache in pages, for sequences at any stage; otherwise as `attention`.
 /// Without cu_seqlens_q every sequence has N / B queries (1 in decode). Only the table's entries
-/// for the first kv_lens[b] keys are read.
+/// for the first kv_lens[b] keys are read. Rows of queries outside all
+/// sequences: as attention_varlen.
 struct AttentionPaged : AttentionFamily {
   static constexpr Schema kSchema{
       "attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], "
@@ -15,6 +16,7 @@ struct AttentionPaged : AttentionFamily {
       "k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, "
       "window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+  static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
 
   template <class T, class U>
@@ -36,7 +38,6 @@ struct AttentionPaged : AttentionFamily {
   }
   template <class K>
   static Support supports(const K& kernel) {
-    if (Support s = supports_shapes(kernel); !s) return s;
     if (kernel.cu_seqlens_q)
       if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, kernel.q.size(0)); !s)
         return s;

@@ -6,13 +6,15 @@
 namespace tw::ops {
 
 /// Attention over sequences of different lengths, one after the other without padding; otherwise as
-/// `attention`. Queries outside all sequences are left alone.
+/// `attention`. Rows of queries outside all sequences are left alone in outputs that are given, and
+/// 0 in new ones.
 struct AttentionVarlen : AttentionFamily {
   static constexpr Schema kSchema{
       "attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], "
       "cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, "
       "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
       "softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+  static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
       "where sinks=absent, k_scale=absent, v_scale=absent: "
@@ -33,7 +35,6 @@ struct AttentionVarlen : AttentionFamily {
   }
   template <class K>
   static Support supports(const K& kernel) {
-    if (Support s = supports_shapes(kernel); !s) return s;
     if (Support s = supports_offsets("cu_seqlens_q", kernel.cu_seqlens_q, kernel.q.size(0)); !s)
       return s;
     return supports_offsets("cu_seqlens_kv", kernel.cu_seqlens_kv, kernel.k.size(0));

@@ -28,11 +28,15 @@ struct CrossEntropy {
   }
 
   template <class T, class I>
-  static Support supports(const kernels::CrossEntropy<T, I>& k) {
+  static Support supports_shapes(const kernels::CrossEntropy<T, I>& k) {
     if (k.loss.rows != (k.is_reduced() ? 1 : k.x.size(0)))
       return Support::no("loss has " + std::to_string(k.loss.rows) +
                          " elements, but its reduction makes " +
                          std::to_string(k.is_reduced() ? 1 : k.x.size(0)));
+    return supports_smoothing(k.label_smoothing);
+  }
+  template <class T, class I>
+  static Support supports(const kernels::CrossEntropy<T, I>& k) {
     return supports_labels(k.target, k.x.size(1), k.ignore_index);
   }
 

@@ -17,12 +17,16 @@ struct CrossEntropyBackward {
   using Kernel = kernels::CrossEntropyBackward<T, I>;
 
   template <class T, class I>
-  static Support supports(const kernels::CrossEntropyBackward<T, I>& k) {
+  static Support supports_shapes(const kernels::CrossEntropyBackward<T, I>& k) {
     const bool is_reduced = k.reduction != int(kernels::LossReduction::kNone);
     if (k.grad.rows != (is_reduced ? 1 : k.x.size(0)))
       return Support::no("grad has " + std::to_string(k.grad.rows) +
                          " elements, but the reduction makes " +
                          std::to_string(is_reduced ? 1 : k.x.size(0)));
+    return supports_smoothing(k.label_smoothing);
+  }
+  template <class T, class I>
+  static Support supports(const kernels::CrossEntropyBackward<T, I>& k) {
     return supports_labels(k.target, k.x.size(1), k.ignore_index);
   }
 

@@ -20,12 +20,8 @@ struct DeltaRuleTransform : LinearAttentionFamily {
   using Kernel = kernels::DeltaRuleTransform<T, U>;
 
   template <class T, class U>
-  static Support supports(const Kernel<T, U>& k) {
-    return supports_chunks(k.chunk_size);
-  }
-  template <class T, class U>
   static Support supports_shapes(const Kernel<T, U>& k) {
-    return supports(k);
+    return supports_chunks(k.chunk_size);
   }
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,

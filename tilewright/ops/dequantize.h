@@ -22,10 +22,6 @@ struct Dequantize {
       return s;
     return supports_blocks("scale", "N", k.x.size(1), k.block_n, k.scale.size(1));
   }
-  template <class Q>
-  static Support supports(const Kernel<Q>& k) {
-    return supports_shapes(k);
-  }
 
   template <class Q>
   static void reference(const Kernel<Q>& k) {

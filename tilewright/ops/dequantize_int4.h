@@ -26,10 +26,6 @@ struct DequantizeInt4 {
   static Support supports_shapes(const Kernel<T>& k) {
     return supports_blocks("scale", "2*P", k.out.size(1), k.group_size, k.scale.size(1));
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -8,7 +8,7 @@
 namespace tw::ops {
 
 /// Sets elements to zero with probability p and divides the others by 1 - p. Which ones follows
-/// from the seed, in 0 .. 2^53, and their number in row-major order alone: one seed gives one mask,
+/// from the seed, at least 0, and their number in row-major order alone: one seed gives one mask,
 /// on every target. `out` may alias `x`.
 struct Dropout {
   static constexpr Schema kSchema{"dropout(x: T[...], p: f32 = 0.5, seed: i64 = 0) -> out: T[...]"};
@@ -20,11 +20,11 @@ struct Dropout {
   using Kernel = kernels::Dropout<T>;
 
   template <class T>
-  static Support supports(const Kernel<T>& k) {
+  static Support supports_shapes(const Kernel<T>& k) {
     if (!(k.p >= 0 && k.p <= 1))
       return Support::no("p = " + std::to_string(k.p) + " must be in 0 .. 1");
-    if (k.seed < 0 || k.seed >= int64_t{1} << 53)
-      return Support::no("seed = " + std::to_string(k.seed) + " must be in 0 .. 2^53");
+    if (k.seed < 0)
+      return Support::no("seed = " + std::to_string(k.seed) + " must not be negative");
     return Support::yes();
   }
 

@@ -32,6 +32,10 @@ struct FusedLinearCrossEntropy {
   using Kernel = kernels::FusedLinearCrossEntropy<T, I>;
 
   template <class T, class I>
+  static Support supports_shapes(const kernels::FusedLinearCrossEntropy<T, I>& k) {
+    return supports_smoothing(k.label_smoothing);
+  }
+  template <class T, class I>
   static Support supports(const kernels::FusedLinearCrossEntropy<T, I>& k) {
     return supports_labels(k.target, k.weight.size(0), k.ignore_index);
   }

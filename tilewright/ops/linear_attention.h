@@ -68,13 +68,9 @@ struct LinearAttention : LinearAttentionFamily {
   using Kernel = kernels::LinearAttention<T, U>;
 
   template <class T, class U>
-  static Support supports(const Kernel<T, U>& k) {
+  static Support supports_shapes(const Kernel<T, U>& k) {
     if (Support s = supports_chunks(k.chunk_size); !s) return s;
     return supports_heads(k.q.size(2), k.v.size(2));
-  }
-  template <class T, class U>
-  static Support supports_shapes(const Kernel<T, U>& k) {
-    return supports(k);
   }
 
   template <class T, class U>

@@ -21,12 +21,8 @@ struct LinearAttentionBackward : LinearAttentionFamily {
   using Kernel = kernels::LinearAttentionBackward<T, U>;
 
   template <class T, class U>
-  static Support supports(const Kernel<T, U>& k) {
-    return supports_heads(k.q.size(2), k.v.size(2));
-  }
-  template <class T, class U>
   static Support supports_shapes(const Kernel<T, U>& k) {
-    return supports(k);
+    return supports_heads(k.q.size(2), k.v.size(2));
   }
 
   template <class T, class U>

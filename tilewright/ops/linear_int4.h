@@ -22,10 +22,6 @@ struct LinearInt4 {
   static Support supports_shapes(const Kernel<T>& k) {
     return supports_blocks("scale", "2*P", k.x.cols, k.group_size, k.scale.size(1));
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

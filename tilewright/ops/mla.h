@@ -43,7 +43,6 @@ struct Mla : MlaFamily {
   }
   template <class K>
   static Support supports(const K& kernel) {
-    if (Support s = supports_shapes(kernel); !s) return s;
     return supports_lens("kv_lens", kernel.kv_lens, kernel.ckv.size(1));
   }
 

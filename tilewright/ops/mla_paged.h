@@ -11,6 +11,7 @@ struct MlaPaged : MlaFamily {
       "mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], "
       "kpe_pages: T[P, S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, "
       "scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?"};
+  static constexpr std::string_view kSequences = "cu_seqlens_q";
 
   template <class T>
   using Kernel = kernels::MlaPaged<T>;

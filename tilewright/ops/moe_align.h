@@ -46,7 +46,6 @@ struct MoeAlign {
                        std::to_string(wanted));
   }
   static Support supports(const kernels::MoeAlign& k) {
-    if (Support s = supports_shapes(k); !s) return s;
     for (int64_t i = 0; i < k.ids.rows; ++i)
       if (k.ids(i, 0) < -1 || k.ids(i, 0) >= k.experts)
         return Support::no("id " + std::to_string(k.ids(i, 0)) + " is neither -1 nor one of the " +

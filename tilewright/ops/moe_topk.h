@@ -30,10 +30,6 @@ struct MoeTopk {
                          " must be in 0 .. E = " + std::to_string(k.gating.size(1)));
     return Support::yes();
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -42,7 +42,6 @@ struct PackQuantized {
     return Support::no("packed has " + std::to_string(k.packed.size(0)) +
                        " bytes, but the weight needs " + std::to_string(bytes));
   }
-  static Support supports(const kernels::PackQuantized& k) { return supports_shapes(k); }
 
   static void reference(const kernels::PackQuantized& k) {
     const std::vector<uint8_t> blocks = bytes_of(k.blocks), up = bytes_of(k.up);

@@ -32,10 +32,6 @@ struct PackWeight {
     return Support::no("packed has " + std::to_string(k.packed.size(0)) +
                        " bytes, but the weight needs " + std::to_string(bytes));
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

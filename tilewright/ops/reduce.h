@@ -36,10 +36,6 @@ struct Reduce {
       return Support::no("C = 0, but nothing has no minimum");
     return Support::yes();
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   using Row = std::vector<double>;
   template <class F>

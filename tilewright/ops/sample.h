@@ -52,7 +52,6 @@ struct Sample {
     return Support::yes();
   }
   static Support supports(const kernels::Sample& k) {
-    if (Support shapes = supports_shapes(k); !shapes) return shapes;
     for (int64_t r = 0; r < k.history.rows; ++r)
       for (int64_t i = 0; i < k.history.cols; ++i)
         if (k.history(r, i) >= k.logits.cols)

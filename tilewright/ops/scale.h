@@ -7,7 +7,7 @@ namespace tw::ops {
 
 /// factor * x. `out` may alias `x`.
 struct Scale {
-  static constexpr Schema kSchema{"scale(x: T[...], factor: f32 = 1) -> out: T[...]"};
+  static constexpr Schema kSchema{"scale(x: T[...], factor: f64 = 1) -> out: T[...]"};
   static constexpr Gradient kGradient{"scale(x=out.grad, factor) -> x.grad"};
   using Types = FloatCombos;
 

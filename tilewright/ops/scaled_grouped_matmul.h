@@ -35,7 +35,6 @@ struct ScaledGroupedMatmul {
   }
   template <class Q>
   static Support supports(const Kernel<Q>& k) {
-    if (Support s = supports_shapes(k); !s) return s;
     return supports_groups(k.row_groups(), k.a.size(0));
   }
 

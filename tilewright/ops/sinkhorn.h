@@ -24,10 +24,6 @@ struct Sinkhorn {
       return Support::no("iterations = " + std::to_string(k.iterations) + " must be at least 0");
     return Support::yes();
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -34,10 +34,6 @@ struct Topk {
       return Support::no("C = " + std::to_string(k.x.cols) + " does not fit an i32 index");
     return Support::yes();
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

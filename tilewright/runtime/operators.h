@@ -32,6 +32,9 @@ struct OperatorInfo {
   double tolerance_scale = 1;
   /// The same on a GPU, where its matrix instructions keep less of a sum.
   double gpu_tolerance_scale = 1;
+  /// The argument whose offsets tell which rows of the first argument, and of the outputs, a call
+  /// is about; empty: all.
+  std::string_view sequences;
   bool on_cuda = false;  // this library has kernels for GPUs
   /// The types of its neutral kernels in C++, by combination; empty where those of an earlier one
   /// serve.

@@ -92,3 +92,82 @@ def test_what_lends_its_memory_needs_nothing_else() -> None:
         out = ops.exp(Lender(np.zeros(3, np.float32)))
     assert (out == 1).all()
     assert e.records[0].kernel == "exp/cpu"
+
+
+def _dirty_memory() -> None:
+    """Leaves NaN where the next tensors of some KiB are allocated."""
+    held = [torch.full((1 << k,), float("nan")) for k in range(4, 14) for _ in range(8)]
+    del held
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference", "torch"])
+@pytest.mark.parametrize(("first", "last"), [(0, 5), (3, 9), (0, 0)])
+def test_rows_outside_all_sequences_are_zero(backend: str, first: int, last: int) -> None:
+    q, kv = torch.randn(9, 2, 16), torch.randn(12, 2, 16)
+    pages, lens = kv.view(3, 4, 2, 16), torch.tensor([7], dtype=torch.int32)
+    cu = torch.tensor([first, last], dtype=torch.int32)
+    keys, table = torch.tensor([0, 12], dtype=torch.int32), torch.tensor([[0, 1]]).int()
+    latent, turned = kv[:, :1].view(3, 4, 1, 16), kv[:, 1:, :4].view(3, 4, 1, 4)
+    for call in (
+        lambda: ops.attention_varlen(q, kv, kv, cu, keys, backend=backend),
+        lambda: ops.attention_paged(q, pages, pages, table, lens, cu, backend=backend),
+        lambda: ops.mla_paged(q, q[..., :4], latent, turned, table, lens, cu, backend=backend),
+    ):
+        _dirty_memory()
+        out = call()
+        outside = torch.cat((out[:first], out[last:]))
+        assert (outside == 0).all()
+        assert (out[first:last] != 0).any() == (last > first)
+
+
+def test_new_outputs_of_arrays_and_lse_have_no_rows_of_what_was_there() -> None:
+    q, kv = np.ones((9, 2, 16), np.float32), np.ones((12, 2, 16), np.float32)
+    cu, keys = np.array([0, 5], np.int32), np.array([0, 12], np.int32)
+    for _ in range(8):
+        np.full((9, 2, 16), np.nan, np.float32)  # freed at once
+        assert (ops.attention_varlen(q, kv, kv, cu, keys)[5:] == 0).all()
+    _dirty_memory()
+    given = [torch.from_numpy(array) for array in (q, kv, kv, cu, keys)]
+    assert (OPS.attention_varlen.full(*given)[1][:, 5:] == 0).all()
+
+
+def test_a_given_output_keeps_its_rows_outside_all_sequences() -> None:
+    q, out = torch.ones(9, 2, 16), torch.full((9, 2, 16), 7.0)
+    cu, keys = torch.tensor([2, 5]).int(), torch.tensor([0, 9]).int()
+    OPS.attention_varlen.out(q, q, q, cu, keys, out=out)
+    assert (out[:2] == 7).all()
+    assert (out[5:] == 7).all()
+    assert (out[2:5] == 1).all()
+
+
+def test_numbers_reach_kernels_as_they_are() -> None:
+    ones = torch.ones(3, dtype=torch.int64)
+    with pytest.raises(ValueError, match=r"alpha = 0.5\d* must be an integer"):
+        ops.add(ones, ones, alpha=0.5)
+    big = (1 << 53) - 1
+    assert ops.add(ones, ones, alpha=big).tolist() == [1 << 53] * 3
+    x = torch.ones(3, dtype=torch.float64)
+    assert ops.add(x, x, alpha=0.1).tolist() == torch.add(x, x, alpha=0.1).tolist()
+    assert ops.scale(x, 0.1).tolist() == (x * 0.1).tolist()
+    many = torch.ones(4096)
+    seeds = [(1 << 62) + k for k in range(3)]
+    masks = [ops.dropout(many, seed=seed) for seed in seeds]
+    assert not torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[1], masks[2])
+
+
+def test_none_is_not_a_number_of_another_meaning() -> None:
+    x = torch.ones(2, 3)
+    with pytest.raises(TypeError, match="dim must not be None"):
+        ops.sum(x, None)
+    with pytest.raises(TypeError, match="alpha must not be None"):
+        ops.add(x, x, None)
+
+
+def test_losses_take_shares_between_0_and_1() -> None:
+    x, target = torch.ones(2, 3), torch.zeros(2, dtype=torch.int64)
+    for share in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=r"must be in 0 \.\. 1"):
+            ops.cross_entropy(x, target, label_smoothing=share)
+        with pytest.raises(ValueError, match=r"must be in 0 \.\. 1"):
+            ops.fused_linear_cross_entropy(x, torch.ones(4, 3), target, label_smoothing=share)

@@ -73,13 +73,30 @@ class FieldInit {
   template <class A>
     requires std::is_arithmetic_v<A>
   operator A() const {  // NOLINT(google-explicit-constructor)
-    return static_cast<A>(slot_.number);
+    if constexpr (std::is_integral_v<A>)
+      return static_cast<A>(slot_.integer);
+    else
+      return static_cast<A>(slot_.number);
   }
 
  private:
   const Arg& arg_;
   const Slot& slot_;
 };
+
+/// supports_shapes(kernel) has the rules for shapes and scalars, supports(kernel) those for
+/// elements, which only the CPU can look at. Throws kInvalidArgument where one does not hold.
+template <class Op, class Kernel>
+void check_support(const Kernel& kernel, Device device) {
+  Support support = Support::yes();
+  if constexpr (requires { Op::supports_shapes(kernel); }) support = Op::supports_shapes(kernel);
+  if constexpr (requires { Op::supports(kernel); })
+    if (support && !device.is_cuda()) support = Op::supports(kernel);
+  if (!support)
+    throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
+                                                 support.reason() + "\n  in " +
+                                                 std::string(Op::kSchema.text()));
+}
 
 namespace detail {
 
@@ -96,21 +113,6 @@ struct combo_dtypes<Combo<Ts...>> {
   static constexpr DType value[] = {dtype_of<Ts>..., DType::kF32};
   static constexpr int size = static_cast<int>(sizeof...(Ts));
 };
-
-/// supports(kernel) may look at elements, which only the CPU can; supports_shapes(kernel) does not.
-template <class Op, class Kernel>
-void check_support(const Kernel& kernel, Device device) {
-  Support support = Support::yes();
-  if (device.is_cuda()) {
-    if constexpr (requires { Op::supports_shapes(kernel); }) support = Op::supports_shapes(kernel);
-  } else {
-    if constexpr (requires { Op::supports(kernel); }) support = Op::supports(kernel);
-  }
-  if (!support)
-    throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
-                                                 support.reason() + "\n  in " +
-                                                 std::string(Op::kSchema.text()));
-}
 
 /// What the type variables of a bound call stand for.
 inline std::array<DType, Schema::kMaxTypes> types_of(const Call& call) {
@@ -161,7 +163,7 @@ void with_kernel(Call call, F&& f) {
     using Kernel = kernel_for_t<Op, C>;
     const auto kernel =
         detail::make_kernel<Kernel>(call, std::make_integer_sequence<int, Op::kSchema.size()>{});
-    detail::check_support<Op>(kernel, call.device());
+    check_support<Op>(kernel, call.device());
     f.template operator()<kIndex>(kernel);
   };
   for_each_combo(typename Op::Types{}, consider);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
 namespace tw::ops {
@@ -51,8 +52,21 @@ Call& Call::set(std::string_view name, const TensorRef& tensor) {
 
 Call& Call::set(std::string_view name, double number) {
   Slot& slot = find(name, false);
+  const Arg& arg = (*schema_)[static_cast<int>(&slot - slots_.data())];
+  constexpr double kMost = 9.2e18;  // less than 2^63
+  if (arg.kind != ArgKind::kFloat && !(std::abs(number) < kMost && number == std::floor(number)))
+    fail(std::string(name) + " = " + std::to_string(number) + " must be an integer of 64 bits");
   slot.present = true;
   slot.number = number;
+  if (arg.kind != ArgKind::kFloat) slot.integer = static_cast<int64_t>(number);
+  return *this;
+}
+
+Call& Call::set_integer(std::string_view name, int64_t integer) {
+  Slot& slot = find(name, false);
+  slot.present = true;
+  slot.number = static_cast<double>(integer);
+  slot.integer = integer;
   return *this;
 }
 
@@ -210,7 +224,10 @@ Bindings Call::bind_inputs() {
     if (arg.output) continue;
     if (!slot.present && !arg.may_be_left_out()) fail(std::string(arg.name) + " is missing");
     if (arg.kind != ArgKind::kTensor) {
-      if (!slot.present) slot.number = arg.default_number;
+      if (!slot.present) {
+        slot.number = arg.default_number;
+        if (arg.kind != ArgKind::kFloat) slot.integer = static_cast<int64_t>(arg.default_number);
+      }
       bindings.scalars.emplace(arg.name, slot.number);
     } else if (slot.present) {
       bind_type(arg, slot);

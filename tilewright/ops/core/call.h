@@ -18,7 +18,8 @@ namespace tw::ops {
 struct Slot {
   bool present = false;
   TensorRef tensor;
-  double number = 0;  // kFloat; also the integer, boolean or choice index of the other kinds
+  double number = 0;    // of a scalar of any kind; of a choice the index
+  int64_t integer = 0;  // the same, exact, where the kind is kInt, kBool or kChoice
 };
 
 /// Values by name, for the handful of names in a schema: nothing is allocated, since every call
@@ -72,6 +73,8 @@ class Call {
   /// tensor where a scalar belongs (or the reverse), or a choice that is not one of the choices.
   Call& set(std::string_view name, const TensorRef& tensor);
   Call& set(std::string_view name, double number);
+  /// As above, for integers beyond 2^53.
+  Call& set_integer(std::string_view name, int64_t integer);
   Call& set_choice(std::string_view name, std::string_view choice);
 
   /// Checks presence, dtypes, ranks and sizes of the inputs, fills defaults, and returns what the

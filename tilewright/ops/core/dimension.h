@@ -16,8 +16,7 @@ inline int dimension_of(const Call& call, std::string_view name, int64_t fallbac
                         const TensorRef& tensor) {
   int64_t dim = fallback;
   for (int i = 0; i < call.schema().size(); ++i)
-    if (call.schema()[i].name == name && call[i].present)
-      dim = static_cast<int64_t>(call[i].number);
+    if (call.schema()[i].name == name && call[i].present) dim = call[i].integer;
   const int64_t resolved = dim < 0 ? dim + tensor.rank : dim;
   if (resolved < 0 || resolved >= tensor.rank)
     throw Error(ErrorKind::kInvalidArgument, std::string(call.schema().name()) + ": " +

@@ -2,6 +2,10 @@
 // skeleton.
 #pragma once
 
+#include <cmath>
+#include <string>
+#include <type_traits>
+
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -9,6 +13,16 @@ namespace tw::ops {
 using FloatCombos = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<double>>;
 using NumberCombos =
     Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<double>, Combo<int32_t>, Combo<int64_t>>;
+
+/// Whether elements of T may be multiplied by a number: integers by integers.
+template <class T>
+Support supports_factor(std::string_view name, double factor) {
+  constexpr double kMost = 9.2e18;  // less than 2^63
+  if (!std::is_integral_v<T> || (std::abs(factor) < kMost && factor == std::floor(factor)))
+    return Support::yes();
+  return Support::no(std::string(name) + " = " + std::to_string(factor) +
+                     " must be an integer, as the elements are");
+}
 
 /// `tensors` operands and results of out's size, `flops` operations per element.
 template <class T>

@@ -14,6 +14,12 @@
 
 namespace tw::ops {
 
+/// A share of the loss.
+inline Support supports_smoothing(float label_smoothing) {
+  if (label_smoothing >= 0 && label_smoothing <= 1) return Support::yes();
+  return Support::no("label_smoothing = " + std::to_string(label_smoothing) + " must be in 0 .. 1");
+}
+
 /// Each label is ignore_index or a class.
 template <class I>
 Support supports_labels(const View<const I, 1>& target, int64_t classes, int64_t ignore_index) {

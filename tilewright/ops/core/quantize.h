@@ -27,10 +27,6 @@ struct QuantizeFamily {
     return Support::no("group_size = " + std::to_string(k.group_size) +
                        " must divide C = " + std::to_string(k.x.cols));
   }
-  template <class T>
-  static Support supports(const Kernel<T>& k) {
-    return supports_shapes(k);
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -11,7 +11,8 @@
 //              ...    the shape all `...` arguments broadcast to (alone in its brackets)
 //              k      of an output: the value of the i64 argument k
 //              C/k+1  of an output: C divided by the i64 argument k, rounded up; and one more
-//   scalar     f32 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an index
+//   scalar     f32 | f64 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an
+//   index
 //
 // A malformed schema does not compile, nor one with a type variable that no required input gives.
 #pragma once
@@ -174,14 +175,14 @@ class Schema {
     }
     arg.type = first;
     if (!accept('[')) {
-      if (first == "f32")
+      if (first == "f32" || first == "f64")
         arg.kind = ArgKind::kFloat;
       else if (first == "i64")
         arg.kind = ArgKind::kInt;
       else if (first == "bool")
         arg.kind = ArgKind::kBool;
       else
-        throw "schema: a scalar is f32, i64, bool or a|b|c";
+        throw "schema: a scalar is f32, f64, i64, bool or a|b|c";
       return;
     }
     arg.kind = ArgKind::kTensor;

@@ -90,6 +90,8 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(copy_to_host, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t bytes))                 \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \
     (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))                           \
+  X(fill_async, "cuMemsetD8Async",                                                                 \
+    (DevicePointer to, unsigned char value, size_t bytes, Stream stream))                          \
   X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                            \
   X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                         \
   X(create_event, "cuEventCreate", (Event * event, unsigned flags))                                \
