@@ -7,6 +7,17 @@ from typing import Any
 from tilewright import _arrays, _library
 from tilewright._schema import Argument
 
+# Times the largest float32 this is 4, times scores as they are next to 0.
+_LEAST_SCALE = 2.0**-126
+
+
+def score_scale(scale: float | None) -> float:
+    """What attention operators take for a scale: their 0 is 1 / sqrt(D), which is None elsewhere.
+
+    A scale of 0, under which all keys weigh the same, becomes the least normal number.
+    """
+    return 0.0 if scale is None else scale or _LEAST_SCALE
+
 
 def fill(value: _library.Value, arg: Argument, given: Any, reading: _arrays.Reading) -> None:
     """Writes one argument into a call; None is the default."""

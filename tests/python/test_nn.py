@@ -159,6 +159,9 @@ def test_flash_attention() -> None:
     want = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
     got = nn.FlashAttention(window_size=(2, 1))(*qkv.unbind(2))
     torch.testing.assert_close(got, want.transpose(1, 2), rtol=1e-5, atol=1e-5)
+    got = nn.FlashAttention(softmax_scale=0.0)(qkv)  # not the default
+    want = v.mean(2, keepdim=True).expand(v.shape)
+    torch.testing.assert_close(got, want.transpose(1, 2), rtol=1e-5, atol=1e-5)
 
 
 def test_dropout_of_attention() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from tilewright import _torch, ops
+from tilewright._values import score_scale
 
 
 def attend_to_lists(
@@ -42,7 +43,7 @@ def attend_to_lists(
         v.reshape(-1, 1, 1, v.shape[2]),
         pages.flatten(0, 1).int(),
         lengths.flatten().int(),
-        scale=scale or 0.0,
+        scale=score_scale(scale),
     )
     return out.view(tokens, q_heads, v.shape[2]), lse.T.contiguous().view(tokens, q_heads)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tilewright import ops
+from tilewright._values import score_scale
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import dtype_of, tensor
 from tilewright.compat._tileops_rope import rope_neox_position_ids
@@ -15,7 +16,7 @@ from tilewright.compat._tileops_rope import rope_neox_position_ids
 
 def _scores(sm_scale: float | None, softcap: float | None) -> dict[str, Any]:
     """How scores are scaled and capped; as the operator does by itself where neither is given."""
-    return {"scale": sm_scale or 0.0, "softcap": softcap or 0.0}
+    return {"scale": score_scale(sm_scale), "softcap": softcap or 0.0}
 
 
 def _pages(pages: torch.Tensor, page_size: int) -> torch.Tensor:

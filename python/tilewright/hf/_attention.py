@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tilewright import ops
+from tilewright._values import score_scale
 from tilewright._weights import attention_by_weights, sees_and_bias
 from tilewright.hf._masks import UnsupportedMaskError, runs_of
 from tilewright.hf._range_mask import RangeMask, Run, decoded, encoded, matrix_of
@@ -188,7 +189,7 @@ def attention_forward(
         raise UnsupportedMaskError("attention has no paged cache")
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     left = sliding_window - 1 if sliding_window and causal else -1
-    options: dict[str, Any] = {"scale": scaling or 0.0, "softcap": softcap or 0.0,
+    options: dict[str, Any] = {"scale": score_scale(scaling), "softcap": softcap or 0.0,
                                "sinks": None if s_aux is None else s_aux.float()}  # fmt: skip
     run = Run(0, query.shape[2], 0, key.shape[2], left, causal)
     pieces, traced = None, torch.compiler.is_compiling()

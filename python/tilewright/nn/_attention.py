@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tilewright import _layouts, ops
+from tilewright._values import score_scale
 from tilewright._weights import attention_by_weights, sees_and_bias, sees_in_range
 
 __all__ = ["FlashAttention", "MultiheadAttention", "RotaryEmbedding"]
@@ -74,8 +75,6 @@ class FlashAttention(torch.nn.Module):
     ) -> None:
         """Keeps the options; dropout, while training, takes the memory of the weights."""
         super().__init__()
-        if softmax_scale == 0:
-            raise ValueError("FlashAttention: softmax_scale must not be 0")
         self.attention_dropout = attention_dropout
         self.causal = causal
         self.softmax_scale = softmax_scale
@@ -108,7 +107,10 @@ class FlashAttention(torch.nn.Module):
             q, k, v = q.unbind(2)
         is_causal = self.causal if causal is None else causal
         left, right = self.window_size
-        options: dict[str, Any] = {"scale": self.softmax_scale or 0.0, "softcap": self.softcap}
+        options: dict[str, Any] = {
+            "scale": score_scale(self.softmax_scale),
+            "softcap": self.softcap,
+        }
         right = -1 if is_causal else right
         if self.training and self.attention_dropout:
             sees = sees_in_range(q.shape[1], k.shape[1], causal=is_causal, left=left, right=right)

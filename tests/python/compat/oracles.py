@@ -20,7 +20,7 @@ def attention(q, k, v, *, sees=None, scale=None, softcap=0.0, sinks=None, lse=Fa
     q, k, v = q.double(), k.double(), v.double()
     groups = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-    scores = q @ k.mT * (scale or 1 / math.sqrt(q.shape[-1]))
+    scores = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
         scores = softcap * torch.tanh(scores / softcap)
     if sees is not None:

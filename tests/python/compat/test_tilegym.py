@@ -180,6 +180,7 @@ def test_attention() -> None:
         close(function(Q, K, V), want)
     close(tilegym.fmha_interface(Q, K, V, has_backward=True), want)
     close(tilegym.fmha(Q, K, V, 0.3, False), attention(Q, K, V, scale=0.3))
+    close(tilegym.fmha(Q, K, V, 0.0, False), attention(Q, K, V, scale=0.0))
     out, lse = tilegym.fmha_forward_with_lse(Q, K, V)
     close(out, want)
     close(lse, attention(Q, K, V, sees=causal, lse=True)[1] / math.log(2))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from tilewright import _layouts, _torch, ops
+from tilewright._values import score_scale
 from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import backend_of
@@ -65,7 +66,7 @@ def _attend(
         computable(q),
         computable(k[:, :, :end]),
         computable(v[:, :, :end]),
-        scale=scale or 0.0,
+        scale=score_scale(scale),
         softcap=softcap or 0.0,
         backend=backend_of(tuning),
         **mask,
@@ -122,7 +123,7 @@ def fmha_forward_with_lse(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As fmha, and the logarithms of the sums [B, H, S] to base 2."""
     end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_forward_with_lse")
-    options = {"scale": sm_scale or 0.0, **mask}
+    options = {"scale": score_scale(sm_scale), **mask}
     out, lse = _layouts.attention_with_lse(q, k[:, :, :end], v[:, :, :end], **options)
     return packed(out), lse * _LOG2_E
 
@@ -141,7 +142,7 @@ def fmha_backward(
     """The gradients of q, k and v, from what fmha_forward_with_lse returned."""
     end, mask = _options(q.shape[2], k.shape[2], causal=is_causal, name="fmha_backward")
     do, q, keys, values, o = (x.transpose(1, 2) for x in (do, q, k[:, :, :end], v[:, :, :end], o))
-    options: dict[str, Any] = {"scale": sm_scale or 0.0, **mask}
+    options: dict[str, Any] = {"scale": score_scale(sm_scale), **mask}
     made = ops.attention_backward(do, q, keys, values, o, lse / _LOG2_E, **options)
     dq, dk, dv = (packed(gradient.transpose(1, 2)) for gradient in made)
     unseen = (0, 0, 0, k.shape[2] - end)
@@ -175,7 +176,7 @@ def fmha_varlen(
     keys_there, key_starts = _starts(len(k), k.shape[2], kv_lens, k)
     rows = q.transpose(1, 2)[there]
     keys, values = (x.transpose(1, 2)[keys_there] for x in (k, v))
-    options: dict[str, Any] = {"scale": scaling or 0.0, "backend": backend_of(tuning)}
+    options: dict[str, Any] = {"scale": score_scale(scaling), "backend": backend_of(tuning)}
     given = (rows, keys, values, starts, key_starts)
     made = ops.attention_varlen(*given, causal=is_causal, **options)
     out = q.new_zeros(*there.shape, q.shape[1], v.shape[3])
@@ -238,7 +239,7 @@ def gemma_attention_decode(
         q,
         k,
         v,
-        scale=scaling or sm_scale or 0.0,
+        scale=score_scale(sm_scale if scaling is None else scaling),
         window_left=window_size if window_size > 0 else -1,
         softcap=soft_cap or 0.0,
         backend=backend_of(tuning),
@@ -300,7 +301,7 @@ def mla_decoding(
     _torch.load()
     queries = (computable(x)[:, None] for x in (q, qpe))
     keys = (computable(x)[:, :, None] for x in (kv, kpe))
-    out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=sm_scale or 0.0)
+    out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=score_scale(sm_scale))
     return out[:, 0].to(q.dtype), lse[:, :, 0] * _LOG2_E
 
 

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tilewright import _layouts
 from tilewright import ops as catalog
+from tilewright._values import score_scale
 from tilewright.compat import tileops
 from tilewright.compat._coverage import refuse, uses
 from tilewright.compat._tensors import tensor
@@ -259,7 +260,11 @@ def fused_neighborhood_attention(
 ) -> torch.Tensor:
     """Attention [B, H, S, D] to keys up to kernel_size // 2 steps of `dilation` to either side."""
     reach = kernel_size // 2
-    options: dict[str, Any] = {"window_left": reach, "window_right": reach, "scale": scale or 0.0}
+    options: dict[str, Any] = {
+        "window_left": reach,
+        "window_right": reach,
+        "scale": score_scale(scale),
+    }
     if dilation == 1:
         return _layouts.attention(query, key, value, **options).contiguous()
     length = query.shape[2]
