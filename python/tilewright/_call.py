@@ -44,7 +44,7 @@ def _context() -> ctypes.c_void_p:
 
 
 def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool) -> list[Any]:
-    """Runs an operator on arrays of any kind through the C interface; the required outputs."""
+    """Runs an operator on arrays of any kind through the C interface; its required outputs."""
     if _registered.is_recorded(arguments):
         what = "backend reference" if reference else f"a call that gives {type(example).__name__}"
         raise _library.UnsupportedError(
@@ -53,8 +53,11 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
     on_gpu = _arrays.kernels_for(example) == "cuda"
     stream = _arrays.current_stream(example) if on_gpu else None
     reading = _arrays.Reading(stream)
-    values = (_library.Value * len(op.inputs))()
-    for value, arg, given in zip(values, op.inputs, arguments, strict=True):
+    count = len(op.inputs) + (len(op.outputs) if op.is_full else 0)
+    values = (_library.Value * count)()
+    for i, arg in enumerate(op.outputs if op.is_full else ()):
+        values[len(op.inputs) + i].kind = _library.ALLOCATE if arg.optional else _library.ABSENT
+    for value, arg, given in zip(values, op.inputs, arguments, strict=False):
         try:
             fill(value, arg, given, reading)
         except BufferError as error:
@@ -73,7 +76,7 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
 
     library, handle = _library.load(), _library.operator_handle(op.name)
     callback = _ALLOCATE(allocate)
-    rest = (handle, values, len(op.inputs), callback, None)
+    rest = (handle, values, count, callback, None)
     if on_gpu:
         library.tw_context_set_cuda_stream(_context(), stream)
     status = library.tw_call_reference(*rest) if reference else library.tw_call(_context(), *rest)
@@ -84,14 +87,17 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
 
 
 @functools.cache
-def torch_function(name: str) -> Callable[..., Any]:
-    """torch.ops.tilewright.NAME, without the search among its overloads."""
+def torch_function(call_name: str) -> Callable[..., Any]:
+    """torch.ops.tilewright.NAME, or NAME.full, without the search among its overloads."""
     import torch
 
     from tilewright import _torch
 
     _torch.load()
-    function: Callable[..., Any] = getattr(torch.ops.tilewright, name).default
+    name, _, overload = call_name.partition(".")
+    function: Callable[..., Any] = getattr(
+        getattr(torch.ops.tilewright, name), overload or "default"
+    )
     return function
 
 
@@ -112,11 +118,11 @@ def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     PyTorch's composites and what users registered become part of the graph; the rest breaks it.
     """
     wanted = backend or backends.traced_backend()
-    implementation = backends.find_impl(op.name, wanted)
+    implementation = backends.find_impl(op.call_name, wanted)
     if implementation is not None:
         return _registered.run(implementation, arguments)
-    if wanted == "torch" and not composites.why_none(op.name):
-        return composites.find(op.name)(*arguments)
+    if wanted == "torch" and not composites.why_none(op.call_name):
+        return composites.find(op.call_name)(*arguments)
     return call_untraced(op, arguments, wanted)
 
 
@@ -129,18 +135,18 @@ def _answers(op: Operator, arguments: list[Any], backend: str) -> str:
 
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
     """The result, and what ran."""
-    implementation = backends.find_impl(op.name, backend)
+    implementation = backends.find_impl(op.call_name, backend)
     if implementation is not None:
         name = getattr(implementation.forward, "__qualname__", "registered")
         return _registered.run(implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == "torch" and not _why_no_composite(op, example):
         _check_as_kernels_do(op, arguments)
-        return composites.find(op.name)(*arguments), f"{op.name}/torch"
+        return composites.find(op.call_name)(*arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
             ran = _answers(op, arguments, backend)
-            return torch_function(op.name)(*arguments), f"{op.name}/{ran}"
+            return torch_function(op.call_name)(*arguments), f"{op.name}/{ran}"
         except RuntimeError as error:
             _library.raise_as_ours(error)
             raise
@@ -177,12 +183,12 @@ def _reference_of_gpu(op: Operator, arguments: list[Any], example: Any) -> Any:
 
 def _why_no_composite(op: Operator, example: Any) -> str:
     """Empty where PyTorch's composite of the operator takes the call."""
-    none = composites.why_none(op.name)
+    none = composites.why_none(op.call_name)
     return none or ("" if _arrays.is_torch(example) else "takes PyTorch's tensors only")
 
 
 def _reason(backend: str, op: Operator, example: Any) -> str:
-    if backends.find_impl(op.name, backend):
+    if backends.find_impl(op.call_name, backend):
         return "available"
     if backend == "torch":
         return _why_no_composite(op, example) or "available"
@@ -234,6 +240,7 @@ def _dispatch(
 ) -> tuple[Any, tuple[str, str, str, bool]]:
     """The result; and the backend, the kernel, the reason for it and whether it is a fallback."""
     example = next(value for value in arguments if _arrays.is_array(value))
+    backend = backends.named_backend() if backend is None else backend
     wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
     ran, fallback = wanted, False
     reason = "requested" if backend is not None else "current backend"

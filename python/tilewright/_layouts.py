@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from tilewright import _torch, ops
+from tilewright import _functions, _torch, ops
 
 _torch.load()  # so that what is compiled finds the operators
+_attention_full = _functions.full("attention")
 
 
 def rotary_tables(
@@ -62,7 +63,7 @@ def attention_with_lse(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As `attention`, and the logarithms of the sums [B, Hq, S]."""
     swapped = (x.transpose(1, 2) for x in (q, k, v))
-    out, lse = torch.ops.tilewright.attention.full(*swapped, **options)
+    out, lse = _attention_full(*swapped, **options)
     return out.transpose(1, 2), lse
 
 

@@ -74,7 +74,7 @@ class Answer(ctypes.Structure):
 
 Observer = ctypes.CFUNCTYPE(None, POINTER(Answer))
 
-ABSENT, TENSOR, FLOAT, INT, TEXT = range(5)
+ABSENT, TENSOR, FLOAT, INT, TEXT, ALLOCATE = range(6)
 
 
 class UnsupportedError(NotImplementedError):

@@ -92,6 +92,12 @@ class Operator:
     tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
     workloads: tuple[tuple[str, str], ...]
+    is_full: bool = False  # optional outputs are results, too
+
+    @functools.cached_property
+    def call_name(self) -> str:
+        """What a call of it is named: `mla`, or `mla.full` with its optional outputs."""
+        return f"{self.name}.full" if self.is_full else self.name
 
     @functools.cached_property
     def inputs(self) -> tuple[Argument, ...]:
@@ -106,7 +112,7 @@ class Operator:
     @functools.cached_property
     def required_outputs(self) -> tuple[Argument, ...]:
         """Outputs that every call has."""
-        return tuple(arg for arg in self.outputs if not arg.optional)
+        return tuple(arg for arg in self.outputs if self.is_full or not arg.optional)
 
     def infer(
         self, shapes: Mapping[str, Sequence[Any]], numbers: Mapping[str, Any]
@@ -218,6 +224,12 @@ def find(name: str) -> Operator:
     if name not in operators():
         _library.operator_handle(name)  # raises
     return operators()[name]
+
+
+@functools.cache
+def full(name: str) -> Operator:
+    """An operator whose optional outputs are results, too."""
+    return dataclasses.replace(find(name), is_full=True)
 
 
 Function = Callable[..., Any]

@@ -15,6 +15,7 @@ import contextlib
 import contextvars
 import dataclasses
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +26,9 @@ KERNELS = ("cpu", "cuda")  # of the library's own
 POLICIES = ("error", "reference", "torch")
 
 _current: contextvars.ContextVar[str] = contextvars.ContextVar("tilewright_backend")
+_named: contextvars.ContextVar[str | None] = contextvars.ContextVar(
+    "tilewright_named", default=None
+)
 _default = "cpu"
 _asked = ""  # by the latest block of any thread, for torch.compile, which cannot read _current
 
@@ -99,7 +103,7 @@ def traced_backend() -> str:
 
 def is_default() -> bool:
     """Whether calls go to tilewright's own kernels."""
-    return not _registered and _current.get(_default) in KERNELS
+    return not _registered and _current.get(_default) in KERNELS and _named.get() is None
 
 
 def set_backend(name: str) -> None:
@@ -132,6 +136,38 @@ def use_backend(name: str) -> Iterator[None]:
     finally:
         _asked = before
         _current.reset(token)
+
+
+def named_backend() -> str | None:
+    """The backend that calls name which name none themselves; see naming()."""
+    return _named.get()
+
+
+@contextlib.contextmanager
+def naming(name: str | None) -> Iterator[None]:
+    """Within the block it is as if each call that names no backend had named this one.
+
+    For functions of several calls that take a backend themselves. They may be traced.
+
+    Args:
+        name: the backend; None for tilewright's kernels of the device that arrays are on.
+    """
+    global _asked
+    wanted = KERNELS[0] if name is None else check_backend(name)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.compiler.is_compiling():
+        before, _asked = _asked, wanted
+        try:
+            yield
+        finally:
+            _asked = before
+        return
+    tokens = _current.set(wanted), _named.set(name)
+    try:
+        yield
+    finally:
+        _current.reset(tokens[0])
+        _named.reset(tokens[1])
 
 
 def register_impl(

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
-from tilewright import _torch, ops
+from tilewright import _functions, ops
 from tilewright.compat._tensors import tensor
+
+_forward, _backward = (_functions.full(f"linear_attention{end}") for end in ("", "_backward"))
 
 
 def gates(g: torch.Tensor | None, like: torch.Tensor, heads: int) -> torch.Tensor:
@@ -42,10 +44,7 @@ def attend_by_chunks(
     chunk_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The output, unscaled, and the states before each chunk and after the last."""
-    _torch.load()
-    out, _, states = torch.ops.tilewright.linear_attention.full(
-        q, k, v, g, beta.float(), None, 1.0, chunk_size
-    )
+    out, _, states = _forward(q, k, v, g, beta.float(), None, 1.0, chunk_size)
     return out, states
 
 
@@ -61,11 +60,8 @@ def gradients(
     scale: float,
 ) -> tuple[torch.Tensor, ...]:
     """Those of q, k, v, g, and beta."""
-    _torch.load()
     given = (None if beta is None else beta.float(), _float(state), _float(final_grad))
-    made: tuple[torch.Tensor, ...] = torch.ops.tilewright.linear_attention_backward.full(
-        grad, q, k, v, g.float(), *given, scale
-    )
+    made: tuple[torch.Tensor, ...] = _backward(grad, q, k, v, g.float(), *given, scale)
     return made[:5]
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import torch
 
-from tilewright import _torch, ops
+from tilewright import _functions, ops
 from tilewright._values import score_scale
+
+_attend = _functions.full("attention_paged")
 
 
 def attend_to_lists(
@@ -36,8 +38,7 @@ def attend_to_lists(
     group = q_heads // heads
     # Each head of keys has lists of its own: its keys are pages, its queries are sequences.
     pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
-    _torch.load()
-    out, lse = torch.ops.tilewright.attention_paged.full(
+    out, lse = _attend(
         q.reshape(tokens * heads, group, dims),
         k.reshape(-1, 1, 1, dims),
         v.reshape(-1, 1, 1, v.shape[2]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tilewright import _torch, ops
+from tilewright import _functions, ops
 
 Dims = int | Sequence[int] | None
 
@@ -54,9 +54,7 @@ def call(operator: str, *arguments: Any) -> torch.Tensor:
 
 def in_place(operator: str, input: torch.Tensor, *arguments: Any) -> torch.Tensor:
     """An operator that writes its result to its first argument."""
-    _torch.load()
-    getattr(torch.ops.tilewright, operator).out(input, *arguments, out=input)
-    return input
+    return tensor(_functions.into(operator, input, input, *arguments))
 
 
 def constant(x: torch.Tensor, value: float) -> torch.Tensor:

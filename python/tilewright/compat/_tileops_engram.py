@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from tilewright import _torch, ops
+from tilewright import _functions, ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import constant, tensor
 from tilewright.compat._tileops_elementwise import mul, sub
+
+_rms_norm_backward = _functions.full("rms_norm_backward")
 
 
 def _inverse_rms(x: torch.Tensor, eps: float) -> torch.Tensor:
@@ -72,9 +74,9 @@ def engram_gate_conv(
 def _norm_backward(
     grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    _torch.load()
-    backward = torch.ops.tilewright.rms_norm_backward.full
-    made: tuple[torch.Tensor, torch.Tensor] = backward(grad, x.float(), weight.float(), None, eps)
+    made: tuple[torch.Tensor, torch.Tensor] = _rms_norm_backward(
+        grad, x.float(), weight.float(), None, eps
+    )
     return made
 
 

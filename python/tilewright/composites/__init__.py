@@ -33,11 +33,13 @@ def is_available() -> bool:
 
 
 def why_none(op: str) -> str:
-    """Why there is no composite of an operator; empty where there is one."""
+    """Why there is no composite of an operator, or of OP.full; empty where there is one."""
     if not is_available():
         return "PyTorch is not installed"
     load()
-    return "" if op in COMPOSITES else _NONE.get(op, "none is written")
+    if op in COMPOSITES:
+        return ""
+    return "has no optional outputs" if op.endswith(".full") else _NONE.get(op, "none is written")
 
 
 def load() -> int:

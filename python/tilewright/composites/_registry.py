@@ -18,6 +18,17 @@ def composite(function: _F) -> _F:
     return function
 
 
+def composite_full(function: _F) -> _F:
+    """Keeps a function that returns an optional output after the one that each call has."""
+
+    def first(*arguments: Any) -> Any:
+        return function(*arguments)[0]
+
+    COMPOSITES[f"{function.__name__}.full"] = function
+    COMPOSITES[function.__name__] = first
+    return function
+
+
 def wide(x: torch.Tensor) -> torch.Tensor:
     """In the type that is computed with: float32 for what is narrower."""
     return x if x.dtype == torch.float64 or not x.is_floating_point() else x.float()

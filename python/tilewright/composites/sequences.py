@@ -9,9 +9,10 @@ from itertools import pairwise
 
 import torch
 
-from tilewright.composites._registry import composite, split, wide
+from tilewright.composites._registry import composite, composite_full, split, wide
 
 Tensor = torch.Tensor
+Outputs = tuple[Tensor, Tensor]  # and the logarithms of the sums
 
 
 def _factor(scale: float, dims: int) -> float:
@@ -55,17 +56,22 @@ class Mask:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         return scores, self.seen(q.shape[0], k.shape[0], q.device)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Tensor:
-        """[S, Hq, Dv] of [S, Hq, D], [L, H, D], [L, H, Dv], all of them wide."""
-        group = q.shape[1] // max(k.shape[1], 1)
-        k, v = (t.repeat_interleave(group, 1) for t in (k, v))
+    def all_scores(self, q: Tensor, k: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As scores, of shared keys, -inf where unseen, and each head's sink as one key more."""
+        k = k.repeat_interleave(q.shape[1] // max(k.shape[1], 1), 1)
         scores, seen = self.scores(q, k)
         scores = scores.masked_fill(~seen, -math.inf)
         if sinks is not None:
             scores = torch.cat((scores, sinks[:, None, None].expand(-1, q.shape[0], 1)), -1)
+        return scores, seen
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Outputs:
+        """[S, Hq, Dv] of [S, Hq, D], [L, H, D], [L, H, Dv], all of them wide; and lse [Hq, S]."""
+        v = v.repeat_interleave(q.shape[1] // max(v.shape[1], 1), 1)
+        scores, seen = self.all_scores(q, k, sinks)
         weights = torch.softmax(scores, -1) if scores.shape[-1] else scores
         weights = weights[..., : k.shape[0]].masked_fill(~seen, 0)  # of none: NaN
-        return torch.einsum("hsl,lhd->shd", weights, v)
+        return torch.einsum("hsl,lhd->shd", weights, v), torch.logsumexp(scores, -1)
 
 
 def _read(x: Tensor, scale: Tensor | None) -> Tensor:
@@ -74,7 +80,7 @@ def _read(x: Tensor, scale: Tensor | None) -> Tensor:
     return numbers if scale is None else numbers * scale[..., None]
 
 
-@composite
+@composite_full
 def attention(
     q: Tensor,
     k: Tensor,
@@ -88,7 +94,7 @@ def attention(
     window_left: int,
     window_right: int,
     softcap: float,
-) -> Tensor:
+) -> Outputs:
     mask = Mask(scale, causal, window_left, window_right, softcap)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
@@ -96,8 +102,10 @@ def attention(
         mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks)
         for b, count in enumerate(lens)
     ]
-    out = torch.stack(rows) if rows else q.new_zeros(*q.shape[:3], v.shape[3])
-    return out.to(q.dtype)
+    if not rows:
+        return q.new_zeros(*q.shape[:3], v.shape[3]), q.new_zeros(0, q.shape[2], q.shape[1]).float()
+    out, lse = (torch.stack(part) for part in zip(*rows, strict=True))
+    return out.to(q.dtype), lse
 
 
 def _attend_packed(
@@ -107,16 +115,18 @@ def _attend_packed(
     sequences: Iterable[tuple[Tensor, Tensor]],
     dims: int,
     sinks: Tensor | None,
-) -> Tensor:
+) -> Outputs:
     """Queries of sequences one after the other, each with its keys and values; 0 between them."""
     out = wide(q).new_zeros(*q.shape[:2], dims)
+    lse = wide(q).new_full((q.shape[1], q.shape[0]), -math.inf)
     for (begin, end), (keys, values) in zip(pairwise(offsets), sequences, strict=True):
-        part = mask.attend(wide(q[begin:end]), keys, values, sinks)
+        part, sums = mask.attend(wide(q[begin:end]), keys, values, sinks)
         out = out.slice_scatter(part, 0, begin, end)
-    return out.to(q.dtype)
+        lse = lse.slice_scatter(sums, 1, begin, end)
+    return out.to(q.dtype), lse
 
 
-@composite
+@composite_full
 def attention_varlen(
     q: Tensor,
     k: Tensor,
@@ -131,7 +141,7 @@ def attention_varlen(
     window_left: int,
     window_right: int,
     softcap: float,
-) -> Tensor:
+) -> Outputs:
     mask = Mask(scale, causal, window_left, window_right, softcap)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     spans = [slice(begin, end) for begin, end in pairwise(cu_seqlens_kv.tolist())]
@@ -152,7 +162,7 @@ def _offsets(queries: int, sequences: int, cu_seqlens_q: Tensor | None) -> list[
     return [b * (queries // max(sequences, 1)) for b in range(sequences + 1)]
 
 
-@composite
+@composite_full
 def attention_paged(
     q: Tensor,
     k_pages: Tensor,
@@ -168,7 +178,7 @@ def attention_paged(
     window_left: int,
     window_right: int,
     softcap: float,
-) -> Tensor:
+) -> Outputs:
     mask = Mask(scale, causal, window_left, window_right, softcap)
     keys, values = _read(k_pages, k_scale), _read(v_pages, v_scale)
     sequences = (
@@ -179,7 +189,7 @@ def attention_paged(
     return _attend_packed(mask, q, at, sequences, v_pages.shape[3], sinks)
 
 
-@composite
+@composite_full
 def mla(
     q_nope: Tensor,
     q_pe: Tensor,
@@ -188,12 +198,12 @@ def mla(
     kv_lens: Tensor | None,
     scale: float,
     causal: bool,
-) -> Tensor:
+) -> Outputs:
     queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
     return attention(queries, keys, ckv, kv_lens, None, None, None, scale, causal, -1, -1, 0.0)
 
 
-@composite
+@composite_full
 def mla_paged(
     q_nope: Tensor,
     q_pe: Tensor,
@@ -204,7 +214,7 @@ def mla_paged(
     cu_seqlens_q: Tensor | None,
     scale: float,
     causal: bool,
-) -> Tensor:
+) -> Outputs:
     queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv_pages, kpe_pages), -1)
     where = (block_table, kv_lens, cu_seqlens_q)
     return attention_paged(

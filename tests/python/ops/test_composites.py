@@ -9,11 +9,13 @@ import torch
 from cases import Case, assert_close, every_case
 
 import tilewright
-from tilewright import _schema, backends, composites, ops
+from tilewright import _functions, _schema, backends, composites, ops
 
 OPERATORS = list(_schema.operators())
 # PyTorch sums and multiplies in float32 where the definition does in float64.
 LOOSER = 3
+composites.load()
+FULL = {name for name in composites.COMPOSITES if name.endswith(".full")}
 
 
 def _cases() -> list[Case]:
@@ -39,6 +41,24 @@ def test_as_the_definition(case: Case) -> None:
     assert len(wants) == len(gots)
     for one, other in zip(gots, wants, strict=True):
         assert_close(one, other, LOOSER * case.tolerance(other.dtype))
+
+
+@pytest.mark.parametrize("case", [c for c in _cases() if f"{c.op.name}.full" in FULL], ids=str)
+def test_optional_outputs(case: Case) -> None:
+    arguments, function = case.arguments(), _functions.full(case.op.name)
+    want = function(*arguments, backend="reference")
+    got = function(*arguments, backend="torch")
+    for one, other in zip(got, want, strict=True):
+        assert_close(one, other, LOOSER * case.tolerance(other.dtype))
+    for one, other in zip(function(*arguments), want, strict=True):
+        assert one.shape == other.shape
+
+
+def test_composites_without_optional_outputs_say_so() -> None:
+    assert not composites.why_none("cross_entropy")
+    x, target = torch.randn(2, 3), torch.zeros(2, dtype=torch.int64)
+    with pytest.raises(NotImplementedError, match="torch: has no optional outputs"):
+        _functions.full("cross_entropy")(x, target, backend="torch")
 
 
 @pytest.mark.parametrize("op", OPERATORS)

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from tilewright import _layouts, _torch, ops
+from tilewright import _functions, _layouts, ops
 from tilewright._values import score_scale
-from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import computable, packed
-from tilewright.compat.tilegym._backends import backend_of
+from tilewright.compat.tilegym._backends import uses
 
+_mla_full = _functions.full("mla")
 _LOG2_E = math.log2(math.e)
 
 Lengths = tuple[torch.Tensor, torch.Tensor]
@@ -59,7 +59,6 @@ def _attend(
     left: int = -1,
     right: int | None = None,
     softcap: float | None = None,
-    tuning: dict[str, Any],
 ) -> torch.Tensor:
     end, mask = _options(q.shape[2], k.shape[2], causal=causal, left=left, right=right, name=name)
     out = _layouts.attention(
@@ -68,7 +67,6 @@ def _attend(
         computable(v[:, :, :end]),
         scale=score_scale(scale),
         softcap=softcap or 0.0,
-        backend=backend_of(tuning),
         **mask,
     )
     return packed(out).to(q.dtype)
@@ -84,7 +82,7 @@ def fmha(
     **tuning: Any,
 ) -> torch.Tensor:
     """Attention of a prompt, grouped heads included."""
-    return _attend(q, k, v, scale=scaling, causal=is_causal, name="fmha", tuning=tuning)
+    return _attend(q, k, v, scale=scaling, causal=is_causal, name="fmha")
 
 
 @uses("attention")
@@ -176,9 +174,8 @@ def fmha_varlen(
     keys_there, key_starts = _starts(len(k), k.shape[2], kv_lens, k)
     rows = q.transpose(1, 2)[there]
     keys, values = (x.transpose(1, 2)[keys_there] for x in (k, v))
-    options: dict[str, Any] = {"scale": score_scale(scaling), "backend": backend_of(tuning)}
     given = (rows, keys, values, starts, key_starts)
-    made = ops.attention_varlen(*given, causal=is_causal, **options)
+    made = ops.attention_varlen(*given, causal=is_causal, scale=score_scale(scaling))
     out = q.new_zeros(*there.shape, q.shape[1], v.shape[3])
     out[there] = made
     return packed(out.transpose(1, 2))
@@ -194,7 +191,7 @@ def fmha_decode(
     **tuning: Any,
 ) -> torch.Tensor:
     """Attention of one query [B, H, 1, D] to all keys."""
-    return _attend(q, k, v, scale=sm_scale, causal=False, name="fmha_decode", tuning=tuning)
+    return _attend(q, k, v, scale=sm_scale, causal=False, name="fmha_decode")
 
 
 @uses("attention")
@@ -218,7 +215,6 @@ def gemma_attention(
         left=window_size if window_size > 0 else -1,
         softcap=soft_cap,
         name="gemma_attention",
-        tuning=tuning,
     )
 
 
@@ -242,7 +238,6 @@ def gemma_attention_decode(
         scale=score_scale(sm_scale if scaling is None else scaling),
         window_left=window_size if window_size > 0 else -1,
         softcap=soft_cap or 0.0,
-        backend=backend_of(tuning),
     )
     return packed(out)
 
@@ -260,7 +255,7 @@ def swa_attention(
     """Attention to the window_size keys that end at the query's; without causality also later."""
     left = window_size - 1 if window_size > 0 else -1
     options: dict[str, Any] = {"scale": scaling, "causal": is_causal, "left": left, "right": -1}
-    return _attend(q, k, v, name="swa_attention", tuning=tuning, **options)
+    return _attend(q, k, v, name="swa_attention", **options)
 
 
 def _latent(
@@ -284,7 +279,7 @@ def mla(
 ) -> torch.Tensor:
     """Attention whose queries and keys have further, rotated dimensions: kpe [B, 1, S, Dpe]."""
     q, k = _latent(q, qpe, k, kpe)
-    return _attend(q, k, v, scale=scaling, causal=is_causal, name="mla", tuning=tuning)
+    return _attend(q, k, v, scale=scaling, causal=is_causal, name="mla")
 
 
 @uses("mla")
@@ -298,10 +293,9 @@ def mla_decoding(
     **tuning: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """One query [B, H, D] over latent keys that are the values, too; and its lse in base 2."""
-    _torch.load()
     queries = (computable(x)[:, None] for x in (q, qpe))
     keys = (computable(x)[:, :, None] for x in (kv, kpe))
-    out, lse = torch.ops.tilewright.mla.full(*queries, *keys, scale=score_scale(sm_scale))
+    out, lse = _mla_full(*queries, *keys, scale=score_scale(sm_scale))
     return out[:, 0].to(q.dtype), lse[:, :, 0] * _LOG2_E
 
 

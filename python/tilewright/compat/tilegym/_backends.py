@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from tilewright import backends
+from tilewright.compat import _coverage
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # TileGym's own sets of kernels, in whose place tilewright's stand.
 KERNELS = ("cutile", "tilecpp", "triton", "cutile-rs")
@@ -13,6 +21,30 @@ def own(name: str | None) -> str | None:
     return None if name in KERNELS else "torch" if name == "pytorch" else name
 
 
-def backend_of(tuning: dict[str, Any]) -> str | None:
-    """Where a call's named arguments want it; the others tune TileGym's kernels."""
-    return own(tuning.get("backend"))
+def uses(*operators: str) -> Callable[[_Function], _Function]:
+    """Marks a function as one of TileGym's, and lets its argument `backend` say what runs it."""
+
+    def mark(function: _Function) -> _Function:
+        return cast(_Function, _coverage.uses(*operators)(_dispatched(function)))
+
+    return mark
+
+
+def _dispatched(function: Callable[..., Any], bound: str | None = None) -> Callable[..., Any]:
+    """The function with an argument `backend` by name; without it, on `bound`."""
+
+    @functools.wraps(function)
+    def dispatched(*positional: Any, backend: str | None = bound, **named: Any) -> Any:
+        if backend is None:
+            return function(*positional, **named)
+        with backends.naming(own(backend)):
+            return _bound(function(*positional, **named), backend)
+
+    return dispatched
+
+
+def _bound(made: Any, backend: str) -> Any:
+    """Functions and classes of modules that a function returns, for this backend."""
+    if inspect.isclass(made):
+        return type(made.__name__, (made,), {"forward": _dispatched(made.forward, backend)})
+    return _dispatched(made, backend) if callable(made) else made

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
 from tilewright.compat._experts import align, block_experts, gated_experts, rows
 from tilewright.compat._quantization import scaled_product
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 
 _GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 _PLAIN = ("silu", "gelu", "relu")

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
 from tilewright.compat._quantization import scaled_product
 from tilewright.compat._tensors import computable, tensor
+from tilewright.compat.tilegym._backends import uses
 
 
 @uses("matmul", "add")

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 
-from tilewright.compat._coverage import uses
 from tilewright.compat._tensors import unflatten
 from tilewright.compat.tilegym._attention import (
     attention_sink,
@@ -17,6 +16,7 @@ from tilewright.compat.tilegym._attention import (
     mla,
     mla_decoding_split_kv,
 )
+from tilewright.compat.tilegym._backends import uses
 
 Interface = Callable[..., tuple[torch.Tensor, None]]
 
@@ -50,7 +50,7 @@ def attention_sink_interface(
     if q.dim() == 4:
         q = unflatten(q, 1, k.shape[1], -1).movedim(3, 1)
         k, v = k.transpose(1, 2), v.transpose(1, 2)
-    return attention_sink(q, k, v, sinks, scale, sliding_window, start)
+    return attention_sink(q, k, v, sinks, scale, sliding_window, start, backend=backend)
 
 
 @uses("attention")

@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import torch
 
-from tilewright import _layouts, _torch, nn, ops
-from tilewright.compat._coverage import uses
+from tilewright import _functions, _layouts, nn, ops
 from tilewright.compat._tensors import computable, packed
-from tilewright.compat.tilegym._backends import backend_of
+from tilewright.compat.tilegym._backends import uses
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
 
@@ -38,8 +37,7 @@ def apply_rope_base(
 ) -> Rotated:
     """Q and k [B, H, S, D] rotated by tables [B or 1, S, D]; position_ids are not used."""
     pairs = int(q.shape[-1] * partial_rotary_factor) // 2
-    options: dict[str, Any] = {"pairs": pairs, "backend": backend_of(tuning)}
-    q, k = (packed(_layouts.rotate(x, cos, sin, **options)) for x in (q, k))
+    q, k = (packed(_layouts.rotate(x, cos, sin, pairs=pairs)) for x in (q, k))
     return q, k
 
 
@@ -137,7 +135,7 @@ def dropout(
         raise ValueError(f"dropout: {p} is no probability")
     if not training or p == 0:
         return x
-    out: torch.Tensor = ops.dropout(x, p, seed % _SEEDS, backend=backend_of(tuning))
+    out: torch.Tensor = ops.dropout(x, p, seed % _SEEDS)
     return x.copy_(out) if inplace else out
 
 
@@ -158,7 +156,7 @@ def layer_norm_legacy(
     if given is None:
         raise TypeError("layer_norm_legacy: x is missing")
     shifted = weight if weight is None or not weight_shift else weight + weight_shift
-    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps, backend=backend_of(tuning))
+    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps)
     return out
 
 
@@ -179,7 +177,7 @@ def persistent_layer_norm(
     scale = ops.unary(var + eps, "rsqrt")
     found_mean = center if mean is None else mean.copy_(center.view(mean.shape))
     found_rstd = scale if rstd is None else rstd.copy_(scale.view(rstd.shape))
-    out = ops.layer_norm(input, weight, bias, eps, backend=backend_of(tuning))
+    out = ops.layer_norm(input, weight, bias, eps)
     block = 1 << (input.shape[-1] - 1).bit_length()
     return out, found_mean, found_rstd, block, min(max(block // 256, 1), 8)
 
@@ -220,8 +218,8 @@ def rms_norm(
 ) -> torch.Tensor:
     """RMS normalization over the last dimension, times weight + offset."""
     shifted = weight + offset if offset else weight
-    out: torch.Tensor = ops.rms_norm(input, shifted, eps, backend=backend_of(tuning))
-    return out if bias is None else ops.add(out, bias, backend=backend_of(tuning))
+    out: torch.Tensor = ops.rms_norm(input, shifted, eps)
+    return out if bias is None else ops.add(out, bias)
 
 
 class _RMSNorm(torch.nn.Module):
@@ -259,17 +257,16 @@ def silu_and_mul(
 ) -> torch.Tensor:
     """silu(first half) * second half of the last dimension, into `out` if given."""
     if out is None:
-        result: torch.Tensor = ops.silu_and_mul(input, backend=backend_of(tuning))
+        result: torch.Tensor = ops.silu_and_mul(input)
         return result
-    _torch.load()
-    torch.ops.tilewright.silu_and_mul.out(input, out=out)
-    return out
+    filled: torch.Tensor = _functions.into("silu_and_mul", out, input)
+    return filled
 
 
 @uses("softmax")
 def softmax(x: torch.Tensor, use_tma: bool = False, **tuning: Any) -> torch.Tensor:
     """The softmax along the last dimension."""
-    out: torch.Tensor = ops.softmax(x, -1, backend=backend_of(tuning))
+    out: torch.Tensor = ops.softmax(x, -1)
     return out
 
 
@@ -299,7 +296,7 @@ def bmm(
     """The products of matrices [B, M, K] and [B, K, N]."""
     left = computable(a.mT if transpose_a else a)
     right = computable(b.mT if transpose_b else b)
-    out: torch.Tensor = ops.matmul(left, right, backend=backend_of(tuning))
+    out: torch.Tensor = ops.matmul(left, right)
     return out.to(a.dtype)
 
 
@@ -320,7 +317,7 @@ def group_gemm(
 @uses("relu")
 def relu(x: torch.Tensor, **tuning: Any) -> torch.Tensor:
     """max(x, 0)."""
-    out: torch.Tensor = ops.relu(x, backend=backend_of(tuning))
+    out: torch.Tensor = ops.relu(x)
     return out
 
 
@@ -336,7 +333,7 @@ def gelu(
     given = input if x is None else x
     if given is None:
         raise TypeError("gelu: x is missing")
-    out: torch.Tensor = ops.gelu(given, approximate, backend=backend_of(tuning))
+    out: torch.Tensor = ops.gelu(given, approximate)
     return out
 
 
@@ -353,7 +350,7 @@ def geglu(
 @uses("transpose")
 def transpose(inp: torch.Tensor, **tuning: Any) -> torch.Tensor:
     """The transpose of a matrix, in memory."""
-    out: torch.Tensor = ops.transpose(inp, backend=backend_of(tuning))
+    out: torch.Tensor = ops.transpose(inp)
     return out
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import provided, uses
+from tilewright.compat._coverage import provided
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 
 _CLIPPED = ("grpo", "dapo", "bnpo", "dr_grpo", "luspo")
 _OTHERS = ("cispo", "sapo", "vespo")

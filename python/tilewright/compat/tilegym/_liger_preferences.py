@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import provided, uses
+from tilewright.compat._coverage import provided
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 
 Projected = tuple[torch.Tensor, torch.Tensor]
 

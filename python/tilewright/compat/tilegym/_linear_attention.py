@@ -8,10 +8,9 @@ import torch
 
 from tilewright import ops
 from tilewright.compat import tileops
-from tilewright.compat._coverage import uses
 from tilewright.compat._linear_attention import attend, gates, normalized
 from tilewright.compat._tensors import tensor
-from tilewright.compat.tilegym._backends import backend_of
+from tilewright.compat.tilegym._backends import uses
 
 
 @uses("linear_attention", "rms_norm")
@@ -30,8 +29,7 @@ def recurrent_gated_delta_rule(
     if use_qk_l2norm_in_kernel:
         query, key = normalized(query), normalized(key)
     gate = gates(g, query, value.shape[2])
-    backend = backend_of(tuning)
-    out, last = attend(query, key, value, gate, beta, initial_state, backend=backend)
+    out, last = attend(query, key, value, gate, beta, initial_state)
     return out, last if output_final_state else None
 
 

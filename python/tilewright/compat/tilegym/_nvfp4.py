@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._coverage import uses
+from tilewright.compat.tilegym._backends import uses
 
 _GROUP = 16  # columns that share a scale
 _TILE = (128, 4)  # rows and groups of a tile of scales

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from tilewright.compat._coverage import uses
 from tilewright.compat._sparse_attention import attend_to_lists, sequence_starts, valid_first
 from tilewright.compat._tensors import packed
+from tilewright.compat.tilegym._backends import uses
 
 
 def _check_configuration(given: Mapping[str, Any], topk: int, heads: int, kv_heads: int) -> None:

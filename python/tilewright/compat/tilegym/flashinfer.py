@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
+from tilewright import _functions
 from tilewright import ops as catalog
-from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 from tilewright.compat.tilegym._flashinfer_products import (
     gemm_alpha_beta,
     masked_bmm,
@@ -18,6 +20,8 @@ from tilewright.compat.tilegym._flashinfer_products import (
     ragged_bmm,
     rope_quantize_fp8,
 )
+
+_paged, _varlen = (_functions.full(f"attention_{kind}") for kind in ("paged", "varlen"))
 
 MISSING: dict[str, str] = by_name({})
 
@@ -158,7 +162,7 @@ def prefill_attention_kv_paged(
     starts, queries, keys = _segments(name, *lengths, is_causal)
     tables = block_tables.reshape(len(queries), -1).int().repeat_interleave(2, 0)[:-1]
     keys = torch.stack([keys, torch.zeros_like(keys)], -1).flatten()[:-1]  # none in between
-    out, lse = torch.ops.tilewright.attention_paged.full(
+    out, lse = _paged(
         q,
         k_cache,
         v_cache,
@@ -193,7 +197,7 @@ def prefill_attention_kv_ragged(
     name = "prefill_attention_kv_ragged"
     lengths = (actual_seq_lens_q, actual_seq_lens_kv, actual_seq_offset)
     starts, queries, keys = _segments(name, *lengths, is_causal)
-    out, lse = torch.ops.tilewright.attention_varlen.full(
+    out, lse = _varlen(
         q,
         k_cache,
         v_cache,

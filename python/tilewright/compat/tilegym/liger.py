@@ -12,8 +12,9 @@ from tilewright import _layouts
 from tilewright import ops as catalog
 from tilewright._values import score_scale
 from tilewright.compat import tileops
-from tilewright.compat._coverage import refuse, uses
+from tilewright.compat._coverage import refuse
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 from tilewright.compat.tilegym._liger_losses import *  # noqa: F403
 from tilewright.compat.tilegym._liger_policy import *  # noqa: F403
 from tilewright.compat.tilegym._liger_preferences import *  # noqa: F403

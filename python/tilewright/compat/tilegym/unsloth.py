@@ -8,9 +8,10 @@ from typing import Any, Literal
 import torch
 
 from tilewright import ops as catalog
-from tilewright.compat._coverage import by_name, refuse, uses
+from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._quantization import block_of, scaled_product
 from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import uses
 
 MISSING: dict[str, str] = by_name({})
 
