@@ -11,6 +11,8 @@ from oracles import attention, close, rotate
 from tilewright.compat import tilegym
 from tilewright.compat.tilegym import flashinfer, liger, unsloth
 
+import tilewright
+
 A, B = torch.randn(2, 3, 40), torch.randn(2, 3, 40)
 Q, K, V = torch.randn(2, 4, 11, 16), torch.randn(2, 2, 11, 16), torch.randn(2, 2, 11, 16)
 
@@ -186,6 +188,8 @@ def test_attention() -> None:
     close(lse, attention(Q, K, V, sees=causal, lse=True)[1] / math.log(2))
     out, _ = tilegym.get_fmha_interface()(torch.nn.Module(), Q, K, V, None)
     close(out, want.transpose(1, 2))
+    out, _ = tilegym.get_fmha_interface()(torch.nn.Module(), Q[:, :, :1], K, V, None)
+    close(out, attention(Q[:, :, :1], K, V))  # not transposed, as upstream
 
 
 def test_causal_attention_starts_at_the_first_key() -> None:
@@ -318,9 +322,12 @@ def test_upstream_paths() -> None:
     assert (fmha_backward, loss) == (tilegym.fmha_backward, tilegym.fused_linear_cross_entropy)
     assert tilegym.ops.activation.geglu is tilegym.geglu
     assert tilegym.suites.flashinfer.ops.masked_bmm is flashinfer.masked_bmm
-    tilegym.set_backend("cutile")
-    assert tilegym.get_current_backend() == "cpu"
-    assert is_backend_available("cutile")
+    for name in ("reference", "cutile"):
+        tilegym.set_backend(backend=name)
+        assert tilegym.get_current_backend() == name
+        assert name in tilegym.get_available_backends()
+    assert tilewright.get_current_backend() == "cpu"
+    assert is_backend_available(backend="cutile")
     assert not is_backend_available("julia")
     close(tilegym.softmax(A, backend="cutile"), A.softmax(-1))
     with pytest.raises(ValueError, match="'julia' is not available"):

@@ -62,16 +62,12 @@ from tilewright.compat.tilegym._layers import (
     gelu,
     get_apply_rope_func,
     get_fused_swiglu_module,
-    get_rms_norm_module,
     get_swiglu,
     get_swiglu_module,
     group_gemm,
-    layer_norm_legacy,
     linear_gluact_linear,
     matmul,
-    persistent_layer_norm,
     relu,
-    rms_norm,
     silu_and_mul,
     softmax,
     transpose,
@@ -81,6 +77,12 @@ from tilewright.compat.tilegym._linear_attention import (
     mamba2_chunk_backward,
     mamba2_chunk_forward,
     recurrent_gated_delta_rule,
+)
+from tilewright.compat.tilegym._norms import (
+    get_rms_norm_module,
+    layer_norm_legacy,
+    persistent_layer_norm,
+    rms_norm,
 )
 from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
 from tilewright.compat.tilegym._sparse_attention import sparse_mla

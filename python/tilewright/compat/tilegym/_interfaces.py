@@ -11,6 +11,7 @@ from tilewright.compat._tensors import unflatten
 from tilewright.compat.tilegym._attention import (
     attention_sink,
     fmha,
+    fmha_decode,
     gemma_attention,
     gemma_attention_decode,
     mla,
@@ -128,7 +129,10 @@ def mla_decoding_interface(
 def get_fmha_interface(
     backend: str | None = None, kernel_configs: dict[str, Any] | None = None
 ) -> Interface:
-    """An attention function for transformers, without masks: one query sees all keys."""
+    """An attention function for transformers, without masks: one query sees all keys.
+
+    It returns [B, S, H, D], but [B, H, 1, D] of one query, as TileGym's does.
+    """
 
     def interface(
         module: torch.nn.Module,
@@ -142,8 +146,9 @@ def get_fmha_interface(
         has_backward: bool | None = None,
         **_more: Any,
     ) -> tuple[torch.Tensor, None]:
-        causal = q.shape[2] > 1 and is_causal is not False
-        out = fmha(q, k, v, scaling, causal, backend=backend)
+        if q.shape[2] == 1:
+            return fmha_decode(q, k, v, scaling, backend=backend), None
+        out = fmha(q, k, v, scaling, is_causal is not False, backend=backend)
         return out.transpose(1, 2).contiguous(), None
 
     return interface
@@ -168,7 +173,9 @@ def get_fmha_gemma3_interface(
         **_more: Any,
     ) -> tuple[torch.Tensor, None]:
         if softcap is None:
-            softcap = getattr(module, "attn_logit_softcapping", None)
+            where = (module, getattr(module, "config", None))
+            owner = next((x for x in where if hasattr(x, "attn_logit_softcapping")), None)
+            softcap = getattr(owner, "attn_logit_softcapping", None)
         window = sliding_window or 0
         if q.shape[2] == 1:
             out = gemma_attention_decode(q, k, v, scaling, window, softcap, backend=backend)

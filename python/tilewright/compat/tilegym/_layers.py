@@ -139,49 +139,6 @@ def dropout(
     return x.copy_(out) if inplace else out
 
 
-@uses("layer_norm")
-def layer_norm_legacy(
-    x: torch.Tensor | None = None,
-    normalized_shape: Any = None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    eps: float = 1e-5,
-    weight_shift: float = 0.0,
-    *,
-    input: torch.Tensor | None = None,
-    **tuning: Any,
-) -> torch.Tensor:
-    """Layer normalization over the last dimension, times weight + weight_shift; x or input."""
-    given = input if x is None else x
-    if given is None:
-        raise TypeError("layer_norm_legacy: x is missing")
-    shifted = weight if weight is None or not weight_shift else weight + weight_shift
-    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps)
-    return out
-
-
-@uses("layer_norm", "var_mean", "unary")
-def persistent_layer_norm(
-    input: torch.Tensor,
-    normalized_shape: Any,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-    eps: float,
-    mean: torch.Tensor | None = None,
-    rstd: torch.Tensor | None = None,
-    **tuning: Any,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int, int]:
-    """Layer normalization, its means and 1 / deviations, and the block and warps of a kernel."""
-    flat = input.reshape(-1, input.shape[-1])
-    var, center = ops.var_mean(flat.float(), -1, 0.0)
-    scale = ops.unary(var + eps, "rsqrt")
-    found_mean = center if mean is None else mean.copy_(center.view(mean.shape))
-    found_rstd = scale if rstd is None else rstd.copy_(scale.view(rstd.shape))
-    out = ops.layer_norm(input, weight, bias, eps)
-    block = 1 << (input.shape[-1] - 1).bit_length()
-    return out, found_mean, found_rstd, block, min(max(block // 256, 1), 8)
-
-
 @uses("fused_linear_cross_entropy")
 def fused_linear_cross_entropy(
     hidden_states: torch.Tensor,
@@ -202,53 +159,6 @@ def fused_linear_cross_entropy(
         rows, weight, target.flatten(), ignore_index, reduction
     )
     return out
-
-
-@uses("rms_norm", "add")
-def rms_norm(
-    input: torch.Tensor,
-    normalized_shape: Any,
-    weight: torch.Tensor,
-    eps: float,
-    bias: torch.Tensor | None = None,
-    mode: str | None = None,
-    *,
-    offset: float = 0.0,
-    **tuning: Any,
-) -> torch.Tensor:
-    """RMS normalization over the last dimension, times weight + offset."""
-    shifted = weight + offset if offset else weight
-    out: torch.Tensor = ops.rms_norm(input, shifted, eps)
-    return out if bias is None else ops.add(out, bias)
-
-
-class _RMSNorm(torch.nn.Module):
-    offset = 0.0
-
-    def __init__(self, hidden_size: int, eps: float = 1e-6, **_tuning: Any) -> None:
-        """Weights at the identity."""
-        super().__init__()
-        start = torch.zeros if self.offset else torch.ones
-        self.weight = torch.nn.Parameter(start(hidden_size))
-        self.variance_epsilon = eps
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """RMS normalization over the last dimension."""
-        weight = self.weight + self.offset if self.offset else self.weight
-        return rms_norm(hidden_states, None, weight, self.variance_epsilon)
-
-
-class _Gemma3RMSNorm(_RMSNorm):
-    offset = 1.0
-
-
-@uses("rms_norm")
-def get_rms_norm_module(model: str = "llama") -> type[torch.nn.Module]:
-    """The module class of a model's normalization: llama or gemma3."""
-    modules = {"llama": _RMSNorm, "gemma3": _Gemma3RMSNorm}
-    if model not in modules:
-        raise ValueError(f"get_rms_norm_module: model must be one of {', '.join(modules)}")
-    return modules[model]
 
 
 @uses("silu_and_mul")
@@ -281,7 +191,15 @@ def matmul(
     **tuning: Any,
 ) -> torch.Tensor:
     """The product of two matrices."""
-    return bmm(a[None], b[None], trans_a, trans_b, **tuning)[0]
+    if a.dim() != 2 or b.dim() != 2:
+        raise ValueError(f"matmul: a {tuple(a.shape)} and b {tuple(b.shape)} must be matrices")
+    inner, other = a.shape[0 if trans_a else 1], b.shape[1 if trans_b else 0]
+    if inner != other:
+        raise ValueError(
+            f"matmul: the inner sizes of a {tuple(a.shape)} and b {tuple(b.shape)} differ: "
+            f"{inner} and {other}, with trans_a={trans_a} and trans_b={trans_b}"
+        )
+    return bmm(a[None], b[None], trans_a, trans_b)[0]
 
 
 @uses("matmul")
