@@ -120,7 +120,7 @@ def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     wanted = backend or backends.traced_backend()
     implementation = backends.find_impl(op.call_name, wanted)
     if implementation is not None:
-        return _registered.run(implementation, arguments)
+        return _registered.run(op, wanted, implementation, arguments)
     if wanted == "torch" and not composites.why_none(op.call_name):
         return composites.find(op.call_name)(*arguments)
     return call_untraced(op, arguments, wanted)
@@ -138,7 +138,7 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     implementation = backends.find_impl(op.call_name, backend)
     if implementation is not None:
         name = getattr(implementation.forward, "__qualname__", "registered")
-        return _registered.run(implementation, arguments), name
+        return _registered.run(op, backend, implementation, arguments), name
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == "torch" and not _why_no_composite(op, example):
         _check_as_kernels_do(op, arguments)

@@ -183,9 +183,11 @@ def register_impl(
     Args:
         op: the operator's name.
         backend: one of BACKENDS.
-        forward: called with the operator's arguments, all by position.
-        backward: called with ctx and the results' gradients; returns one for each argument, or
-            None. ctx.saved_tensors holds the tensors among the arguments and then the results,
+        forward: called with the operator's arguments, all by position; returns what the schema
+            says, which is checked.
+        backward: called with ctx and the results' gradients; returns one for each argument, of its
+            shape and dtype; None for those that need none, which may be left out at the end.
+            ctx.saved_tensors holds the tensors among the arguments and then the results,
             ctx.arguments the other arguments. Without it PyTorch records what forward does.
         overwrite: whether an earlier registration may be replaced.
 
