@@ -19,7 +19,7 @@ from torch import _C
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
-from tilewright import _schema
+from tilewright import _explain, _schema
 from tilewright._in_steps import IN_STEPS
 from tilewright._schema import Argument, Operator, Step, Value
 from tilewright._second import SECOND
@@ -63,8 +63,9 @@ class _Rule:
         self.grads = [arg.name for arg in op.outputs if (arg.name, True) in used]
         self.results = {name for step in self.steps for name in step.results}
         # What a call keeps besides tensors: numbers, and which optional tensors were given.
-        self.numbers = _positions(op, lambda arg: arg.kind != "tensor" or arg.is_int_list)
-        self.optional = _positions(op, lambda arg: arg.kind == "tensor" and arg.optional)
+        places = list(enumerate(op.inputs))
+        self.numbers = [i for i, a in places if a.kind != "tensor" or a.is_int_list]
+        self.optional = [i for i, a in places if a.kind == "tensor" and a.optional]
         self.plans: dict[tuple[bool, ...], _Plan] = {}
 
     def plan(self, needed: tuple[bool, ...]) -> _Plan:
@@ -132,10 +133,6 @@ class _Rule:
             if given != value:
                 return f"{self.op.name} has no gradient where {name} is {given}"
         return ""
-
-
-def _positions(op: Operator, wanted: Callable[[Argument], bool]) -> tuple[int, ...]:
-    return tuple(i for i, arg in enumerate(op.inputs) if wanted(arg))
 
 
 def _description(tensor: torch.Tensor) -> tuple[Any, Any, Any]:
@@ -320,6 +317,8 @@ def _kernel(op: Operator, name: str, overload: Any, rule: _Rule, full: Any) -> C
     run, below = overload._op, _C._AutoDispatchBelowAutograd
 
     def kernel(*given: Any) -> Any:
+        if _explain.timed:
+            _explain.mark(op.name)
         if _C.is_grad_enabled() and _C._any_requires_grad(*given):
             if in_steps is not None and (made := in_steps(*given)) is not None:
                 return made
@@ -363,6 +362,8 @@ def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
     written = [arg.name for arg in op.outputs]
 
     def kernel(*given: Any, **named: Any) -> Any:
+        if _explain.timed:
+            _explain.mark(op.name)
         if _C.is_grad_enabled() and _C._any_requires_grad(*given, *named.values()):
             raise RuntimeError(
                 f"{op.name}: a tensor requires a gradient, but results written to given tensors "

@@ -126,13 +126,6 @@ def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
     return call_untraced(op, arguments, wanted)
 
 
-def _answers(op: Operator, arguments: list[Any], backend: str) -> str:
-    """Whether a kernel or, for want of one for these dtypes, the definition answers."""
-    arrays = (value for value in arguments if _arrays.is_array(value))
-    wide = any(str(getattr(value, "dtype", "")).endswith("float64") for value in arrays)
-    return "reference" if wide and op.reference_dtypes else backend
-
-
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
     """The result, and what ran."""
     implementation = backends.find_impl(op.call_name, backend)
@@ -145,8 +138,7 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         return composites.find(op.call_name)(*arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
-            ran = _answers(op, arguments, backend)
-            return torch_function(op.call_name)(*arguments), f"{op.name}/{ran}"
+            return torch_function(op.call_name)(*arguments), f"{op.name}/{backend}"
         except RuntimeError as error:
             _library.raise_as_ours(error)
             raise
@@ -155,8 +147,7 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     unreachable = place == "cuda" and backends.cuda_unavailable()
     if (backend == place and not unreachable) or (backend == "reference" and place == "cpu"):
         results = through_c(op, arguments, example, backend == "reference")
-        ran = "reference" if backend == "reference" else _answers(op, arguments, backend)
-        return _one_or_all(results), f"{op.name}/{ran}"
+        return _one_or_all(results), f"{op.name}/{backend}"
     candidates = "; ".join(f"{name}: {_reason(name, op, example)}" for name in backends.BACKENDS)
     raise _library.UnsupportedError(
         f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"

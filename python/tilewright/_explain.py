@@ -38,12 +38,13 @@ class Record:
 
 
 class explain:
-    """Collects a record of each call within its block, in this thread or task.
+    """Collects a record of each call within its block, in this thread or task; blocks may nest.
 
     Calls of `tilewright.ops`, of `torch.ops.tilewright`, of modules, of patched models and of what
     torch.compile has made, gradients included. `isa` is the build that ran: an instruction set,
     `sm_90a` for kernels that are Hopper's own, `cuda` for the portable ones, `reference` for the
-    definition; empty for what the library has not run itself.
+    definition, which is also what answers float64 where there is no kernel for it; empty for what
+    the library has not run itself.
 
     Example:
         >>> import numpy as np
@@ -58,11 +59,13 @@ class explain:
         """Starts without records.
 
         Args:
-            time: whether to measure each call.
+            time: whether to measure each call; on a GPU that is until it is queued. Calls of
+                torch.ops within torch.inference_mode and of compiled graphs have no time.
         """
         self.records: list[Record] = []
         self._time = time
         self._token: contextvars.Token[explain | None] | None = None
+        self._outer: explain | None = None
         self._under_way: list[list[Record]] = []  # of calls of tilewright.ops: what they ran
 
     @property
@@ -70,32 +73,40 @@ class explain:
         """How many calls did not run where they were meant to."""
         return sum(record.fallback for record in self.records)
 
-    def clock(self) -> float:
-        """Seconds, or 0 if nobody asked for times."""
-        return time.perf_counter() if self._time else 0.0
+    def chain(self) -> list[explain]:
+        """This block and those around it."""
+        return [self, *(self._outer.chain() if self._outer else ())]
 
     def begin(self) -> float:
-        """A call of tilewright.ops begins, at clock()."""
-        self._under_way.append([])
-        return self.clock()
+        """A call of tilewright.ops begins; at what time."""
+        for block in self.chain():
+            block._under_way.append([])
+        return time.perf_counter()
 
     def end(self, record: Record | None, started: float) -> None:
         """It has ended; without a record, by an error."""
-        ran = self._under_way.pop()
-        if record is None:
-            return
-        if self._time:
-            record.seconds = time.perf_counter() - started
+        seconds = time.perf_counter() - started
+        for block in self.chain():
+            ran = block._under_way.pop()
+            if record is not None:
+                block.records += block._as_kept(record, ran, seconds)
+
+    def _as_kept(self, record: Record, ran: list[Record], seconds: float) -> list[Record]:
+        """Records of a call and of what it called, from what the library said that it ran."""
+        record = dataclasses.replace(record, seconds=seconds if self._time else None)
         if ran and ran[0].op == record.op:
-            record.isa = ran.pop(0).isa
-        self.records += [
-            record,
-            *(dataclasses.replace(r, reason=f"within {record.op}") for r in ran),
-        ]
+            said, *ran = ran
+            record.isa = said.isa
+            if said.backend != record.backend and said.isa == "reference":
+                record.backend, record.kernel = said.backend, said.kernel
+                record.reason += ": answered by the definition"
+        return [record, *(dataclasses.replace(r, reason=f"within {record.op}") for r in ran)]
 
     def observe(self, ran: Record) -> None:
         """The library has run something."""
-        (self._under_way[-1] if self._under_way else self.records).append(ran)
+        for block in self.chain():
+            kept = dataclasses.replace(ran, seconds=ran.seconds if block._time else None)
+            (block._under_way[-1] if block._under_way else block.records).append(kept)
 
     def to_json(self) -> str:
         """All records as a JSON array."""
@@ -120,9 +131,12 @@ class explain:
 
     def __enter__(self) -> explain:
         """Starts collecting."""
+        global timed
+        self._outer = _active.get()
         self._token = _active.set(self)
         with _lock:
             _open.append(self)
+            timed += self._time
             _library.load().tw_observe(_OBSERVER)
         return self
 
@@ -133,28 +147,43 @@ class explain:
         trace: TracebackType | None,
     ) -> None:
         """Stops collecting; the records stay."""
+        global timed
         if self._token is not None:
             _active.reset(self._token)
         with _lock:
             _open.remove(self)
+            timed -= self._time
             if not _open:
                 _library.load().tw_observe(_NO_OBSERVER)
 
 
 _lock = threading.Lock()
 _open: list[explain] = []  # in all threads
+timed = 0  # how many of them want times
+_begun = threading.local()  # `at`: which call of torch.ops began last, and when
+
+
+def mark(op: str) -> None:
+    """A call of torch.ops begins."""
+    _begun.at = op, time.perf_counter()
+
+
+def _seconds(op: str) -> float | None:
+    """Since mark() of the same operator; once."""
+    name, began = _begun.__dict__.pop("at", ("", 0.0))
+    return time.perf_counter() - began if name == op else None
 
 
 def _listener() -> explain | None:
     """Who collects here.
 
     PyTorch's own threads, in which gradients of GPUs run, have no context: what they do belongs to
-    the block that is open, if there is but one.
+    the block that is open, if there is but one with those around it.
     """
     block = _active.get()
-    if block is not None or len(_open) != 1:
+    if block is not None or not _open or len(_open) != len(_open[-1].chain()):
         return block
-    return _open[0] if isinstance(threading.current_thread(), threading._DummyThread) else None
+    return _open[-1] if isinstance(threading.current_thread(), threading._DummyThread) else None
 
 
 def _observed(answer: Any) -> None:
@@ -163,6 +192,7 @@ def _observed(answer: Any) -> None:
         return
     said = answer.contents
     op = _schema.find(_library.load().tw_operator_name(said.op).decode())
+    seconds = _seconds(op.name)
     views = [
         value.payload.tensor.contents
         for arg, value in zip(op.inputs, said.arguments[: said.count], strict=False)
@@ -182,6 +212,7 @@ def _observed(answer: Any) -> None:
             isa=build,
             reason="called through torch.ops",
             fallback=False,
+            seconds=seconds,
         )
     )
 

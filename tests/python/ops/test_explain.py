@@ -64,12 +64,46 @@ def test_a_block_hears_its_own_thread_only() -> None:
     with tilewright.explain() as outer:
         other.start()
         other.join()
-        with tilewright.explain() as inner:
-            torch.ops.tilewright.tanh(X)
         torch.ops.tilewright.relu(X)
     torch.ops.tilewright.erf(X)
-    assert [r.op for r in inner.records] == ["tanh"]
     assert [r.op for r in outer.records] == ["relu"]
+
+
+def test_blocks_that_nest_all_collect() -> None:
+    with tilewright.explain() as outer:
+        ops.relu(X)
+        with tilewright.explain(time=True) as inner:
+            torch.ops.tilewright.tanh(X)
+            ops.linear(X.double(), X.double())
+        torch.ops.tilewright.erf(X)
+    assert [r.op for r in inner.records] == ["tanh", "linear"]
+    assert [r.op for r in outer.records] == ["relu", "tanh", "linear", "erf"]
+    assert all(r.seconds is None for r in outer.records)
+    assert all(r.seconds for r in inner.records)
+    assert inner.records[1].isa == outer.records[2].isa == "reference"
+
+
+def test_calls_of_torch_ops_have_times() -> None:
+    leaf, out = X.clone().requires_grad_(), torch.empty_like(X)
+    with tilewright.explain(time=True) as e:
+        torch.ops.tilewright.gelu(X)
+        torch.ops.tilewright.exp.out(X, out=out)
+        torch.ops.tilewright.softmax(leaf).sum().backward()
+    assert [r.op for r in e.records] == ["gelu", "exp", "softmax", "softmax_backward"]
+    assert all(r.seconds and r.seconds < 10 for r in e.records)
+    assert all(line.split()[-1][0].isdigit() for line in str(e).splitlines()[1:])
+
+
+def test_what_the_definition_answers_is_told() -> None:
+    with tilewright.explain() as e:
+        ops.linear(X.double(), X.double())
+        torch.ops.tilewright.linear(X.double(), X.double())
+        ops.linear(X.double().numpy(), X.double().numpy())
+        ops.linear(X, X)
+    assert [r.backend for r in e.records] == ["reference"] * 3 + ["cpu"]
+    assert [r.kernel for r in e.records] == ["linear/reference"] * 3 + ["linear/cpu"]
+    assert "answered by the definition" in e.records[0].reason
+    assert e.fallbacks == 0
 
 
 def test_a_failed_call_leaves_no_record() -> None:
