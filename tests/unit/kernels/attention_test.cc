@@ -361,10 +361,10 @@ TEST(AttentionRules, RefusesLengthsAndPagesOutOfRange) {
   EXPECT_FALSE(ops::Attention::supports(dense));
   lens[0] = 1;
   dense.softcap = -1;
-  EXPECT_FALSE(ops::Attention::supports(dense));
+  EXPECT_FALSE(ops::Attention::supports_shapes(dense));
   dense.softcap = 0;
   dense.q.sizes[2] = 3;
-  EXPECT_FALSE(ops::Attention::supports(dense));
+  EXPECT_FALSE(ops::Attention::supports_shapes(dense));
 
   kernels::AttentionPaged<float, float> paged{};
   paged.q = view(data.data(), 1, 2, 4);
