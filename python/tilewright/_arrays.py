@@ -43,6 +43,22 @@ NAMES = {
     (12, 8): "float8_e5m2",
 }
 
+# The same by the library's own names.
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8_e4m3fn": "float8_e4m3fn",
+    "f8_e5m2": "float8_e5m2",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "bool": "bool",
+}
+
 # dtypes of ml_dtypes, which NumPy does not export.
 _UNKNOWN_TO_NUMPY = {
     name: code for code, name in NAMES.items() if name.startswith(("bfloat", "float8"))

@@ -148,10 +148,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     if (backend == place and not unreachable) or (backend == "reference" and place == "cpu"):
         results = through_c(op, arguments, example, backend == "reference")
         return _one_or_all(results), f"{op.name}/{backend}"
-    candidates = "; ".join(f"{name}: {_reason(name, op, example)}" for name in backends.BACKENDS)
-    raise _library.UnsupportedError(
-        f"{op.name}: no kernel for backend {backend}. Candidates: {candidates}"
-    )
+    told = _candidates(op, arguments)
+    raise _library.UnsupportedError(f"{op.name}: no kernel for backend {backend}. {told}")
 
 
 def _check_as_kernels_do(op: Operator, arguments: list[Any]) -> None:
@@ -178,11 +176,31 @@ def _why_no_composite(op: Operator, example: Any) -> str:
     return none or ("" if _arrays.is_torch(example) else "takes PyTorch's tensors only")
 
 
-def _reason(backend: str, op: Operator, example: Any) -> str:
+def _candidates(op: Operator, arguments: list[Any]) -> str:
+    """All backends, each with what speaks against it."""
+    return backends.candidates(lambda name: _why_not(name, op, arguments))
+
+
+def _takes_dtypes(op: Operator, arguments: list[Any]) -> bool:
+    """Whether the operator is declared for tensors of these dtypes."""
+    given = {
+        arg.type: _explain.describe(value)[1]
+        for arg, value in zip(op.inputs, arguments, strict=True)
+        if _arrays.is_array(value) and not arg.is_int_list
+    }
+    return any(
+        all(dtype == _arrays.DTYPES[combo.get(name, name)] for name, dtype in given.items())
+        for combo in (*op.dtypes, *op.reference_dtypes)
+    )
+
+
+def _why_not(backend: str, op: Operator, arguments: list[Any]) -> str:
+    """Why a backend does not take a call; empty where it does."""
+    example = next(value for value in arguments if _arrays.is_array(value))
     if backends.find_impl(op.call_name, backend):
-        return "available"
-    if backend == "torch":
-        return _why_no_composite(op, example) or "available"
+        return ""
+    if backend == "torch" and (none := _why_no_composite(op, example)):
+        return none
     if backend == "cuda" and (unavailable := backends.cuda_unavailable()):
         return unavailable
     if backend == "cuda" and not op.on_cuda:
@@ -190,7 +208,7 @@ def _reason(backend: str, op: Operator, example: Any) -> str:
     place = _arrays.kernels_for(example)
     if backend in backends.KERNELS and backend != place:
         return f"takes arrays on the {backend}, these are on the {place}"
-    return "available"
+    return "" if _takes_dtypes(op, arguments) else "not for these dtypes"
 
 
 def _record(
@@ -232,7 +250,10 @@ def _dispatch(
     """The result; and the backend, the kernel, the reason for it and whether it is a fallback."""
     example = next(value for value in arguments if _arrays.is_array(value))
     backend = backends.named_backend() if backend is None else backend
-    wanted = backends.get_current_backend() if backend is None else backends.check_backend(backend)
+    wanted = backends.get_current_backend() if backend is None else backend
+    if wanted not in backends.BACKENDS:
+        told = _candidates(op, arguments)
+        raise ValueError(f"{op.name}: there is no backend {wanted!r}. {told}")
     ran, fallback = wanted, False
     reason = "requested" if backend is not None else "current backend"
     if backend is None and wanted in backends.KERNELS:
@@ -242,10 +263,31 @@ def _dispatch(
     except NotImplementedError as error:
         ran = backends.fallback_policy()
         if ran in ("error", wanted):
+            _refuse_dtypes(op, arguments, error)
             raise
         fallback, reason = True, str(error).split("\n")[0]
         result, kernel = _run_on(ran, op, arguments, example)
     return result, (ran, kernel, reason, fallback)
+
+
+def _refuse_dtypes(op: Operator, arguments: list[Any], error: NotImplementedError) -> None:
+    """Of dtypes that nothing takes: which argument's the catalog lacks, or what each backend says.
+
+    Raises:
+        UnsupportedError: they are such dtypes.
+    """
+    known = {*_arrays.NAMES.values(), ""}
+    for arg, value in zip(op.inputs, arguments, strict=True):
+        dtype = _explain.describe(value)[1]
+        if _arrays.is_array(value) and dtype not in known and "DLPack only" not in str(error):
+            what = f"torch.{dtype}" if _arrays.is_torch(value) else dtype
+            raise _library.UnsupportedError(
+                f"{op.name}: {arg.name} is {what}, which no operator takes\n  in {op.schema}"
+            ) from None
+    if not _takes_dtypes(op, arguments) and "Candidates: " not in str(error):
+        first, *rest = str(error).split("\n")
+        told = f"{first}. {_candidates(op, arguments)}"
+        raise _library.UnsupportedError("\n".join((told, *rest))) from None
 
 
 call_untraced = call  # torch.compile looks into it until _torch has told it not to

@@ -56,19 +56,8 @@ class _Markers:
 _CODES = {getattr(torch, name): code for code, name in _arrays.NAMES.items()}
 
 # The library's names of dtypes.
-DTYPES = {
-    "f64": torch.float64,
-    "f32": torch.float32,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "f8_e4m3fn": torch.float8_e4m3fn,
-    "f8_e5m2": torch.float8_e5m2,
-    "i64": torch.int64,
-    "i32": torch.int32,
-    "i16": torch.int16,
-    "i8": torch.int8,
-    "u8": torch.uint8,
-    "bool": torch.bool,
+DTYPES: dict[str, torch.dtype] = {
+    short: getattr(torch, name) for short, name in _arrays.DTYPES.items()
 }
 
 
@@ -152,7 +141,11 @@ def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list
             continue
         known = [int(n) for n in tensors[arg.name].shape] if exact else sizes[arg.name]
         shape = (ctypes.c_int64 * _library.MAX_RANK)(*map(markers.number, known))
-        code, bits = _CODES.get(given.dtype, (255, 0))
+        if given.dtype not in _CODES:
+            raise _library.UnsupportedError(
+                f"{op.name}: {arg.name} is {given.dtype}, which no operator takes\n  in {op.schema}"
+            )
+        code, bits = _CODES[given.dtype]
         view = _library.TensorView(
             data=64,  # never read: only its being there counts
             device=_library.Device(1, 0),

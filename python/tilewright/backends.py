@@ -52,12 +52,8 @@ def get_available_backends() -> list[str]:
         >>> "reference" in tilewright.get_available_backends()
         True
     """
-    used = {backend for _, backend in _registered} | {"cpu", "reference"}
-    if not cuda_unavailable():
-        used.add("cuda")
-    if composites.is_available():
-        used.add("torch")
-    return [name for name in BACKENDS if name in used]
+    used = {backend for _, backend in _registered}
+    return [name for name in BACKENDS if name in used or not why_unavailable(name)]
 
 
 def cuda_unavailable() -> str:
@@ -80,6 +76,19 @@ def get_available_backends_for_op(op: str) -> list[str]:
     return [name for name in BACKENDS if name in used]
 
 
+def why_unavailable(name: str) -> str:
+    """Why a backend can run nothing on this machine; empty where it can."""
+    if name == "cuda":
+        return cuda_unavailable()
+    return "" if name != "torch" or composites.is_available() else "PyTorch is not installed"
+
+
+def candidates(reason: Callable[[str], str] = why_unavailable) -> str:
+    """All backends, each with the reason that speaks against it, for errors."""
+    told = (f"{name}: {reason(name) or 'available'}" for name in BACKENDS)
+    return f"Candidates: {'; '.join(told)}"
+
+
 def check_backend(name: str) -> str:
     """`name`, if it is a backend.
 
@@ -87,7 +96,7 @@ def check_backend(name: str) -> str:
         ValueError: it is not; the message lists those there are.
     """
     if name not in BACKENDS:
-        raise ValueError(f"there is no backend {name!r}; there are {', '.join(BACKENDS)}")
+        raise ValueError(f"there is no backend {name!r}. {candidates()}")
     return name
 
 

@@ -171,3 +171,25 @@ def test_losses_take_shares_between_0_and_1() -> None:
             ops.cross_entropy(x, target, label_smoothing=share)
         with pytest.raises(ValueError, match=r"must be in 0 \.\. 1"):
             ops.fused_linear_cross_entropy(x, torch.ones(4, 3), target, label_smoothing=share)
+
+
+@pytest.mark.parametrize("backend", [None, "reference", "torch"])
+def test_unknown_dtypes_are_named(backend: str | None) -> None:
+    for array in (torch.zeros(3, dtype=torch.complex64), torch.zeros(3, dtype=torch.uint16)):
+        with pytest.raises(NotImplementedError, match=f"exp: x is {array.dtype}, which no"):
+            ops.exp(array, backend=backend)
+    with pytest.raises(NotImplementedError, match="exp: x is complex64, which no operator takes"):
+        ops.exp(np.zeros(3, np.complex64), backend=backend)
+
+
+def test_each_candidate_says_why_not() -> None:
+    for call in (
+        lambda: tilewright.set_backend("julia"),
+        lambda: ops.exp(torch.zeros(3), backend="julia"),
+    ):
+        with pytest.raises(ValueError, match=r"no backend 'julia'\. Candidates: cpu: available; "):
+            call()
+    refused = r"\. Candidates: cpu: not for these dtypes; cuda: .+; reference: not for .+; torch: "
+    for array in (torch.zeros(3, dtype=torch.int32), np.zeros(3, np.int32)):
+        with pytest.raises(NotImplementedError, match=refused):
+            ops.exp(array)
