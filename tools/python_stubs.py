@@ -123,6 +123,12 @@ ARGUMENTS = {
 }
 
 
+# What functions take beyond their schemas.
+NOTES = {
+    "matmul": "Arrays of one, two or more dimensions are multiplied as torch.matmul does, by views."
+}
+
+
 def given_to(op: _schema.Operator) -> list[str]:
     """The arguments of a call with small arrays, as they are written; none where none is simple."""
     known, shown = ARGUMENTS.get(op.name, {}), []
@@ -164,7 +170,8 @@ def example(op: _schema.Operator) -> list[str]:
 
 def docstring(op: _schema.Operator, description: str) -> str:
     """Of a function: what it computes, its arguments, its results and a call."""
-    lines = textwrap.wrap(description, 92) or [op.name]
+    text = " ".join((description, NOTES.get(op.name, "")))
+    lines = textwrap.wrap(text, 92) or [op.name]
     lines += ["", *textwrap.wrap(op.schema, 92), "", "Args:"]
     for arg in op.inputs:
         dims = f"[{', '.join(arg.dims)}]" if arg.kind == "tensor" else ""

@@ -6,7 +6,7 @@ import functools
 import sys
 from typing import Any
 
-from tilewright import _call, _schema
+from tilewright import _call, _ranks, _schema
 from tilewright._schema import Operator
 
 
@@ -56,7 +56,7 @@ def make(op: Operator) -> _schema.Function:
     function.__module__ = "tilewright.ops"
     function.__doc__ = f"{op.schema}\n\nSee `tilewright ops {op.name}` for dtypes."
     function.__signature__ = _call.signature(op)  # type: ignore[attr-defined]
-    return function
+    return _ranks.matmul(function) if name == "matmul" else function
 
 
 @functools.cache

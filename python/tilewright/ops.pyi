@@ -1848,7 +1848,8 @@ def matmul(
     backend: str | None = None,
 ) -> _Array:
     r"""Batched matrix multiplication: alpha * a b, sums in float32. Any strides: transposes are
-    views, and a batch stride of zero broadcasts.
+    views, and a batch stride of zero broadcasts. Arrays of one, two or more dimensions are
+    multiplied as torch.matmul does, by views.
 
     matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]
 
