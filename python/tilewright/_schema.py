@@ -94,7 +94,7 @@ class Operator:
     workloads: tuple[tuple[str, str], ...]
     is_full: bool = False  # optional outputs are results, too
 
-    @functools.cached_property
+    @property  # not cached: torch.compile traces it
     def call_name(self) -> str:
         """What a call of it is named: `mla`, or `mla.full` with its optional outputs."""
         return f"{self.name}.full" if self.is_full else self.name
