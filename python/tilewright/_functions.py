@@ -29,7 +29,7 @@ def _bind(op: Operator, positional: tuple[Any, ...], named: dict[str, Any]) -> l
 
 def make(op: Operator) -> _schema.Function:
     """The function of tilewright.ops that calls an operator."""
-    name, overload = op.name, "full" if op.is_full else "default"
+    name, call_name, overload = op.name, op.call_name, "full" if op.is_full else "default"
     kernel: _schema.Function | None = None
 
     # What each call costs beyond torch.ops.tilewright: benchmarks/overhead.py.
@@ -40,12 +40,12 @@ def make(op: Operator) -> _schema.Function:
             positional[0] if positional else next(iter(named.values()), None), torch.Tensor
         ):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
-                if _call.is_kernel_traced(op.call_name, backend):
+                if _call.is_kernel_traced(call_name, backend):
                     packet = getattr(torch.ops.tilewright, name)
                     return getattr(packet, overload)(*positional, **named)
                 return _call.traced(op, _bind(op, positional, named), backend)
             if backend is None and _call.is_plain():
-                kernel = kernel or _call.torch_function(op.call_name)
+                kernel = kernel or _call.torch_function(call_name)
                 try:
                     return kernel(*positional, **named)
                 except RuntimeError:
