@@ -57,7 +57,7 @@ class Block(torch.nn.Module):
         self.attention = nn.FlashAttention(causal=True)
         self.out = nn.Linear(size.dim, size.dim, bias=False)
         self.mlp_norm = nn.RMSNorm(size.dim, eps=1e-5)
-        self.mlp = nn.SwiGLU(size.dim, 8 * size.dim // 3)
+        self.mlp = nn.GatedMLP(size.dim, 8 * size.dim // 3)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """X [B, S, dim]."""
@@ -91,7 +91,7 @@ class Plain:
     Linear = torch.nn.Linear
     RMSNorm = torch.nn.RMSNorm
 
-    class SwiGLU(torch.nn.Module):
+    class GatedMLP(torch.nn.Module):
         """The gated layer."""
 
         def __init__(self, dim: int, hidden: int) -> None:

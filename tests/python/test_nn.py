@@ -119,10 +119,38 @@ class Gated(torch.nn.Module):
 @pytest.mark.parametrize("bias", [True, False])
 def test_gated_layers(bias) -> None:
     same(nn.GatedMLP(24, 40, bias), Gated(torch.nn.SiLU(), bias), X)
-    same(nn.SwiGLU(24, 40, bias), Gated(torch.nn.SiLU(), bias), X)
     same(nn.GatedMLP(24, 40, bias, "relu"), Gated(torch.nn.ReLU(), bias), X)
     same(nn.GatedMLP(24, 40, bias, "gelu"), Gated(torch.nn.GELU(), bias), X)
     same(nn.GatedMLP(24, 40, bias, "gelu_tanh"), Gated(torch.nn.GELU("tanh"), bias), X)
+
+
+class XformersSwiGLU(torch.nn.Module):
+    """As xformers writes it."""
+
+    def __init__(self, out_features, bias, packed) -> None:
+        super().__init__()
+        self.w12 = torch.nn.Linear(24, 80, bias) if packed else None
+        if not packed:
+            self.w1, self.w2 = (torch.nn.Linear(24, 40, bias) for _ in range(2))
+        self.w3 = torch.nn.Linear(40, out_features, bias)
+
+    def forward(self, x):
+        w1, w2 = (self.w1(x), self.w2(x)) if self.w12 is None else self.w12(x).chunk(2, -1)
+        return self.w3(torch.nn.functional.silu(w1) * w2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+def test_swiglu_is_that_of_xformers(bias, packed) -> None:
+    same(nn.SwiGLU(24, 40, None, bias, _pack_weights=packed), XformersSwiGLU(24, bias, packed), X)
+    narrow = nn.SwiGLU(24, hidden_features=40, out_features=7, bias=bias, _pack_weights=packed)
+    same(narrow, XformersSwiGLU(7, bias, packed), X)
+    assert list(nn.SwiGLU(24, 40).state_dict()) == [
+        "w12.weight",
+        "w12.bias",
+        "w3.weight",
+        "w3.bias",
+    ]
 
 
 def test_rotary_embedding_rotates_neighbours_by_default() -> None:
@@ -300,7 +328,7 @@ def test_a_transformer_layer_trains_alike() -> None:
 
 def test_gradients() -> None:
     torch.manual_seed(1)
-    ours = torch.nn.Sequential(nn.LayerNorm(24), nn.SwiGLU(24, 40, True), nn.RMSNorm(24, 1e-5))
+    ours = torch.nn.Sequential(nn.LayerNorm(24), nn.GatedMLP(24, 40, True), nn.RMSNorm(24, 1e-5))
     theirs = torch.nn.Sequential(
         torch.nn.LayerNorm(24), Gated(torch.nn.SiLU(), True), torch.nn.RMSNorm(24, 1e-5)
     )
@@ -316,7 +344,7 @@ def test_a_block_compiles_as_one_graph() -> None:
     class Block(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.norm, self.mlp = nn.RMSNorm(24, eps=1e-5), nn.SwiGLU(24, 40)
+            self.norm, self.mlp = nn.RMSNorm(24, eps=1e-5), nn.SwiGLU(24, 40, bias=False)
             self.qkv, self.rope = nn.Linear(24, 72), nn.RotaryEmbedding(6)
             self.attention = nn.FlashAttention(causal=True)
 

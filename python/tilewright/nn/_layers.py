@@ -116,16 +116,46 @@ class GatedMLP(torch.nn.Module):
         return f"activation={self.activation!r}"
 
 
-class SwiGLU(GatedMLP):
-    """GatedMLP with silu, by the arguments of xformers' module of this name."""
+class SwiGLU(torch.nn.Module):
+    """xformers' module of this name: w3(silu(w1(x)) * w2(x)), w1 and w2 packed as w12."""
 
     def __init__(
         self,
         in_features: int,
         hidden_features: int,
-        bias: bool = False,
+        out_features: int | None = None,
+        bias: bool = True,
+        *,
+        _pack_weights: bool = True,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """As GatedMLP."""
-        super().__init__(in_features, hidden_features, bias, "silu", device, dtype)
+        """Linear layers, initialized as torch.nn.Linear: w12 and w3, or w1, w2 and w3.
+
+        Args:
+            in_features: of the input.
+            hidden_features: of the product.
+            out_features: of the result; by default those of the input.
+            bias: whether the layers add one.
+            _pack_weights: whether w1 and w2 are one layer, w12.
+            device: where the weights are.
+            dtype: of the weights.
+        """
+        super().__init__()
+        self.in_features, self.hidden_features = in_features, hidden_features
+        self.out_features = out_features or in_features
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        self.w12 = Linear(in_features, 2 * hidden_features, **options) if _pack_weights else None
+        if self.w12 is None:
+            self.w1 = Linear(in_features, hidden_features, **options)
+            self.w2 = Linear(in_features, hidden_features, **options)
+        self.w3 = Linear(hidden_features, self.out_features, **options)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer's output [..., out_features]."""
+        if self.w12 is None:
+            product = _layouts.gated(self.w1(x), self.w2(x), "silu")
+        else:
+            product = ops.silu_and_mul(self.w12(x))
+        out: torch.Tensor = self.w3(product)
+        return out
