@@ -85,6 +85,24 @@ def test_under_pytest() -> None:
     assert "no workload is left" in refused.stdout
 
 
+def test_a_script_of_one_operator() -> None:
+    suites = yaml.safe_load((RUN.parent / "suites.yaml").read_text())["suites"]
+    linked = {path for path in RUN.parent.glob("bench_*.py") if path.is_symlink()}
+    assert {str(path.readlink()) for path in linked} == {"bench_operators.py"}
+    names = {path.stem.removeprefix("bench_") for path in linked}
+    assert {*suites["doors"]["operators"]} <= names <= _schema.operators().keys()
+    script, options = RUN.parent / "bench_rms_norm.py", ["--mode", "quick", "--peers", "none"]
+    alone = subprocess.run([sys.executable, script, *options], capture_output=True, text=True)
+    assert alone.returncode == 0, alone.stderr
+    assert " us [" in alone.stdout
+    command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", script, *options]
+    under_pytest = subprocess.run(command, capture_output=True, text=True)
+    assert under_pytest.returncode == 0, under_pytest.stdout
+    for result in (alone, under_pytest):
+        measured = [line for line in result.stdout.splitlines() if " us [" in line]
+        assert {line.split()[0] for line in measured} == {"rms_norm"}
+
+
 def test_onnxruntime_is_a_peer(tmp_path) -> None:
     out = tmp_path / "out.json"
     arguments = ["--op", "fused_add_rms_norm", "--mode", "quick", "--peers", "onnxruntime"]
