@@ -171,9 +171,10 @@ def test_tensors_beside_arrays() -> None:
 def test_torch_tensors_raise_the_same_classes() -> None:
     torch = pytest.importorskip("torch")
     tensor, ones = torch.from_numpy(X), torch.ones(12)
-    assert torch.equal(ops.rms_norm(tensor, ones, None), ops.rms_norm(tensor, ones))
+    assert torch.equal(ops.rms_norm(tensor, ones, 1e-6), ops.rms_norm(tensor, ones))
     for call, error, message in (
         (lambda: ops.rms_norm(tensor, None), TypeError, "rms_norm: weight is missing"),
+        (lambda: ops.rms_norm(tensor, ones, None), TypeError, "rms_norm: eps must not be None"),
         (lambda: ops.rms_norm(tensor, ones, "a"), TypeError, "eps = 'a' must be a number"),
         (lambda: ops.softmax(tensor, 1.5), TypeError, "dim = 1.5 must be an integer"),
         (lambda: ops.exp(tensor.to_sparse()), NotImplementedError, "x is torch.sparse_coo, but a"),
