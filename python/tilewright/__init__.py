@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tilewright import ops
 from tilewright._explain import Record, explain
+from tilewright._precision import get_float32_matmul_precision, set_float32_matmul_precision
 from tilewright.backends import (
     get_available_backends,
     get_available_backends_for_op,
@@ -28,10 +29,12 @@ __all__ = [
     "get_available_backends",
     "get_available_backends_for_op",
     "get_current_backend",
+    "get_float32_matmul_precision",
     "ops",
     "register_impl",
     "registered_impls",
     "set_backend",
+    "set_float32_matmul_precision",
     "unregister_impl",
     "use_backend",
 ]

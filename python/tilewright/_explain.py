@@ -42,9 +42,9 @@ class explain:
 
     Calls of `tilewright.ops`, of `torch.ops.tilewright`, of modules, of patched models and of what
     torch.compile has made, gradients included. `isa` is the build that ran: an instruction set,
-    `sm_90a` for kernels that are Hopper's own, `cuda` for the portable ones, `reference` for the
-    definition, which is also what answers float64 where there is no kernel for it; empty for what
-    the library has not run itself.
+    `sm_90a` for kernels that are Hopper's own (`sm_90a_tf32` where they multiply float32 as tf32),
+    `cuda` for the portable ones, `reference` for the definition, which is also what answers float64
+    where there is no kernel for it; empty for what the library has not run itself.
 
     Example:
         >>> import numpy as np

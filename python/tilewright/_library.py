@@ -121,6 +121,8 @@ def load() -> ctypes.CDLL:
     library.tw_context_new.argtypes = (c_int32, POINTER(c_void_p))
     library.tw_context_set_cuda_stream.argtypes = (c_void_p, c_void_p)
     library.tw_context_free.argtypes = (c_void_p,)
+    library.tw_set_float32_matmul_precision.argtypes = (c_char_p,)
+    library.tw_float32_matmul_precision.argtypes = (POINTER(c_char_p),)
     call = (c_void_p, POINTER(Value), c_int32, c_void_p, c_void_p)
     library.tw_call.argtypes = (c_void_p, *call)
     library.tw_call_reference.argtypes = call

@@ -17,6 +17,7 @@
 #include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
+#include "tilewright/runtime/matmul_precision.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
 
@@ -346,6 +347,16 @@ void tw_context_free(tw_context* context) {
 
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
   context->context.set_cuda_stream(stream);
+}
+
+tw_status tw_set_float32_matmul_precision(const char* precision) {
+  return guarded([&] {
+    tw::runtime::set_float32_matmul_precision(tw::runtime::matmul_precision_of(precision));
+  });
+}
+tw_status tw_float32_matmul_precision(const char** precision) {
+  return guarded(
+      [&] { *precision = tw::runtime::name(tw::runtime::float32_matmul_precision()).data(); });
 }
 
 void tw_observe(tw_observer observer) {

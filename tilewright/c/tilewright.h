@@ -154,6 +154,12 @@ TW_C_API void tw_context_free(tw_context* context);
  * default stream, at first. Such calls do not wait for their results. */
 TW_C_API void tw_context_set_cuda_stream(tw_context* context, void* stream);
 
+/* How GPUs multiply float32 matrices, in the whole process: "highest", in float32, or "high", by
+ * tensor cores that read 11 bits of their mantissas (tf32) and add up in float32. At first what
+ * TILEWRIGHT_FLOAT32_MATMUL_PRECISION says, or "highest". */
+TW_C_API tw_status tw_set_float32_matmul_precision(const char* precision);
+TW_C_API tw_status tw_float32_matmul_precision(const char** precision);
+
 /* Shapes and dtypes of the outputs, in schema order, optional ones included; `outputs` has room for
  * all of them. Outputs among the arguments are ignored. */
 TW_C_API tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
@@ -177,8 +183,9 @@ typedef struct tw_answer {
   const tw_operator* op;
   const tw_value* arguments;
   int32_t count;
-  /* An instruction set ("avx2", ...), "sm_90a" for kernels that are Hopper's own, "cuda" for the
-   * portable ones, "reference" for the definition. */
+  /* An instruction set ("avx2", ...), "sm_90a" for kernels that are Hopper's own ("sm_90a_tf32"
+   * where they multiply float32 as tf32), "cuda" for the portable ones, "reference" for the
+   * definition. */
   const char* build;
 } tw_answer;
 typedef void (*tw_observer)(const tw_answer* answer);

@@ -118,12 +118,22 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
          (working > reading ? working + kExposed * reading : reading + kExposed * working);
 }
 
+/// float32 is multiplied as tf32, of which wgmma reads k innermost alone.
+inline constexpr int kTf32Bytes = 4;
+
+/// Whether elements of that size may be multiplied by a build: out is turned over in 16 bits alone.
+constexpr bool gemm_takes(const GemmBuild& build, int element_bytes) {
+  return element_bytes != kTf32Bytes || !build.transposed_out;
+}
+
 /// The build with the shortest predicted time, for sizes > 0; the first of equals.
 constexpr GemmChoice choose_gemm_sm90(const GemmSize& size, int multiprocessors) {
-  GemmChoice best{0, 0, 0};
+  GemmChoice best{-1, 0, 0};
   for (int i = 0; i < kGemmShapeCount; ++i) {
+    if (!gemm_takes(kGemmShapes[i].build, size.element_bytes)) continue;
     const double us = gemm_time_us(kGemmShapes[i], size, multiprocessors);
-    if (i == 0 || us < best.us) best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};
+    if (best.shape < 0 || us < best.us)
+      best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};
   }
   return best;
 }

@@ -1,5 +1,5 @@
-// Copies a batch of matrices of 16-bit elements into rows that start at multiples of 16 bytes, as
-// TMA wants them. A pass of its own before a multiplication whose operands do not lie so.
+// Copies a batch of matrices of 16- or 32-bit elements into rows that start at multiples of 16
+// bytes, as TMA wants them. A pass of its own before a multiplication whose operands do not lie so.
 #pragma once
 
 #include "tilewright/core/types.h"
@@ -10,14 +10,29 @@
 
 namespace tw::kernels {
 
+template <int kBytes>
+struct RealignedWord;
+template <>
+struct RealignedWord<2> {
+  using type = uint16_t;
+};
+template <>
+struct RealignedWord<4> {
+  using type = uint32_t;
+};
+
+template <int kBytes>
 struct GemmRealignArguments {
-  const uint16_t* from;
-  uint16_t* to;  // [batch, rows, pitch]
+  using Element = typename RealignedWord<kBytes>::type;
+  static constexpr int kEach = 16 / kBytes;  // elements of a thread
+
+  const Element* from;
+  Element* to;  // [batch, rows, pitch]
   int64_t batch, rows, columns;
   int64_t batch_stride, row_stride, column_stride;  // of from
-  int64_t pitch;                                    // of to, a multiple of 8
+  int64_t pitch;                                    // of to, a multiple of kEach
 
-  using Turned = tile::cuda::TurnedBlock<uint16_t>;  // rows and columns that a block turns over
+  using Turned = tile::cuda::TurnedBlock<Element>;  // rows and columns that a block turns over
 
   /// Whether columns lie along memory. A block of threads has a block of elements then.
   TW_INLINE bool turns() const { return row_stride == 1 && column_stride != 1; }
@@ -34,10 +49,13 @@ struct GemmRealignArguments {
 #if defined(__CUDACC__)
 namespace tw::kernels {
 
-/// One thread writes eight elements.
+/// One thread writes 16 bytes.
+template <int kBytes>
 struct GemmRealign {
-  static constexpr int kEach = 8, kBlock = GemmRealignArguments::Turned::kElements;
-  const GemmRealignArguments& given;
+  using Arguments = GemmRealignArguments<kBytes>;
+  using Element = typename Arguments::Element;
+  static constexpr int kEach = Arguments::kEach, kBlock = Arguments::Turned::kElements;
+  const Arguments& given;
 
   __device__ void operator()() const { given.turns() ? turn() : copy(); }
 
@@ -62,8 +80,8 @@ struct GemmRealign {
          i += int64_t(gridDim.x) * blockDim.x) {
       const int64_t row = i / chunks, column = i % chunks * kEach;
       const int64_t batch = row / given.rows, in_batch = row - batch * given.rows;
-      const uint16_t* from = given.from + batch * given.batch_stride + in_batch * given.row_stride +
-                             column * given.column_stride;
+      const Element* from = given.from + batch * given.batch_stride + in_batch * given.row_stride +
+                            column * given.column_stride;
       const int64_t left = given.columns - column;
       uint32_t words[4];
       if (given.column_stride == 1 && left >= 2 * kEach)
@@ -75,18 +93,19 @@ struct GemmRealign {
     }
   }
 
-  __device__ void load_each(uint32_t (&words)[4], const uint16_t* from, int64_t left) const {
+  __device__ void load_each(uint32_t (&words)[4], const Element* from, int64_t left) const {
+    constexpr int kOfWord = 4 / kBytes;
     TW_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t low = 2 * i < left ? from[2 * i * given.column_stride] : 0u;
-      const uint32_t high = 2 * i + 1 < left ? from[(2 * i + 1) * given.column_stride] : 0u;
-      words[i] = low | high << 16;
-    }
+    for (int i = 0; i < 4; ++i) words[i] = 0;
+    TW_UNROLL
+    for (int i = 0; i < kEach; ++i)
+      if (i < left)
+        words[i / kOfWord] |= uint32_t(from[i * given.column_stride]) << i % kOfWord * 16;
   }
 
-  /// Eight elements from two aligned loads of eight, all of them inside the row's 16 from here or
-  /// in the aligned span around its first.
-  __device__ static void load_shifted(uint32_t (&words)[4], const uint16_t* from) {
+  /// 16 bytes from two aligned loads of 16, all of them inside the row's 32 from here or in the
+  /// aligned span around its first.
+  __device__ static void load_shifted(uint32_t (&words)[4], const Element* from) {
     const uint64_t at = reinterpret_cast<uint64_t>(from);
     const uint4* aligned = reinterpret_cast<const uint4*>(at & ~uint64_t(15));
     const uint32_t shift = uint32_t(at) & 15;

@@ -30,8 +30,11 @@ struct GemmVariant {
     return out;
   }
   /// With transposed_out, b is the smaller operand: it is copied where k is not innermost.
-  constexpr bool exists() const {
-    return !(kGemmShapes[shape].build.transposed_out && build().transposed_b);
+  constexpr bool exists(int element_bytes) const {
+    const GemmBuild made = build();
+    if (element_bytes == kTf32Bytes)
+      return gemm_takes(made, element_bytes) && !made.transposed_a && !made.transposed_b;
+    return !(made.transposed_out && made.transposed_b);
   }
 };
 

@@ -28,8 +28,9 @@ class TW_API Context {
   void* cuda_stream() const { return cuda_stream_; }
   void set_cuda_stream(void* stream) { cuda_stream_ = stream; }
 
-  /// What answered the last call: an instruction set, `sm_90a` for kernels that are Hopper's own,
-  /// `cuda` for the portable ones, `reference` for the definition.
+  /// What answered the last call: an instruction set, `sm_90a` for kernels that are Hopper's own
+  /// (`sm_90a_tf32` where they multiply float32 as tf32), `cuda` for the portable ones, `reference`
+  /// for the definition.
   std::string_view answered_by() const { return answered_by_; }
   void set_answered_by(std::string_view build) { answered_by_ = build; }
 

@@ -64,12 +64,13 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
   static_assert(kIndex >= 0, "the operator is not built for this kernel type");
   if (device.is_cuda()) {
     require_build<Op>(device);
-    context.set_answered_by("sm_90a");
     if constexpr (kHasOwnKernels<Op>)
-      return cuda::launch_own(kernel, device.index, context.cuda_stream());
+      return context.set_answered_by(cuda::launch_own(kernel, device.index, context.cuda_stream()));
     if constexpr (kHasCuda && cuda::HasSm90<Kernel>)
-      if (cuda::supports_sm90(kernel, device.index))
+      if (cuda::supports_sm90(kernel, device.index)) {
+        context.set_answered_by("sm_90a");
         return cuda::launch_sm90(kernel, device.index, context.cuda_stream());
+      }
     context.set_answered_by("cuda");
     static cuda::Module module(std::string(Op::kSchema.name()), cuda_build_of<Op>());
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());

@@ -28,6 +28,7 @@ using nlohmann::json;
 // Variables that change what we do, or what libraries compared with us do. Shown when set.
 constexpr const char* kVariables[] = {"TILEWRIGHT_ISA",
                                       "TILEWRIGHT_NUM_THREADS",
+                                      "TILEWRIGHT_FLOAT32_MATMUL_PRECISION",
                                       "TILEWRIGHT_CACHE_DIR",
                                       "TILEWRIGHT_JIT",
                                       "TILEWRIGHT_NVRTC",

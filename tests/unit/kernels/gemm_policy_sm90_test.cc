@@ -36,6 +36,14 @@ TEST(GemmPolicySm90, FewRowsAreColumnsOfTheTile) {
   EXPECT_EQ(chosen(1024, 1024, 1024).tile_m, 64);  // 128 tiles
 }
 
+TEST(GemmPolicySm90, Float32IsNotTurnedOver) {
+  for (int64_t m : {1, 16, 100, 1000, 5000})
+    for (int64_t n : {8, 500, 4096}) {
+      const GemmBuild& build = kGemmShapes[choose_gemm_sm90({1, m, n, 4096, 4}, kSms).shape].build;
+      EXPECT_FALSE(build.transposed_out) << m << " x " << n;
+    }
+}
+
 TEST(GemmPolicySm90, MoreMultiprocessorsAreNeverSlower) {
   for (int64_t m : {1, 16, 100, 1000, 5000})
     for (int64_t n : {8, 500, 4096})

@@ -20,6 +20,7 @@
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
+#include "tilewright/runtime/matmul_precision.h"
 
 namespace tw::runtime::cuda {
 namespace {
@@ -108,6 +109,7 @@ void launch(Kernel kernel, const Grid& grid, int threads, int shared_bytes, void
 /// An operand as the kernel will read it, and the copy it needs before.
 template <class T>
 struct Reading {
+  static constexpr bool kMayTranspose = sizeof(T) == 2;  // wgmma reads no other elements across
   GemmOperand<const T> from;  // with the dimension that runs along memory as columns
   bool transposed = false;    // which is then not k
   bool copies = false;
@@ -116,32 +118,35 @@ struct Reading {
   Reading(const GemmOperand<const T>& operand, bool may_transpose) : from(operand) {
     if (operand.is_tma_legal()) return;
     const GemmOperand<const T> turned = operand.transposed();
-    transposed = may_transpose &&
+    transposed = kMayTranspose && may_transpose &&
                  (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
     if (transposed) from = turned;
     copies = !from.is_tma_legal();
-    pitch = (from.columns + 63) / 64 * 64;  // a box's row of 128 bytes is one line of L2
+    constexpr int64_t kLine = 128 / int64_t{sizeof(T)};  // a box's row is one line of L2
+    pitch = (from.columns + kLine - 1) / kLine * kLine;
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   void copy_to(void* memory, const Gpu& on, Stream stream) {
-    kernels::GemmRealignArguments arguments{reinterpret_cast<const uint16_t*>(from.data),
-                                            static_cast<uint16_t*>(memory),
-                                            from.batch,
-                                            from.rows,
-                                            from.columns,
-                                            from.batch_stride,
-                                            from.row_stride,
-                                            from.column_stride,
-                                            pitch};
+    using Arguments = kernels::GemmRealignArguments<sizeof(T)>;
+    using Element = typename Arguments::Element;
+    Arguments arguments{reinterpret_cast<const Element*>(from.data),
+                        static_cast<Element*>(memory),
+                        from.batch,
+                        from.rows,
+                        from.columns,
+                        from.batch_stride,
+                        from.row_stride,
+                        from.column_stride,
+                        pitch};
     constexpr int kThreads = 256, kResident = 8;
-    const int64_t chunks = from.batch * from.rows * (pitch / 8);
+    const int64_t chunks = from.batch * from.rows * (pitch / Arguments::kEach);
     const int64_t copying = std::min<int64_t>((chunks + kThreads - 1) / kThreads,
                                               int64_t{on.multiprocessors} * kResident * 4);
     const int64_t turning = from.batch * arguments.turned_rows() * arguments.turned_columns();
     const bool turns = arguments.turns();
     void* pointers[] = {&arguments};
     launch(module<T>().realign, {.x = turns ? turning : copying}, kThreads,
-           turns ? int(kernels::GemmRealignArguments::Turned::kBytes) : 0, pointers, stream);
+           turns ? int(Arguments::Turned::kBytes) : 0, pointers, stream);
     from = {static_cast<const T*>(memory),
             from.rows,
             from.columns,
@@ -203,7 +208,7 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
         "gemm: launching");
 }
 
-/// 16-bit elements on Hopper.
+/// By Hopper's tensor cores.
 template <class T>
 void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
   const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
@@ -267,18 +272,33 @@ Rows<T> as_rows(const GemmOperand<T>& matrix) {
   return out;
 }
 
+/// Whether Hopper's tensor cores multiply it. float32 only if that may be as tf32, and is quicker:
+/// few rows are bound by reading the weight.
 template <class T>
 bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
-  return !std::is_same_v<T, float> && supports_hopper(on) && p.k > 0 && p.fits_sm90();
+  if (!supports_hopper(on) || p.k == 0 || !p.fits_sm90()) return false;
+  if constexpr (sizeof(T) == kernels::kTf32Bytes) {
+    if (float32_matmul_precision() == MatmulPrecision::kHighest) return false;
+    const auto tensor_cores =
+        kernels::choose_gemm_sm90({p.batch, p.m, p.n, p.k, int(sizeof(T))}, on.multiprocessors);
+    return tensor_cores.us <
+           kernels::choose_gemm_strided<T>({p.batch, p.m, p.n, p.k}, on.multiprocessors).us;
+  }
+  return true;
 }
+
+/// Which kernels answered, for Context::answered_by.
+template <class T>
+constexpr std::string_view kSm90 = sizeof(T) == kernels::kTf32Bytes ? "sm_90a_tf32" : "sm_90a";
+constexpr std::string_view kPortable = "cuda";
 
 }  // namespace
 
 template <class T>
-void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
+std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   const auto &a = call.a, &b = call.b;
   const auto& out = call.out;
-  if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return;
+  if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return kPortable;
   const auto batch_of = [](int64_t size, int64_t stride) { return stride == 0 ? 1 : size; };
   GemmProblem<T> p;
   p.batch = out.size(0), p.m = out.size(1), p.n = out.size(2), p.k = a.size(2);
@@ -291,11 +311,11 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   p.orient();
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  if constexpr (!std::is_same_v<T, float>)
-    if (takes_sm90(p, on)) {
-      launch_warp_specialized(p, on, stream);
-      return wait_if_asked("matmul", on, stream);
-    }
+  if (takes_sm90(p, on)) {
+    launch_warp_specialized(p, on, stream);
+    wait_if_asked("matmul", on, stream);
+    return kSm90<T>;
+  }
   kernels::GemmStridedArguments<T> arguments{};
   arguments.a = {as_rows(p.left), p.left.batch_stride};
   arguments.b = {as_rows(p.right), p.right.batch_stride};
@@ -304,11 +324,12 @@ void launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   arguments.batch = p.batch, arguments.k = p.k, arguments.alpha = p.alpha;
   launch_strided(arguments, on, stream);
   wait_if_asked("matmul", on, stream);
+  return kPortable;
 }
 
 template <class T>
-void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
-  if (call.out.rows == 0 || call.out.cols == 0) return;
+std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
+  if (call.out.rows == 0 || call.out.cols == 0) return kPortable;
   const auto& weight = call.weight;
   const GemmOperand<const T> right{
       weight.data, weight.size(0), weight.size(1), weight.stride(0), weight.stride(1), 0, 1};
@@ -316,20 +337,18 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
   const CurrentContext current(on);
   const bool one_stride =
       call.x.lead == 1 && call.out.lead == 1 && (!call.residual || call.residual.lead == 1);
-  if constexpr (!std::is_same_v<T, float>) {
-    GemmProblem<T> p;
-    p.m = call.out.rows, p.n = call.out.cols, p.k = weight.size(1);
-    p.left = as_operand(call.x), p.right = right, p.out = as_operand(call.out);
-    p.linear = true, p.bias = call.bias, p.activation = call.activation;
-    if (call.residual)
-      p.residual = {call.residual.data,
-                    {p.m, p.n},
-                    {call.residual.lead_strides[0], call.residual.col_stride}};
-    p.simplify();
-    if (one_stride && takes_sm90(p, on)) {
-      launch_warp_specialized(p, on, stream);
-      return wait_if_asked("linear", on, stream);
-    }
+  GemmProblem<T> p;
+  p.m = call.out.rows, p.n = call.out.cols, p.k = weight.size(1);
+  p.left = as_operand(call.x), p.right = right, p.out = as_operand(call.out);
+  p.linear = true, p.bias = call.bias, p.activation = call.activation;
+  if (call.residual)
+    p.residual = {
+        call.residual.data, {p.m, p.n}, {call.residual.lead_strides[0], call.residual.col_stride}};
+  p.simplify();
+  if (one_stride && takes_sm90(p, on)) {
+    launch_warp_specialized(p, on, stream);
+    wait_if_asked("linear", on, stream);
+    return kSm90<T>;
   }
   kernels::GemmStridedArguments<T> arguments{};
   arguments.a = {call.x, 0}, arguments.b = {as_rows(right), 0}, arguments.out = call.out;
@@ -338,13 +357,14 @@ void launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
   arguments.activation = call.activation;
   launch_strided(arguments, on, stream);
   wait_if_asked("linear", on, stream);
+  return kPortable;
 }
 
-template void launch_own(const kernels::Matmul<float>&, int, Stream);
-template void launch_own(const kernels::Matmul<f16>&, int, Stream);
-template void launch_own(const kernels::Matmul<bf16>&, int, Stream);
-template void launch_own(const kernels::Linear<float>&, int, Stream);
-template void launch_own(const kernels::Linear<f16>&, int, Stream);
-template void launch_own(const kernels::Linear<bf16>&, int, Stream);
+template std::string_view launch_own(const kernels::Matmul<float>&, int, Stream);
+template std::string_view launch_own(const kernels::Matmul<f16>&, int, Stream);
+template std::string_view launch_own(const kernels::Matmul<bf16>&, int, Stream);
+template std::string_view launch_own(const kernels::Linear<float>&, int, Stream);
+template std::string_view launch_own(const kernels::Linear<f16>&, int, Stream);
+template std::string_view launch_own(const kernels::Linear<bf16>&, int, Stream);
 
 }  // namespace tw::runtime::cuda

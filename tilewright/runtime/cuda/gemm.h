@@ -1,7 +1,7 @@
 // Matrix multiplication on a GPU: which kernel runs, what is copied before, what it is given.
 #pragma once
 
-#include <string>
+#include <string_view>
 
 #include "tilewright/kernels/linear.h"
 #include "tilewright/kernels/matmul.h"
@@ -9,12 +9,13 @@
 
 namespace tw::runtime::cuda {
 
-/// out = alpha a b for each matrix of the batch, into `stream`. T is float, f16 or bf16.
+/// out = alpha a b for each matrix of the batch, into `stream`. T is float, f16 or bf16. Returns
+/// what Context::answered_by is to say.
 template <class T>
-void launch_own(const kernels::Matmul<T>& call, int device, Stream stream);
+std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream);
 
 /// out = activation(x weight^T + bias) + residual.
 template <class T>
-void launch_own(const kernels::Linear<T>& call, int device, Stream stream);
+std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

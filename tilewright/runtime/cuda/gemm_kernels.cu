@@ -38,8 +38,9 @@ template void instantiate_strided<0>();
 
 #if TW_GEMM_HAS_SM90
 
-__global__ void gemm_realign(const __grid_constant__ GemmRealignArguments arguments) {
-  GemmRealign{arguments}();
+__global__ void gemm_realign(
+    const __grid_constant__ GemmRealignArguments<sizeof(Element)> arguments) {
+  GemmRealign<sizeof(Element)>{arguments}();
 }
 
 template <Activation kActivation>
@@ -83,9 +84,9 @@ __global__ void __cluster_dims__(GemmOf<kIndex>::kCluster, 1, 1)
 template <int kIndex>
 void instantiate() {
   constexpr GemmVariant kVariant = GemmVariant::at(kIndex);
-  if constexpr (kVariant.exists() && kVariant.build().cluster() > 1) [[maybe_unused]]
+  if constexpr (kVariant.exists(sizeof(Element)) && kVariant.build().cluster() > 1) [[maybe_unused]]
     const auto entry = &gemm_cluster<kIndex>;
-  else if constexpr (kVariant.exists()) [[maybe_unused]]
+  else if constexpr (kVariant.exists(sizeof(Element))) [[maybe_unused]]
     const auto entry = &gemm<kIndex>;
   if constexpr (kIndex + 1 < GemmVariant::kCount) instantiate<kIndex + 1>();
 }
