@@ -181,8 +181,8 @@ def gpu_gemm(data: dict[str, Any]) -> str:
     """One row for each product beside cuBLAS; products in groups beside torch._grouped_mm."""
     about = data["machine"]
     lines = [
-        f"bf16 (f32: float32), {about['gpu']}, cuBLAS through PyTorch {about['torch']}; "
-        "m x n x k, nt: rows of the weight along k.\n",
+        f"bf16 (f32: float32; tf32: float32 as tf32), {about['gpu']}, cuBLAS through PyTorch "
+        f"{about['torch']}; m x n x k, nt: rows of the weight along k.\n",
         "| product | tilewright | cuBLAS; in groups torch._grouped_mm | against it |",
         "|---|---|---|---|",
     ]
@@ -212,12 +212,12 @@ def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
 
 
 def gpu_gemm_fp8(data: dict[str, Any]) -> str:
-    """Products of e4m3, beside what PyTorch has for them."""
+    """Products of e4m3 and int8, beside what PyTorch has for them."""
     about = data["machine"]
     return _weights(
         data,
         f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
-        "(cuBLAS), in groups `_grouped_mm` of bf16",
+        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales",
         "fp8 ",
     )
 

@@ -1,10 +1,11 @@
 """Matrix multiplication beside cuBLAS, and in groups beside torch._grouped_mm, on a GPU.
 
-Of bf16 operands and of float32 ones ("f32"), whose products are float32 in both libraries.
+Of bf16 operands and of float32 ones, multiplied in float32 ("f32") and as tf32 ("tf32").
 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
-in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of 4-bit weights
-("int4") in groups of 128 beside the same product of bf16 weights.
+in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of int8 ones
+("int8") with a scale for each row of a and one for b beside torch._int_mm, which has int32 sums and
+no scales. Of 4-bit weights ("int4") in groups of 128 beside the same product of bf16 weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
@@ -68,14 +69,23 @@ def _cases() -> list[tuple[str, tuple[int, int, int], Call, Call, int]]:
     cases.append(("linear bias", (4096, 4096, 4096), OPS.linear, F.linear, 1))
     cases += [("f32 linear", size, OPS.linear, F.linear, 0) for size in F32 + F32_ROWS]
     cases += [("f32 nn", size, _matmul, lambda x, w: x @ w, 0) for size in (F32[3], F32_ROWS[3])]
+    cases += [("tf32 linear", size, OPS.linear, F.linear, 0) for size in F32[1:] + F32_ROWS[1:]]
+    cases += [("tf32 nn", size, _matmul, lambda x, w: x @ w, 0) for size in F32[3:5]]
     return cases
+
+
+def _set_precision(precision: str) -> None:
+    """Of float32 products, ours and PyTorch's."""
+    tilewright.set_float32_matmul_precision(precision)
+    torch.set_float32_matmul_precision(precision)
 
 
 def _operands(name: str, size: tuple[int, int, int], extra: int) -> tuple[torch.Tensor, ...]:
     m, n, k = size
-    weight = _normal(k, n) if name.endswith("nn") else _normal(n, k)
-    operands = _normal(m, k), weight, *(_normal(n) for _ in range(extra))
-    return tuple(x.float() for x in operands) if name.startswith("f32") else operands
+    shapes = (m, k), (k, n) if name.endswith("nn") else (n, k), *((n,) for _ in range(extra))
+    if "f32" in name:  # all bits of the mantissas are drawn: zeros take less power
+        return tuple(torch.randn(*shape, device="cuda") for shape in shapes)
+    return tuple(_normal(*shape) for shape in shapes)
 
 
 def _check(ours: torch.Tensor, peer: torch.Tensor, k: int) -> None:
@@ -207,6 +217,35 @@ def _fp8(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def _int8_operands(size: tuple[int, int, int]) -> tuple[Any, ...]:
+    m, n, k = size
+    draw = {"device": "cuda", "dtype": torch.int8}
+    a, b = (torch.randint(-128, 128, shape, **draw) for shape in ((m, k), (n, k)))
+    return a, b, _scales(m, 1), _scales(1, 1, 1), n, k
+
+
+def _int8(options: argparse.Namespace) -> list[dict[str, Any]]:
+    results = []
+
+    def ours(a: Any, b: Any, a_scale: Any, b_scale: Any, n: int, k: int) -> torch.Tensor:
+        out: torch.Tensor = OPS.scaled_grouped_matmul(a, b[None], a_scale, b_scale, None, n, k)
+        return out
+
+    calls: dict[str, Call] = {"ours": ours, "cublas": lambda a, b, *_: torch._int_mm(a, b.t())}
+    for size in FP8_ONE_SCALE + FP8_BLOCKS[:3]:
+        label = f"int8 {'x'.join(map(str, size))}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        m, n, k = size
+        operands = _int8_operands(size)
+        _check(calls["ours"](*operands),
+               calls["cublas"](*operands) * operands[2] * operands[3][0], k)  # fmt: skip
+        flops = 2.0 * m * n * k
+        seconds = _in_turns(calls, operands, max(20, min(50, int(5e13 / flops))))
+        results.append(_report(label, flops, seconds, n * k))
+    return results
+
+
 def _int4_operands(size: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
     """x, weights, scales and zero points, and the same weights in bf16."""
     m, n, k = size
@@ -244,7 +283,7 @@ def _report(
                       for name, s in seconds.items())  # fmt: skip
     rate = weight_bytes / seconds["ours"] * 1e-12
     print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
-    dtype = "f8_e4m3fn" if label.startswith("fp8") else "int4"
+    dtype = {"fp8 ": "f8_e4m3fn", "int8": "i8", "int4": "int4"}[label[:4]]
     return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
             "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
 
@@ -288,6 +327,7 @@ def main() -> None:
             continue
         m, n, k = size
         flops = 2.0 * m * n * k
+        _set_precision("high" if name.startswith("tf32") else "highest")
         operands = [_operands(name, size, extra) for _ in range(8 if flops < GRAPH_FLOPS else 1)]
         _check(ours(*operands[0]), peer(*operands[0]), k)
         calls = {"ours": ours, "cublas": peer}
@@ -299,10 +339,11 @@ def main() -> None:
         print(f"{label:28} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS "
               f"{seconds['ours'] * 1e6:9.2f} us  cuBLAS {seconds['cublas'] * 1e6:9.2f} us  "
               f"{ratio:5.3f}", flush=True)  # fmt: skip
-        dtype = "f32" if name.startswith("f32") else "bf16"
+        dtype = "f32" if "f32" in name else "bf16"
         results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
-    results += _grouped(options) + _fp8(options) + _fp8_grouped(options) + _int4(options)
+    for measure in (_grouped, _fp8, _fp8_grouped, _int8, _int4):
+        results += measure(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,
                    "tilewright": tilewright.__version__}  # fmt: skip

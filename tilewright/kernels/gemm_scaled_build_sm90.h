@@ -55,6 +55,12 @@ struct ScaledGemmArguments {
   bool fetches_four;  // the scales for four blocks of k are 16 aligned bytes
   bool is_long;       // four blocks of k, from a multiple of four on, have the same scales
   bool stores_boxes;  // out is what TMA can address
+  /// Tiles whose k blocks share (gemm_scaled_walk_sm90.h), where each leaves sums for another and
+  /// tells of it: [blocks, consumers, a thread's sums / 4, 128, 4] and [blocks, consumers], 0 at
+  /// first.
+  int cut_tiles = 0;
+  float* parts = nullptr;
+  int* arrived = nullptr;
   /// What is asked for before the kernel before has ended: so many bytes of each row of a block's
   /// part of b.
   int ahead = 0;

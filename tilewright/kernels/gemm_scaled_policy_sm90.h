@@ -30,15 +30,33 @@ constexpr int64_t scaled_gemm_tiles(const ScaledGemmBuild& build, const ScaledGe
   return size.groups * blocks(rows, build.rows) * blocks(size.n, build.columns);
 }
 
+/// The tiles whose k blocks share: those of the last two rounds, if that saves more of the last
+/// round than it costs. Not of groups, whose tiles the host does not know.
+constexpr int scaled_gemm_cut_tiles(int build, const ScaledGemmSize& size, int multiprocessors) {
+  using namespace gemm_policy;
+  constexpr double kCostUs = 4;                     // sums that pass through memory, and a memset
+  constexpr int64_t kMostSteps = int64_t{1} << 31;  // see ScaledGemmWalk
+  const ScaledGemmBuild& of = kScaledGemmBuilds[build];
+  const int64_t tiles = scaled_gemm_tiles(of, size), steps = blocks(size.k, kKBytes);
+  const int64_t rest = tiles % multiprocessors, cut = multiprocessors + rest;
+  if (size.is_grouped || of.split > 1 || rest == 0 || tiles < multiprocessors) return 0;
+  if (steps >= kMostSteps / (cut * multiprocessors)) return 0;
+  const double idle = double(multiprocessors - rest) / multiprocessors;
+  const double round_us = double(steps) * kScaledGemmCosts[build].step_clocks / kMhz;
+  return idle * round_us > kCostUs ? int(cut) : 0;
+}
+
 /// Predicted time of one build, in microseconds.
 constexpr double scaled_gemm_us(int build, const ScaledGemmSize& size, int multiprocessors) {
   using namespace gemm_policy;
   const ScaledGemmBuild& of = kScaledGemmBuilds[build];
   const ScaledGemmCost& cost = kScaledGemmCosts[build];
   const int64_t tiles = scaled_gemm_tiles(of, size), steps = blocks(size.k, kKBytes);
-  const int64_t waves = blocks(tiles * of.split, multiprocessors);
+  const bool is_cut = scaled_gemm_cut_tiles(build, size, multiprocessors) > 0;
+  const double waves =
+      is_cut ? double(tiles) / multiprocessors : double(blocks(tiles * of.split, multiprocessors));
   const double multiplying =
-      double(waves) * (double(blocks(steps, of.split)) * cost.step_clocks / kMhz + cost.tile_us);
+      waves * (double(blocks(steps, of.split)) * cost.step_clocks / kMhz + cost.tile_us);
   const double loading = double(tiles * steps) * (of.rows + of.columns) * kKBytes / kL2BytesPerUs;
   const double working = multiplying > loading ? multiplying : loading;
   const double k = double(size.k), n = double(size.n), m = double(size.m);

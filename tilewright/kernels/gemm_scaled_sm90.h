@@ -1,15 +1,15 @@
-// Matrix multiplication of scaled e4m3 operands on Hopper, in groups of rows or in one, float32
-// out:
+// Matrix multiplication of scaled e4m3 or int8 operands on Hopper, in groups of rows or in one,
+// float32 out:
 //
 //   out[r, n] = sum over k of a[r, k] a_scale[r, k / block_k] b[g, n, k] b_scale[g, n / block_n, k
 //   / block_k]
 //
 // Sums have two levels, as in DeepSeek-V3, arXiv:2412.19437, section 3.3: the tensor cores, whose
-// sums of 8-bit products keep some 14 bits, add up 128 values of k; the product with the scales is
-// added to float32 sums in registers. Meanwhile the tensor cores work for the other consumer, which
-// has the other rows of the tile and may start when half of this one's products are done; in tiles
-// that leave registers for it, for the same one, on the next block of k. Where scales hold for more
-// of k, the tensor cores add up 512 values.
+// sums of e4m3 products keep some 14 bits and those of int8 all, add up 128 values of k; the
+// product with the scales is added to float32 sums in registers. Meanwhile the tensor cores work
+// for the other consumer, which has the other rows of the tile and may start when half of this
+// one's products are done; in tiles that leave registers for it, for the same one, on the next
+// block of k. Where scales hold for more of k, the tensor cores add up 512 values.
 //
 // One warp of the producer warpgroup issues TMA, two bring the scales of each stage, one zeros the
 // rows of no group. Which rows are a group's is read from memory by every warp as it walks the
@@ -19,7 +19,9 @@
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
+#include "tilewright/kernels/gemm_scaled_parts_sm90.h"
 #include "tilewright/kernels/gemm_scaled_scales_sm90.h"
+#include "tilewright/kernels/gemm_scaled_walk_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
@@ -27,10 +29,11 @@
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/wgmma.h"
+#include "tilewright/tile/cuda/wgmma_int8.h"
 
 namespace tw::kernels {
 
-template <ScaledGemmBuild kBuild>
+template <class Q, ScaledGemmBuild kBuild>
 struct ScaledGemmSm90 {
   static constexpr int kRows = kBuild.rows, kColumns = kBuild.columns, kTileK = 128;
   static constexpr int kConsumers = kBuild.consumers(), kThreads = kBuild.threads();
@@ -58,7 +61,9 @@ struct ScaledGemmSm90 {
   using Position = tile::cuda::RingPosition<kStages>;
   using Cursor = GroupedTileCursor<kRows, 1>;
   using Sums = float[kColumns / 2];
+  using Part = typename tile::cuda::WgmmaSum<Q>::type[kColumns / 2];
   using Factors = typename Scales::Factors;
+  using Parts = ScaledGemmParts<kConsumers, kColumns / 2>;
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
@@ -92,20 +97,20 @@ struct ScaledGemmSm90 {
 
  private:
   TW_PTX static int rank() { return kSplit > 1 ? tile::cuda::cluster_rank() : 0; }
-  /// This block's part of k, in blocks.
-  TW_PTX int first_k() const { return kSplit > 1 ? rank() * given.k_blocks / kSplit : 0; }
-  TW_PTX int last_k() const {
-    return kSplit > 1 ? (rank() + 1) * given.k_blocks / kSplit : given.k_blocks;
+  TW_PTX ScaledGemmShare share() const {
+    return {int(blockIdx.x), int(gridDim.x), kSplit, kSplit > 1 ? 0 : given.cut_tiles,
+            given.k_blocks};
   }
   /// Asks for the beginning of this block's part of b while the kernel before still runs: b is the
   /// weight of a product of few rows, which is bound by reading it.
   TW_PTX void prefetch_b() const {
     if (given.ahead == 0) return;
     Cursor tiles = cursor();
-    if (!tiles.seek(blockIdx.x / kSplit)) return;
-    const int64_t first = int64_t{first_k()} * kTileK, most = given.b_row_bytes - first;
-    const int64_t row =
-        int64_t{tiles.place(blockIdx.x / kSplit).column} * kColumns + int(threadIdx.x);
+    ScaledGemmWalk pieces(share());
+    const ScaledGemmPiece piece = pieces.next(share());
+    if (!tiles.seek(piece.tile)) return;
+    const int64_t first = int64_t{piece.first} * kTileK, most = given.b_row_bytes - first;
+    const int64_t row = int64_t{tiles.place(piece.tile).column} * kColumns + int(threadIdx.x);
     const int bytes = int(most < given.ahead ? most : given.ahead) / 16 * 16;
     if (int(threadIdx.x) < kColumns && row < given.rows.size(1) && bytes > 0)
       tile::cuda::prefetch_bulk(given.b_data + row * given.b_row_stride + first, bytes);
@@ -124,12 +129,12 @@ struct ScaledGemmSm90 {
   }
   TW_PTX void load_tiles(Shared& shared) const {
     using namespace tile::cuda;
-    const int first = first_k(), last = last_k();
     Position at;
     Cursor tiles = cursor();
-    for (int64_t t = blockIdx.x / kSplit; tiles.seek(t); t += gridDim.x / kSplit) {
-      const GroupedGemmPlace place = tiles.place(t);
-      for (int i = first; i < last; ++i) {
+    ScaledGemmWalk pieces(share());
+    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+      const GroupedGemmPlace place = tiles.place(piece.tile);
+      for (int i = piece.first; i < piece.last; ++i) {
         Mbarrier& full = shared.full[at.index];
         shared.empty[at.index].wait(at.phase ^ 1);
         full.arrive_expect((kRows + kColumns) * 128);
@@ -144,11 +149,13 @@ struct ScaledGemmSm90 {
   /// A stage's scales are on their way before it is free.
   TW_PTX void load_scales(Shared& shared, int warp) const {
     constexpr int kFetched = Scales::kFetched;
-    const int lane = warp * 32 + int(threadIdx.x) % 32, first = first_k(), last = last_k();
+    const int lane = warp * 32 + int(threadIdx.x) % 32;
     Position at;
     Cursor tiles = cursor();
-    for (int64_t t = blockIdx.x / kSplit; tiles.seek(t); t += gridDim.x / kSplit) {
-      const ScaleReader<kBuild> reader(given, tiles.place(t), lane, last);
+    ScaledGemmWalk pieces(share());
+    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+      const int first = piece.first, last = piece.last;
+      const ScaleReader<kBuild> reader(given, tiles.place(piece.tile), lane, last);
       int base = first / kFetched * kFetched;
       typename ScaleReader<kBuild>::Fetched next = {};
       if (base < last) reader.fetch(base, next);
@@ -172,21 +179,26 @@ struct ScaledGemmSm90 {
     Position at;
     Cursor tiles = cursor();
     if (kInTurns && consumer == 1) pass_turn(consumer);
-    for (int64_t t = blockIdx.x / kSplit; tiles.seek(t); t += gridDim.x / kSplit) {
-      const GroupedGemmPlace place = tiles.place(t);
+    ScaledGemmWalk pieces(share());
+    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+      const GroupedGemmPlace place = tiles.place(piece.tile);
       Sums sums;
       TW_UNROLL
       for (int i = 0; i < kColumns / 2; ++i) sums[i] = 0;
       if (place.rows <= consumer * kHeight)
-        skip(shared, at, consumer);
+        skip(shared, at, consumer, piece);
       else if constexpr (kInTurns)
-        multiply_in_turns(shared, at, consumer, sums);
+        multiply_in_turns(shared, at, consumer, piece, sums);
       else
-        multiply(shared, at, consumer, sums);
-      if constexpr (kSplit > 1)
+        multiply(shared, at, consumer, piece, sums);
+      if constexpr (kSplit > 1) {
         put_split(shared, place, consumer, sums);
-      else
+      } else if (piece.first > 0) {
+        Parts{given, consumer, kSelf + consumer}.leave(sums);
+      } else {
+        if (piece.last < given.k_blocks) Parts{given, consumer, kSelf + consumer}.take(sums);
         put(shared, place, consumer, sums);
+      }
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
   }
@@ -205,11 +217,12 @@ struct ScaledGemmSm90 {
   }
 
   /// The products of a block of k are promoted while those of the next are made.
-  TW_PTX void multiply(Shared& shared, Position& at, int consumer, Sums& sums) const {
-    const int first = first_k(), last = last_k();
+  TW_PTX void multiply(Shared& shared, Position& at, int consumer, const ScaledGemmPiece& piece,
+                       Sums& sums) const {
+    const int first = piece.first, last = piece.last;
     if (first == last) return;
     const Operands origin = operands(shared, consumer);
-    Sums even, odd;
+    Part even, odd;
     begin(shared, at, origin, even);
     for (int i = first + 1; i < last; i += 2) {
       begin(shared, at, origin, odd);
@@ -223,7 +236,7 @@ struct ScaledGemmSm90 {
   TW_PTX static int before(const Position& at, int count) {
     return at.index >= count ? at.index - count : at.index - count + kStages;
   }
-  TW_PTX static void begin(Shared& shared, Position& at, const Operands& origin, Sums& part) {
+  TW_PTX static void begin(Shared& shared, Position& at, const Operands& origin, Part& part) {
     using namespace tile::cuda;
     shared.full[at.index].wait(at.phase);
     const Operands of = in_stage(origin, at.index);
@@ -236,7 +249,7 @@ struct ScaledGemmSm90 {
     at.next();
   }
   template <int kPending>
-  TW_PTX static void finish(Shared& shared, int stage, int consumer, Sums& part, Sums& sums) {
+  TW_PTX static void finish(Shared& shared, int stage, int consumer, Part& part, Sums& sums) {
     const Factors factors = shared.scales[stage].of_thread(consumer);
     tile::cuda::wgmma_wait<kPending>();
     tile::cuda::pin(part);
@@ -246,10 +259,11 @@ struct ScaledGemmSm90 {
 
   /// Half of the products of a block of k are done when the other consumer starts on its own; by
   /// the time that these are promoted, the tensor cores have been at those for a while.
-  TW_PTX void multiply_in_turns(Shared& shared, Position& at, int consumer, Sums& sums) const {
+  TW_PTX void multiply_in_turns(Shared& shared, Position& at, int consumer,
+                                const ScaledGemmPiece& piece, Sums& sums) const {
     using namespace tile::cuda;
-    const int first = first_k(), last = last_k();
-    Sums part;
+    const int first = piece.first, last = piece.last;
+    Part part;
     bool keeps = false;
     if (first < last) shared.full[at.index].wait(at.phase);
     const Operands origin = operands(shared, consumer);
@@ -282,8 +296,9 @@ struct ScaledGemmSm90 {
     tile::cuda::arrive_named(kTurn + 1 - consumer, kConsumers * kWarpgroup);
   }
   /// This consumer's half of the tile is outside the group.
-  TW_PTX void skip(Shared& shared, Position& at, int consumer) const {
-    for (int i = first_k(), last = last_k(); i < last; ++i) {
+  TW_PTX static void skip(Shared& shared, Position& at, int consumer,
+                          const ScaledGemmPiece& piece) {
+    for (int i = piece.first; i < piece.last; ++i) {
       if constexpr (kInTurns) {
         tile::cuda::sync_named(kTurn + consumer, kConsumers * kWarpgroup);
         pass_turn(consumer);
@@ -294,19 +309,19 @@ struct ScaledGemmSm90 {
     }
   }
 
-  TW_PTX static void multiply_step(const Operands& of, int step, Sums& part, int keep) {
+  TW_PTX static void multiply_step(const Operands& of, int step, Part& part, int keep) {
     using namespace tile::cuda;
-    Wgmma<f8_e4m3fn, kColumns>::mma(part, advance(of.a, step * kStepBytes),
-                                    advance(of.b, step * kStepBytes), keep);
+    Wgmma<Q, kColumns>::mma(part, advance(of.a, step * kStepBytes),
+                            advance(of.b, step * kStepBytes), keep);
   }
 
-  TW_PTX static void promote(Sums& sums, const Sums& part, const Factors& factors) {
+  TW_PTX static void promote(Sums& sums, const Part& part, const Factors& factors) {
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       const float top = factors.top * factors.spans[s], bottom = factors.bottom * factors.spans[s];
       TW_UNROLL
       for (int i = s * kSpanSums; i < (s + 1) * kSpanSums; ++i)
-        sums[i] = __builtin_fmaf(part[i], i % 4 < 2 ? top : bottom, sums[i]);
+        sums[i] = __builtin_fmaf(float(part[i]), i % 4 < 2 ? top : bottom, sums[i]);
     }
   }
   /// A warp has read a stage, operands and scales.

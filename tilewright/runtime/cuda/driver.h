@@ -86,6 +86,8 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(default_pool, "cuDeviceGetDefaultMemPool", (MemoryPool * pool, DeviceId device))               \
   X(pool_attribute, "cuMemPoolGetAttribute", (MemoryPool pool, int attribute, void* value))        \
   X(set_pool_attribute, "cuMemPoolSetAttribute", (MemoryPool pool, int attribute, void* value))    \
+  X(memset_words_async, "cuMemsetD32Async",                                                        \
+    (DevicePointer to, unsigned word, size_t count, Stream stream))                                \
   X(copy_to_device, "cuMemcpyHtoD_v2", (DevicePointer to, const void* from, size_t bytes))         \
   X(copy_to_host, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t bytes))                 \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \

@@ -11,6 +11,7 @@
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
+#include "tilewright/runtime/cuda/stream_memory.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
@@ -19,19 +20,21 @@ namespace {
 using kernels::kScaledGemmBuildCount;
 using kernels::kScaledGemmBuilds;
 using kernels::ScaledGemmBuild;
-using Call = kernels::ScaledGroupedMatmul<f8_e4m3fn>;
+template <class Q>
+using Call = kernels::ScaledGroupedMatmul<Q>;
 
 constexpr const char* kName = "scaled_grouped_matmul";
 constexpr int64_t kBlock = 128;  // values of k in a stage
 constexpr int64_t kFetched = 4;  // scales that are read at once
 constexpr int kAhead = 1024;     // bytes of a row of b that are asked for before a kernel's turn
 
+template <class Q>
 struct ScaledModule {
   std::array<Kernel, kScaledGemmBuildCount> builds{};
   PreparedOnce<kScaledGemmBuildCount> prepared;
 
   ScaledModule() {
-    load_kernels(kName, "this GPU", gemm_scaled_image(),
+    load_kernels(kName, "this GPU", gemm_scaled_image<Q>(),
                  [this](std::string_view name, Kernel kernel) {
                    for (const std::string_view text :  // gemm_scaled_kernels.cu
                         {"10cuda_entry11gemm_scaledILi", "10cuda_entry17gemm_scaled_splitILi"}) {
@@ -42,13 +45,15 @@ struct ScaledModule {
   }
 };
 
-ScaledModule& module() {
-  static ScaledModule loaded;
+template <class Q>
+ScaledModule<Q>& module() {
+  static ScaledModule<Q> loaded;
   return loaded;
 }
 
 /// [group, n, k]
-GemmOperand<const f8_e4m3fn> weight_of(const Call& call) {
+template <class Q>
+GemmOperand<const Q> weight_of(const Call<Q>& call) {
   const auto& b = call.b;
   return {b.data, b.size(1), b.size(2), b.stride(1), b.stride(2), b.stride(0), b.size(0)};
 }
@@ -62,8 +67,9 @@ bool has_aligned_fours(const View<const float, kRank>& scales) {
   return out;
 }
 
-kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuild& build) {
-  const GemmOperand<const f8_e4m3fn> rows = as_operand(call.a), weight = weight_of(call);
+template <class Q>
+kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmBuild& build) {
+  const GemmOperand<const Q> rows = as_operand(call.a), weight = weight_of(call);
   const GemmOperand<float> out = as_operand(call.out);
   kernels::ScaledGemmArguments to;
   to.a = operand_map(kName, rows, build.rows);
@@ -91,12 +97,31 @@ kernels::ScaledGemmArguments arguments_of(const Call& call, const ScaledGemmBuil
   return to;
 }
 
-}  // namespace
+/// Memory through which sums of cut tiles pass between blocks.
+struct Parts {
+  Parts(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, const Gpu& on,
+        Stream stream)
+      : count(to.cut_tiles > 0 ? int64_t{on.multiprocessors} * build.consumers() : 0),
+        sums(count * 64 * build.columns * int64_t{sizeof(float)}, stream, kName),
+        arrived(count * int64_t{sizeof(int)}, stream, kName) {
+    if (count == 0) return;
+    to.parts = static_cast<float*>(sums.data());
+    to.arrived = static_cast<int*>(arrived.data());
+    check(driver().memset_words_async(reinterpret_cast<DevicePointer>(to.arrived), 0, size_t(count),
+                                      stream),
+          "scaled_grouped_matmul: clearing its workspace");
+  }
 
-Support supports_sm90(const Call& call, int device) {
+ private:
+  int64_t count;
+  StreamMemory sums, arrived;
+};
+
+template <class Q>
+Support supports(const Call<Q>& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
   if (Support s = supports_hopper(gpu(device)); !s) return s;
-  const GemmOperand<const f8_e4m3fn> rows = as_operand(call.a), weight = weight_of(call);
+  const GemmOperand<const Q> rows = as_operand(call.a), weight = weight_of(call);
   if (rows.rows == 0 || rows.columns == 0 || weight.rows == 0 || weight.batch == 0)
     return Support::no("an empty operand");
   if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)
@@ -111,7 +136,8 @@ Support supports_sm90(const Call& call, int device) {
   return Support::yes();
 }
 
-void launch_sm90(const Call& call, int device, Stream stream) {
+template <class Q>
+void launch(const Call<Q>& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   const kernels::ScaledGemmSize size{call.b.size(0), call.a.size(0), call.b.size(1), call.a.size(1),
@@ -119,8 +145,10 @@ void launch_sm90(const Call& call, int device, Stream stream) {
   const auto index = size_t(kernels::choose_scaled_gemm_sm90(size, on.multiprocessors));
   const ScaledGemmBuild& build = kScaledGemmBuilds[index];
   kernels::ScaledGemmArguments arguments = arguments_of(call, build);
+  arguments.cut_tiles = kernels::scaled_gemm_cut_tiles(int(index), size, on.multiprocessors);
+  const Parts parts(arguments, build, on, stream);
 
-  ScaledModule& from = module();
+  ScaledModule<Q>& from = module<Q>();
   const int shared_bytes = build.shared_bytes();
   from.prepared(index, on,
                 [&] { allow_shared_bytes(kName, from.builds[index], shared_bytes, on); });
@@ -133,6 +161,21 @@ void launch_sm90(const Call& call, int device, Stream stream) {
                           unsigned(shared_bytes), stream, pointers),
         "scaled_grouped_matmul: launching");
   wait_if_asked(kName, on, stream);
+}
+
+}  // namespace
+
+Support supports_sm90(const Call<f8_e4m3fn>& call, int device) {
+  return supports(call, device);
+}
+Support supports_sm90(const Call<int8_t>& call, int device) {
+  return supports(call, device);
+}
+void launch_sm90(const Call<f8_e4m3fn>& call, int device, Stream stream) {
+  launch(call, device, stream);
+}
+void launch_sm90(const Call<int8_t>& call, int device, Stream stream) {
+  launch(call, device, stream);
 }
 
 }  // namespace tw::runtime::cuda

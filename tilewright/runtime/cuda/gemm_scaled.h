@@ -1,4 +1,4 @@
-// Multiplication of scaled e4m3 operands on Hopper: whether it takes a call, and what it is given.
+// Multiplication of scaled 8-bit operands on Hopper: whether it takes a call, and what it is given.
 #pragma once
 
 #include "tilewright/core/error.h"
@@ -10,9 +10,12 @@ namespace tw::runtime::cuda {
 
 /// Whether it takes this call on that device, or why the neutral kernel must.
 TW_API Support supports_sm90(const kernels::ScaledGroupedMatmul<f8_e4m3fn>& call, int device);
+TW_API Support supports_sm90(const kernels::ScaledGroupedMatmul<int8_t>& call, int device);
 
 /// Launches it into `stream`; the call must be supported. The groups are read when it runs.
 TW_API void launch_sm90(const kernels::ScaledGroupedMatmul<f8_e4m3fn>& call, int device,
+                        Stream stream);
+TW_API void launch_sm90(const kernels::ScaledGroupedMatmul<int8_t>& call, int device,
                         Stream stream);
 
 }  // namespace tw::runtime::cuda

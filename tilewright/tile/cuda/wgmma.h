@@ -40,5 +40,10 @@ TW_PTX void pin(float (&sums)[kCount]) {
   TW_UNROLL
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(sums[i])::"memory");
 }
+template <int kCount>
+TW_PTX void pin(int32_t (&sums)[kCount]) {
+  TW_UNROLL
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(sums[i])::"memory");
+}
 
 }  // namespace tw::tile::cuda
