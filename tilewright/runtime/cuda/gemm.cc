@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "tilewright/kernels/gemm_epilogue.h"
+#include "tilewright/kernels/gemm_few_rows.h"
 #include "tilewright/kernels/gemm_realign.h"
 #include "tilewright/kernels/gemm_strided_policy.h"
 #include "tilewright/kernels/gemm_variants_sm90.h"
@@ -26,12 +27,14 @@ namespace tw::runtime::cuda {
 namespace {
 
 using kernels::GemmBuild;
+using kernels::GemmFewRowsBuild;
 using kernels::GemmStridedBuild;
 using kernels::GemmVariant;
 
 /// The functions for any GPU.
 struct StridedKernels {
   std::array<Kernel, kernels::kGemmStridedShapeCount> shapes{};
+  std::array<Kernel, GemmFewRowsBuild::kCount> few_rows{};
   Kernel sum = nullptr;
   PreparedOnce<kernels::kGemmStridedShapeCount> prepared;
 
@@ -39,6 +42,8 @@ struct StridedKernels {
   void place(std::string_view name, Kernel kernel) {
     const int index = number_after(name, "12gemm_stridedILi");
     if (index >= 0 && index < kernels::kGemmStridedShapeCount) shapes[size_t(index)] = kernel;
+    const int few = number_after(name, "13gemm_few_rowsILi");
+    if (few >= 0 && few < GemmFewRowsBuild::kCount) few_rows[size_t(few)] = kernel;
     if (name.find("gemm_strided_sum") != std::string_view::npos) sum = kernel;
   }
 };
@@ -97,6 +102,11 @@ StridedKernels& strided(const Gpu& on) {
 struct Grid {
   int64_t x = 1, y = 1, z = 1;
 };
+constexpr int64_t kMostY = 65535;
+
+constexpr int64_t blocks(int64_t n, int64_t step) {
+  return (n + step - 1) / step;
+}
 
 void launch(Kernel kernel, const Grid& grid, int threads, int shared_bytes, void** arguments,
             Stream stream) {
@@ -229,11 +239,24 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
   }
 }
 
+/// Float32 of few rows; false where it is not.
+bool launch_few_rows(kernels::GemmStridedArguments<float>& arguments, const Gpu& on,
+                     Stream stream) {
+  const int build = GemmFewRowsBuild::choose(arguments, on.multiprocessors);
+  if (build < 0) return false;
+  void* pointers[] = {&arguments};
+  launch(
+      strided<float>(on).few_rows[size_t(build)],
+      {blocks(arguments.out.cols, GemmFewRowsBuild::kColumns), std::min(arguments.batch, kMostY)},
+      GemmFewRowsBuild::kThreads, 0, pointers, stream);
+  return true;
+}
+
 template <class T>
 void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream) {
   using kernels::kGemmStridedShapes;
-  constexpr int64_t kMostY = 65535;
-  const auto blocks = [](int64_t n, int64_t step) { return (n + step - 1) / step; };
+  if constexpr (std::is_same_v<T, float>)
+    if (launch_few_rows(arguments, on, stream)) return;
   const int64_t m = arguments.out.rows, n = arguments.out.cols, batch = arguments.batch;
   const kernels::GemmStridedChoice choice =
       kernels::choose_gemm_strided<T>({batch, m, n, arguments.k}, on.multiprocessors);

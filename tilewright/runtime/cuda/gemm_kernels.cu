@@ -1,6 +1,7 @@
 // The device code of matrix multiplication, compiled once for each element type: TW_GEMM_ELEMENT is
 // float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
 #include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gemm_few_rows.h"
 #include "tilewright/kernels/gemm_strided.h"
 #include "tilewright/kernels/gemm_strided_policy.h"
 #if TW_GEMM_HAS_SM90
@@ -35,6 +36,19 @@ void instantiate_strided() {
   if constexpr (kShape + 1 < kGemmStridedShapeCount) instantiate_strided<kShape + 1>();
 }
 template void instantiate_strided<0>();
+
+template <int kBuild>
+__global__ void __launch_bounds__(GemmFewRowsBuild::kThreads)
+    gemm_few_rows(const __grid_constant__ GemmStridedArguments<float> arguments) {
+  GemmFewRows<GemmFewRowsBuild::kRows[kBuild]>{arguments}();
+}
+template <int kBuild>
+void instantiate_few_rows() {
+  if constexpr (sizeof(Element) == 4) [[maybe_unused]]
+    const auto entry = &gemm_few_rows<kBuild>;
+  if constexpr (kBuild + 1 < GemmFewRowsBuild::kCount) instantiate_few_rows<kBuild + 1>();
+}
+template void instantiate_few_rows<0>();
 
 #if TW_GEMM_HAS_SM90
 
