@@ -87,12 +87,18 @@ constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
           splits(tiles(features), blocks(size.k, LinearInt4FewBuild::kSpan), multiprocessors);
     return out;
   }
-  const int64_t wide = blocks(size.m, 128) * blocks(size.n, 128);  // tiles of two consumers' own
-  const bool fills = 4 * wide >= 3 * multiprocessors;
-  out.build = size.m <= 64 ? build(64, 2) : fills ? build(128, 1) : build(128, 2);
-  const LinearInt4Build& of = kLinearInt4Builds[out.build];
-  const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features());
-  out.splits = splits(tiles, blocks(size.k, LinearInt4Build::kDepth), multiprocessors);
+  // Blocks draw tokens from L2 at its limit: as many features to a block as leave most of the
+  // multiprocessors something to do.
+  for (const int candidate : {build(128, 1), build(64, 1), build(64, 2)}) {
+    const LinearInt4Build& of = kLinearInt4Builds[candidate];
+    if (size.m <= 64 && of.tokens > 64) continue;
+    const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features());
+    out.build = candidate;
+    out.splits = splits(tiles, blocks(size.k, LinearInt4Build::kDepth), multiprocessors);
+    // Tiles of 64 tokens do better than halves of k with those of 128.
+    const int64_t parts = of.tokens > 64 ? tiles : tiles * out.splits;
+    if (4 * parts >= 3 * multiprocessors) break;
+  }
   return out;
 }
 

@@ -64,6 +64,8 @@ struct LinearInt4 {
       {"several tiles of tokens", "*=29 P=512 N=131 G=8 +bias"},
       {"tokens, groups of 64", "*=19 P=96 N=40 G=3 group_size=64 +zero"},
       {"many tokens", "*=140 P=416 N=264 G=7 +zero +bias"},
+      {"tokens times many features", "*=17 P=64 N=12700 G=1 +bias"},
+      {"many tokens times many features", "*=65 P=16 N=12700 G=1"},
       {"many tokens, groups of 64", "*=60 P=160 N=90 G=5 group_size=64 +zero"},
       {"many tokens, groups of 32", "*=70 P=80 N=24 G=5 group_size=32"},
       {"two tokens, groups of one", "*=2 P=70 N=17 G=140 group_size=1 +zero"},

@@ -22,11 +22,22 @@ TEST(LinearInt4PolicySm90, TokensDecide) {
   EXPECT_EQ(kernel(32, 4096, 4096, 128), LinearInt4Kernel::kFew);
   EXPECT_EQ(kernel(33, 4096, 4096, 128), LinearInt4Kernel::kMany);
   EXPECT_EQ(kernel(32, 14336, 4096, 128), LinearInt4Kernel::kMany);
-  const LinearInt4Choice many = choose(128, 14336, 4096, 128);
-  EXPECT_EQ(kLinearInt4Builds[many.build].tokens, 128);
-  EXPECT_EQ(kLinearInt4Builds[many.build].ways, 1);
-  const LinearInt4Choice narrow = choose(128, 4096, 4096, 128);
-  EXPECT_EQ(kLinearInt4Builds[narrow.build].ways, 2);
+}
+
+TEST(LinearInt4PolicySm90, BlocksHaveAsManyFeaturesAsFillTheChip) {
+  const auto expect = [](int64_t m, int64_t n, int tokens, int ways, int splits) {
+    const LinearInt4Choice choice = choose(m, n, 4096, 128);
+    EXPECT_EQ(choice.kernel, LinearInt4Kernel::kMany);
+    EXPECT_EQ(kLinearInt4Builds[choice.build].tokens, tokens) << m << " x " << n;
+    EXPECT_EQ(kLinearInt4Builds[choice.build].ways, ways) << m << " x " << n;
+    EXPECT_EQ(choice.splits, splits) << m << " x " << n;
+  };
+  expect(128, 14336, 128, 1, 1);
+  expect(64, 14336, 64, 1, 1);
+  expect(128, 4096, 64, 1, 2);
+  expect(64, 8192, 64, 1, 2);
+  expect(64, 4096, 64, 2, 2);
+  expect(128, 1024, 64, 2, 2);
 }
 
 TEST(LinearInt4PolicySm90, ARowIsWhatItsKernelTakes) {
