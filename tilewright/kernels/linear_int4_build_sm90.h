@@ -35,7 +35,7 @@ struct LinearInt4Build {
   }
 };
 
-inline constexpr LinearInt4Build kLinearInt4Builds[] = {{64, 2}, {128, 2}, {128, 1}};
+inline constexpr LinearInt4Build kLinearInt4Builds[] = {{64, 2}, {64, 1}, {128, 1}};
 inline constexpr int kLinearInt4BuildCount =
     int(sizeof(kLinearInt4Builds) / sizeof(kLinearInt4Builds[0]));
 
@@ -55,6 +55,40 @@ inline constexpr LinearInt4FewBuild kLinearInt4FewBuilds[] = {{8, 64, false},  {
 inline constexpr int kLinearInt4FewBuildCount =
     int(sizeof(kLinearInt4FewBuilds) / sizeof(kLinearInt4FewBuilds[0]));
 
+/// The kernel for one to eight tokens whose scales are for 128 values of k or more.
+struct LinearInt4RowBuild {
+  int threads;
+  int slots;     // spans that a warp has on their way
+  int resident;  // blocks of a multiprocessor
+
+  static constexpr int kFeatures = 16;  // of a tile
+  static constexpr int kMostTokens = 8, kSpan = 128;
+  static constexpr int kSpanBytes = kSpan * 2;
+  TW_INLINE constexpr int warps() const { return threads / 32; }
+  /// Spans that a warp takes at once: the steps are as even as can be.
+  TW_INLINE constexpr int warp_spans(int64_t k) const {
+    return int(rounded_up(spans(k), steps(k) * warps()));
+  }
+  /// Of a token in a warp's part of k. Two tokens' spans lie in different banks.
+  TW_INLINE constexpr int64_t token_bytes(int64_t k) const {
+    return steps(k) * warp_spans(k) * kSpanBytes + 64;
+  }
+  TW_INLINE constexpr int64_t shared_bytes(int64_t tokens, int64_t k) const {
+    return warps() * tokens * token_bytes(k);
+  }
+  /// So that `resident` blocks fit beside each other.
+  static constexpr int kMostSharedBytes = 68 * 1024;
+
+ private:
+  TW_INLINE static constexpr int64_t rounded_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+  TW_INLINE static constexpr int64_t spans(int64_t k) { return rounded_up(k, kSpan); }
+  TW_INLINE constexpr int64_t steps(int64_t k) const {
+    return rounded_up(spans(k), int64_t{warps()} * slots);
+  }
+};
+
+inline constexpr LinearInt4RowBuild kLinearInt4RowBuild = {256, 4, 3};
+
 template <class T>
 struct LinearInt4Arguments {
   tile::cuda::TensorMap x;       // [1, m, k], boxes of a tile's tokens and 64 values of k
@@ -70,9 +104,11 @@ struct LinearInt4Arguments {
   int depth;              // k
   int stages;             // blocks of k
   int groups;
-  int chunks_per_group, units_per_group;  // that have the same scale
-  int token_tiles, splits;  // splits: blocks of a cluster, which share the k of one tile
-  bool stores_words;        // four features of out are eight aligned bytes
+  int chunks_per_group, units_per_group, spans_per_group;  // that have the same scale
+  int token_bytes, warp_spans;
+  int asking_blocks, asked_bytes;  // that ask for weights ahead; of each warp and feature
+  int token_tiles, splits;         // splits: blocks of a cluster, which share the k of one tile
+  bool stores_words;               // four features of out are eight aligned bytes
 };
 
 }  // namespace tw::kernels

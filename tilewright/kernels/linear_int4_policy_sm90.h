@@ -3,18 +3,24 @@
 // (docs/notes/gemm_sm90.md).
 #pragma once
 
+#include <algorithm>
+
 #include "tilewright/kernels/linear_int4_build_sm90.h"
 
 namespace tw::kernels {
 
 struct LinearInt4Size {
   int64_t m, n, k;
-  int64_t group;  // values of k that have one scale
+  int64_t group;            // values of k that have one scale
+  bool is_regular = false;  // operands lie as the kernel for one to eight tokens wants them
 };
 
+enum class LinearInt4Kernel { kRow, kFew, kMany };
+
 struct LinearInt4Choice {
-  bool few = false;  // of which builds
-  int build = 0, splits = 1;
+  LinearInt4Kernel kernel = LinearInt4Kernel::kMany;
+  int build = 0, splits = 1;  // of kFew and kMany
+  int64_t blocks = 0;         // of kRow, which share the tiles
 };
 
 namespace linear_int4_policy {
@@ -39,6 +45,15 @@ constexpr int build(int tokens, int ways) {
   return -1;
 }
 
+/// The few tokens of which every block may have its part of k in shared memory.
+constexpr bool is_row(const LinearInt4Size& size) {
+  constexpr int64_t kMost = 4;  // tokens; the kernel has room for eight
+  constexpr const LinearInt4RowBuild& kBuild = kLinearInt4RowBuild;
+  return size.is_regular && size.m <= kMost && size.group % LinearInt4RowBuild::kSpan == 0 &&
+         size.k / LinearInt4RowBuild::kSpan >= kBuild.warps() &&
+         kBuild.shared_bytes(size.m, size.k) <= LinearInt4RowBuild::kMostSharedBytes;
+}
+
 }  // namespace linear_int4_policy
 
 /// For sizes > 0.
@@ -47,10 +62,18 @@ constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
   using namespace linear_int4_policy;
   constexpr int64_t kFewest = 8, kFew = 16;  // tokens
   LinearInt4Choice out;
+  if (is_row(size)) {
+    out.kernel = LinearInt4Kernel::kRow;
+    out.blocks = blocks(size.n, LinearInt4RowBuild::kFeatures);
+    // A block brings the tokens once: several of them for as many tiles as it has time for.
+    if (size.m > 1)
+      out.blocks = std::min<int64_t>(out.blocks, multiprocessors * kLinearInt4RowBuild.resident);
+    return out;
+  }
   // Two tiles of tokens read the weights twice: that pays where multiprocessors would idle.
   const bool idles = 2 * blocks(size.n, LinearInt4FewBuild::kMostFeatures) <= multiprocessors;
   if (size.m <= (idles ? 2 * kFew : kFew) || size.group % LinearInt4Build::kChunk != 0) {
-    out.few = true;
+    out.kernel = LinearInt4Kernel::kFew;
     const bool narrow = size.group % LinearInt4FewBuild::kSpan != 0;
     const int tokens = size.m <= kFewest ? 8 : int{kFew};
     const auto tiles = [&](int64_t features) {
@@ -64,12 +87,18 @@ constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
           splits(tiles(features), blocks(size.k, LinearInt4FewBuild::kSpan), multiprocessors);
     return out;
   }
-  const int64_t wide = blocks(size.m, 128) * blocks(size.n, 128);  // tiles of two consumers' own
-  const bool fills = 4 * wide >= 3 * multiprocessors;
-  out.build = size.m <= 64 ? build(64, 2) : fills ? build(128, 1) : build(128, 2);
-  const LinearInt4Build& of = kLinearInt4Builds[out.build];
-  const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features());
-  out.splits = splits(tiles, blocks(size.k, LinearInt4Build::kDepth), multiprocessors);
+  // Blocks draw tokens from L2 at its limit: as many features to a block as leave most of the
+  // multiprocessors something to do.
+  for (const int candidate : {build(128, 1), build(64, 1), build(64, 2)}) {
+    const LinearInt4Build& of = kLinearInt4Builds[candidate];
+    if (size.m <= 64 && of.tokens > 64) continue;
+    const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features());
+    out.build = candidate;
+    out.splits = splits(tiles, blocks(size.k, LinearInt4Build::kDepth), multiprocessors);
+    // Tiles of 64 tokens do better than halves of k with those of 128.
+    const int64_t parts = of.tokens > 64 ? tiles : tiles * out.splits;
+    if (4 * parts >= 3 * multiprocessors) break;
+  }
   return out;
 }
 

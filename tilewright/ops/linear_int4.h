@@ -46,8 +46,8 @@ struct LinearInt4 {
             .bytes = n * (depth / 2 + groups * (size + (k.zero ? 1 : 0))) + size * m * (depth + n)};
   }
 
-  // On Hopper: one kernel for few tokens by the length of a group, one for many. On a CPU few are
-  // up to 4 or 8.
+  // On Hopper: one kernel for up to four tokens, long k and groups of 128, one for few tokens by
+  // the length of a group, one for many. On a CPU few are up to 4 or 8.
   static constexpr Case kEdgeCases[] = {
       {"no tokens", "*=0 P=8 N=3 G=1"},
       {"no features", "*=3 P=8 N=0 G=1"},
@@ -56,10 +56,16 @@ struct LinearInt4 {
       {"odd groups", "*=2x3 P=17 N=35 G=5 group_size=7 +zero +bias"},
       {"several stretches of k, tiles and panels", "*=53 P=300 N=150 G=5 +bias"},
       {"one token", "*=1 P=320 N=70 G=5 +zero +bias"},
+      {"one token, a span for each warp", "*=1 P=512 N=70 G=8 +zero +bias"},
+      {"one token, groups longer than k", "*=1 P=528 N=20 G=1 group_size=2000 +bias"},
+      {"three tokens, steps of k, the last one ragged", "*=3 P=2576 N=33 G=41 +zero"},
+      {"two tokens, more tiles than blocks", "*=2 P=512 N=6400 G=4 group_size=256 +bias"},
       {"a tile of tokens, groups of 32", "*=8 P=144 N=64 G=9 group_size=32 +zero"},
       {"several tiles of tokens", "*=29 P=512 N=131 G=8 +bias"},
       {"tokens, groups of 64", "*=19 P=96 N=40 G=3 group_size=64 +zero"},
       {"many tokens", "*=140 P=416 N=264 G=7 +zero +bias"},
+      {"tokens times many features", "*=17 P=64 N=12700 G=1 +bias"},
+      {"many tokens times many features", "*=65 P=16 N=12700 G=1"},
       {"many tokens, groups of 64", "*=60 P=160 N=90 G=5 group_size=64 +zero"},
       {"many tokens, groups of 32", "*=70 P=80 N=24 G=5 group_size=32"},
       {"two tokens, groups of one", "*=2 P=70 N=17 G=140 group_size=1 +zero"},

@@ -20,8 +20,10 @@ using kernels::kLinearInt4BuildCount;
 using kernels::kLinearInt4Builds;
 using kernels::kLinearInt4FewBuildCount;
 using kernels::kLinearInt4FewBuilds;
+using kernels::kLinearInt4RowBuild;
 using kernels::LinearInt4Build;
 using kernels::LinearInt4FewBuild;
+using kernels::LinearInt4RowBuild;
 
 constexpr const char* kName = "linear_int4";
 
@@ -29,12 +31,14 @@ constexpr const char* kName = "linear_int4";
 struct Int4Module {
   std::array<Kernel, kLinearInt4BuildCount> builds{};
   std::array<Kernel, kLinearInt4FewBuildCount> few{};
-  PreparedOnce<kLinearInt4BuildCount> prepared;
+  Kernel row = nullptr;
+  PreparedOnce<kLinearInt4BuildCount + 1> prepared;  // the row's is the last
 
   explicit Int4Module(const char* image) {
     load_kernels(kName, "this GPU", image, [this](std::string_view name, Kernel kernel) {
       const int of_few = number_after(name, "10cuda_entry15linear_int4_fewILi");
       if (of_few >= 0) few.at(size_t(of_few)) = kernel;
+      if (name.find("linear_int4_row") != std::string_view::npos) row = kernel;
       const int build = number_after(name, "10cuda_entry11linear_int4ILi");
       if (build >= 0) builds.at(size_t(build)) = kernel;
     });
@@ -99,38 +103,86 @@ kernels::LinearInt4Arguments<T> arguments_of(const kernels::LinearInt4<T>& call)
   return to;
 }
 
+/// Offsets of the kernel for a row are of 32 bits, and a feature's scales lie beside each other.
+template <class T>
+bool is_regular(const kernels::LinearInt4<T>& call) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  const auto is_short = [&](const auto& view) {
+    return !view || (view.stride(1) == 1 && view.stride(0) >= 0 &&
+                     view.stride(0) <= (kMost - view.size(1)) / call.out.cols);
+  };
+  return is_short(call.weight) && is_short(call.scale) && is_short(call.zero);
+}
+
+/// What is to be launched.
+struct Launch {
+  Kernel kernel = nullptr;
+  int tokens = 0, features = 0, threads = 0, shared_bytes = 0;
+};
+
+template <class T>
+Launch row_launch(const kernels::LinearInt4<T>& call, const Gpu& on,
+                  kernels::LinearInt4Arguments<T>& arguments) {
+  constexpr const LinearInt4RowBuild& kBuild = kLinearInt4RowBuild;
+  constexpr int kAskedBytes =
+      2048;  // what the blocks of two tiles a multiprocessor have on their way
+  const int64_t k = call.x.cols;
+  arguments.spans_per_group = int(group_of(call) / LinearInt4RowBuild::kSpan);
+  arguments.token_bytes = int(kBuild.token_bytes(k));
+  arguments.warp_spans = kBuild.warp_spans(k);
+  arguments.asking_blocks = on.multiprocessors;
+  arguments.asked_bytes = kAskedBytes;
+  Int4Module& from = module<T>();
+  from.prepared(kLinearInt4BuildCount, on, [&] {
+    allow_shared_bytes(kName, from.row, LinearInt4RowBuild::kMostSharedBytes, on);
+  });
+  return {from.row, int(call.out.rows), LinearInt4RowBuild::kFeatures, kBuild.threads,
+          int(kBuild.shared_bytes(call.out.rows, k))};
+}
+
+template <class T>
+Launch few_launch(size_t index) {
+  const LinearInt4FewBuild& build = kLinearInt4FewBuilds[index];
+  return {module<T>().few[index], build.tokens, build.features, LinearInt4FewBuild::kThreads, 0};
+}
+
+template <class T>
+Launch many_launch(const kernels::LinearInt4<T>& call, size_t index, const Gpu& on,
+                   kernels::LinearInt4Arguments<T>& arguments) {
+  const LinearInt4Build& build = kLinearInt4Builds[index];
+  Int4Module& from = module<T>();
+  const Launch out = {from.builds[index], build.tokens, build.features(), LinearInt4Build::kThreads,
+                      build.shared_bytes()};
+  from.prepared(index, on, [&] { allow_shared_bytes(kName, out.kernel, out.shared_bytes, on); });
+  arguments.x = operand_map(kName, as_operand(call.x), out.tokens);
+  arguments.weight = operand_map(kName, as_operand(call.weight), out.features);
+  arguments.stages = int((call.x.cols + LinearInt4Build::kDepth - 1) / LinearInt4Build::kDepth);
+  return out;
+}
+
 template <class T>
 void launch(const kernels::LinearInt4<T>& call, int device, Stream stream) {
+  using kernels::LinearInt4Kernel;
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   const kernels::LinearInt4Choice choice = kernels::choose_linear_int4_sm90(
-      {call.out.rows, call.out.cols, call.x.cols, group_of(call)}, on.multiprocessors);
+      {call.out.rows, call.out.cols, call.x.cols, group_of(call), is_regular(call)},
+      on.multiprocessors);
   kernels::LinearInt4Arguments<T> arguments = arguments_of(call);
-  Int4Module& from = module<T>();
-  Kernel kernel = nullptr;
-  int tokens = 0, features = 0, threads = 0, shared_bytes = 0;
   const auto index = size_t(choice.build);
-  if (choice.few) {
-    const LinearInt4FewBuild& build = kLinearInt4FewBuilds[index];
-    tokens = build.tokens, features = build.features, threads = LinearInt4FewBuild::kThreads;
-    kernel = from.few[index];
-  } else {
-    const LinearInt4Build& build = kLinearInt4Builds[index];
-    tokens = build.tokens, features = build.features(), threads = LinearInt4Build::kThreads;
-    shared_bytes = build.shared_bytes();
-    kernel = from.builds[index];
-    from.prepared(index, on, [&] { allow_shared_bytes(kName, kernel, shared_bytes, on); });
-    arguments.x = operand_map(kName, as_operand(call.x), tokens);
-    arguments.weight = operand_map(kName, as_operand(call.weight), features);
-    arguments.stages = int((call.x.cols + LinearInt4Build::kDepth - 1) / LinearInt4Build::kDepth);
-  }
-  arguments.token_tiles = int((call.out.rows + tokens - 1) / tokens);
+  const Launch what = choice.kernel == LinearInt4Kernel::kRow ? row_launch(call, on, arguments)
+                      : choice.kernel == LinearInt4Kernel::kFew
+                          ? few_launch<T>(index)
+                          : many_launch(call, index, on, arguments);
+  arguments.token_tiles = int((call.out.rows + what.tokens - 1) / what.tokens);
   arguments.splits = choice.splits;
-  const int64_t blocks =
-      (call.out.cols + features - 1) / features * arguments.token_tiles * choice.splits;
+  const int64_t tiles = (call.out.cols + what.features - 1) / what.features;
+  const int64_t blocks = choice.kernel == LinearInt4Kernel::kRow
+                             ? choice.blocks
+                             : tiles * arguments.token_tiles * choice.splits;
   void* pointers[] = {&arguments};
-  check(launch_overlapped(kernel, on, unsigned(blocks), unsigned(threads), 1,
-                          unsigned(shared_bytes), stream, pointers, unsigned(choice.splits)),
+  check(launch_overlapped(what.kernel, on, unsigned(blocks), unsigned(what.threads), 1,
+                          unsigned(what.shared_bytes), stream, pointers, unsigned(choice.splits)),
         "linear_int4: launching");
   wait_if_asked(kName, on, stream);
 }

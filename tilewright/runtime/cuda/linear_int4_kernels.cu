@@ -2,6 +2,7 @@
 // type: TW_LINEAR_INT4_ELEMENT is tw::f16 or tw::bf16. The runtime finds the functions by name and
 // number.
 #include "tilewright/kernels/linear_int4_few_sm90.h"
+#include "tilewright/kernels/linear_int4_row_sm90.h"
 #include "tilewright/kernels/linear_int4_sm90.h"
 
 namespace tw::cuda_entry {
@@ -22,6 +23,13 @@ __global__ void __launch_bounds__(LinearInt4FewBuild::kThreads)
   using Kernel = LinearInt4FewSm90<Element, kLinearInt4FewBuilds[kIndex]>;
   __shared__ __align__(16) float sums[Kernel::Store::kBytes / 4];
   Kernel{arguments}(sums);
+}
+
+__global__ void __launch_bounds__(kLinearInt4RowBuild.threads, kLinearInt4RowBuild.resident)
+    linear_int4_row(const __grid_constant__ LinearInt4Arguments<Element> arguments) {
+  using Kernel = LinearInt4RowSm90<Element, kLinearInt4RowBuild>;
+  __shared__ Kernel::Sums sums;
+  Kernel{arguments}(sums, dynamic_shared);
 }
 
 template <int kIndex>
