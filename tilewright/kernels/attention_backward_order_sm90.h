@@ -30,10 +30,11 @@ struct AttentionInterval {
 /// from its end. With a window, of which each member sees another part, heads follow each other.
 struct AttentionBackwardTile {
   int first, split, end;
-  int group, ring, member;
-  int steps, round;  // all, and those from `split` on
-  int size;
-  int time;  // when the first step would be
+  int group;
+  int steps, round;        // all, and those from `split` on
+  int size, start;         // of chunks from `split` on: slots, and the first of them
+  int lower, lower_start;  // of those before
+  int time;                // when the first step would be
   bool backwards, slides;
 
   struct Step {
@@ -50,7 +51,8 @@ struct AttentionBackwardTile {
     const Chunk chunk = chunk_of(below, within);
     const int place = within - chunk.before + chunk.start;
     const int slot = chunk.first + (place < chunk.count ? place : place - chunk.count);
-    return {slot % group, slot / group};
+    const int block = group == 1 ? slot : slot / group;
+    return {slot - block * group, block};
   }
   /// When it would be at a block: `time` and the inverse of at().
   TW_PTX int when(int head, int block) const {
@@ -72,11 +74,11 @@ struct AttentionBackwardTile {
   };
   /// The one with the slot that `after` slots of its part follow. What all see of it is gone round.
   TW_PTX Chunk chunk_of(bool below, int after) const {
-    const int most = below ? 2 * ring : size, all = below ? steps - round : round;
+    const int most = below ? lower : size, all = below ? steps - round : round;
     const int before = after / most * most, count = min(most, all - before);
     const int first_slot = (below ? split : end) * group - before - count;
-    if (below) return {before, first_slot, count, count < most ? 0 : 2 * member + 1};
-    return {before, first_slot, count, size * member / ring % count};
+    if (below) return {before, first_slot, count, count < most ? 0 : lower_start};
+    return {before, first_slot, count, start < count ? start : start % count};
   }
 };
 
@@ -143,15 +145,15 @@ struct AttentionBackwardOrder {
     if (first_key > last || range.begin >= range.end) return out;
     out.first = out.split = range.begin / kQueries;
     out.end = (range.end + kQueries - 1) / kQueries;
-    out.group = given.group, out.ring = sequence.ring;
+    out.group = given.group;
     out.steps = out.round = given.group * (out.end - out.first);
     out.slides = given.before >= 0;
     const int round = key_block / span() * span(), index = key_block - round;
-    out.member = member(index);
+    out.lower = 2 * sequence.ring, out.lower_start = 2 * member(index) + 1;
     if (index >= sequence.ring) {
       out.backwards = true;
       out.split = out.end, out.round = 0;
-      out.time = given.group * (out.end - first_block(round + out.member));
+      out.time = given.group * (out.end - first_block(round + member(index)));
       return out;
     }
     if (given.fold > 1) {
@@ -160,6 +162,7 @@ struct AttentionBackwardOrder {
     }
     const int chunks = max(1, out.round / (2 * sequence.ring));
     out.size = (out.round + chunks - 1) / chunks;
+    out.start = out.size * index / sequence.ring;
     return out;
   }
 

@@ -196,7 +196,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     shared.exchange.slopes_empty[here.step % 2].wait(here.pair_phase() ^ 1);
     Base::store_slopes(shared.slopes[here.step % 2], 0, slopes);
     fence_async_shared();
-    shared.exchange.slopes_full[here.step % 2].arrive();
+    release(shared.slopes_full[here.step % 2]);
     pin(k_sum);
     wgmma_fence();
     multiply_fragment(slopes, shared.q[here.q.index], k_sum);
@@ -218,7 +218,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
   TW_PTX static void multiply_piece(Shared& shared, const Place& here, int consumer, int piece,
                                     QuerySums& sums) {
     using namespace tile::cuda;
-    if (piece == 0) shared.exchange.slopes_full[here.step % 2].wait(here.pair_phase());
+    if (piece == 0) shared.slopes_full[here.step % 2].wait(here.pair_phase());
     pin(sums);
     wgmma_fence();
     multiply_keys(shared.slopes[here.step % 2], shared.k, consumer * kPieces + piece, sums);
