@@ -154,9 +154,9 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
     pin(products);
     Base::slope(scores, products, shared.rows[index][1], slopes);
     Base::store_slopes(shared.slopes[here.step % 2], of.consumer * kRows, slopes);
+    add_product(slopes, shared.q[index], k_sum);
     fence_async_shared();
     release(shared.slopes_full[here.step % 2]);
-    add_product(slopes, shared.q[index], k_sum);
     if (!kLast) multiply_next(shared, place.at, of, scores, products);
     if (started) finish_sums(shared, of.consumer, here.step - 1, q_sum);
     shared.slopes_full[here.step % 2].wait(uint32_t(here.step / 2) & 1);

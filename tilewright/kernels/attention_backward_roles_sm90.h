@@ -105,7 +105,8 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     for (; i < tile.steps - 1; ++i)
       weigh_block<false>(shared, at, order, first_key, inner, i > 0, scores, q_sum, v_sum);
     weigh_block<true>(shared, at, order, first_key, inner, i > 0, scores, q_sum, v_sum);
-    finish_second(shared, at.step - 1, q_sum);
+    wgmma_wait<0>();
+    put_second(shared, at.step - 1, kWeigher, q_sum);
   }
 
   TW_PTX static void multiply_scores(Shared& shared, const QueryPosition& at, Scores& scores) {
@@ -136,13 +137,14 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     shared.exchange.weights_empty.wait(here.phase() ^ 1);
     Base::put_weights(shared.exchange.weights, scores);
     release(shared.exchange.weights_full);
-    if (started) finish_second(shared, here.step - 1, q_sum);
     shared.grad_full[here.grad.index].wait(here.grad.phase);
+    wgmma_wait<0>();
     pin(v_sum);
     wgmma_fence();
     multiply_fragment(weights, shared.grad[here.grad.index], v_sum);
     wgmma_commit();
     if (!kLast) multiply_scores(shared, at.q, scores);
+    if (started) put_second(shared, here.step - 1, kWeigher, q_sum);
     wgmma_wait<kLast ? 0 : 1>();
     pin(v_sum);
     release(shared.grad_empty[here.grad.index]);
@@ -150,10 +152,6 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     finish_first(shared, here, kWeigher, q_sum);
     pin(scores);
     multiply_piece(shared, here, kWeigher, 1, q_sum);
-  }
-  TW_PTX static void finish_second(Shared& shared, int step, QuerySums& q_sum) {
-    tile::cuda::wgmma_wait<0>();
-    put_second(shared, step, kWeigher, q_sum);
   }
 
   // ---- slopes
