@@ -83,14 +83,22 @@ int pairs(const Arguments& given) {
   return out;
 }
 
+struct Outcome {
+  int rounds = 0;  // that it took
+  int close = 0;   // additions at most two rounds after one to the same block
+};
+
 /// Lets every block of threads add as soon as it may, one step at a time: each pair of blocks that
-/// see each other once, in order, and nobody waits for ever. Returns the rounds that took.
-int simulate(const Arguments& given) {
+/// see each other once, in order, and nobody waits for ever.
+Outcome simulate(const Arguments& given) {
   const auto all = additions(given);
-  std::map<std::tuple<int, int, int>, int> added;
+  struct Block {
+    int count = 0, last = -3;  // additions; the round of the last one
+  };
+  std::map<std::tuple<int, int, int>, Block> added;
   std::vector<size_t> next(all.size(), 0);
-  int rounds = 0;
-  for (bool moves = true; moves; ++rounds) {
+  Outcome out;
+  for (bool moves = true; moves; ++out.rounds) {
     moves = false;
     const auto before = added;
     for (size_t i = 0; i < all.size(); ++i) {
@@ -98,17 +106,20 @@ int simulate(const Arguments& given) {
       const Addition& a = all[i][next[i]];
       const auto key = std::make_tuple(a.sequence, a.head, a.block);
       const auto found = before.find(key);
-      if ((found == before.end() ? 0 : found->second) != a.rank) continue;
-      ++added[key];
+      if ((found == before.end() ? 0 : found->second.count) != a.rank) continue;
+      Block& block = added[key];
+      if (out.rounds <= block.last + 2) ++out.close;
+      block = {block.count + 1, out.rounds};
       ++next[i];
       moves = true;
     }
   }
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(next[i], all[i].size()) << "waits for ever";
   int sum = 0;
-  for (const auto& [key, count] : added) sum += count;
+  for (const auto& [key, block] : added) sum += block.count;
   EXPECT_EQ(sum, pairs(given));
-  return rounds - 1;
+  --out.rounds;
+  return out;
 }
 
 void use_ring(Arguments& given, int multiprocessors) {
@@ -190,18 +201,29 @@ TEST(AttentionBackwardOrder, LongSequencesAmongShortOnesKeepAllBlocksOfThreadsAt
   const Varlen x({4096, 512, 512, 512, 512, 512, 512}, {4096, 512, 512, 512, 512, 512, 512}, 4, 1,
                  -1, 16);
   EXPECT_EQ(x.turns[0].sequence, 0);
-  EXPECT_LE(simulate(x.given), pairs(x.given) * 11 / 10 / 16);
+  EXPECT_LE(simulate(x.given).rounds, pairs(x.given) * 11 / 10 / 16);
 }
 
 TEST(AttentionBackwardOrder, NobodyWaitsWhereStepsTakeEquallyLong) {
   Arguments given = arguments(1, 2, 1, 2048, 2048, -1, -1);
   use_ring(given, 16);
   EXPECT_EQ(gridDim.x, 16u);
-  EXPECT_EQ(simulate(given), 2 * 32);
+  EXPECT_EQ(simulate(given).rounds, 2 * 32);
   given = arguments(1, 2, 1, 2048, 2048, -1, 0);
   use_ring(given, 16);
   EXPECT_EQ(gridDim.x, 16u);
-  EXPECT_EQ(simulate(given), 32 + 2);  // blocks of queries of a pair of blocks of keys
+  EXPECT_EQ(simulate(given).rounds, 32 + 2);  // blocks of queries of a pair of blocks of keys
+}
+
+/// What a member reads and adds to, the next one does soon after, before it leaves L2.
+TEST(AttentionBackwardOrder, HeadsThatShareKeysArePassedByTogether) {
+  for (const int after : {-1, 0}) {
+    Arguments given = arguments(1, 2, 4, 2048, 2048, -1, after);
+    use_ring(given, after < 0 ? 32 : 16);
+    const Outcome out = simulate(given);
+    EXPECT_EQ(out.rounds, after < 0 ? 4 * 32 : 4 * (32 + 2));
+    EXPECT_GE(out.close, pairs(given) * 3 / 4);
+  }
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace tw::kernels {
 
 /// What consumers with different roles pass to each other: weights as registers hold them, and who
-/// may read or write them and the slopes.
+/// may write them and the slopes, or read them.
 template <AttentionBackwardBuild kBuild, bool kSplitsRoles = kBuild.splits_roles()>
 struct AttentionBackwardExchange {
   TW_PTX void init(int) {}
@@ -16,15 +16,12 @@ struct AttentionBackwardExchange {
 template <AttentionBackwardBuild kBuild>
 struct AttentionBackwardExchange<kBuild, true> {
   float weights[kBuild.weight_count()];
-  tile::cuda::Mbarrier weights_full, weights_empty, slopes_full[2], slopes_empty[2];
+  tile::cuda::Mbarrier weights_full, weights_empty, slopes_empty[2];
 
   TW_PTX void init(int warps) {
     weights_full.init(warps / 2);
     weights_empty.init(warps / 2);
-    for (int i = 0; i < 2; ++i) {
-      slopes_full[i].init(warps / 2 * 32);
-      slopes_empty[i].init(warps);
-    }
+    for (int i = 0; i < 2; ++i) slopes_empty[i].init(warps);
   }
 };
 
@@ -32,7 +29,7 @@ template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardBlock {
   static constexpr int kDims = kBuild.dims, kQueries = kBuild.queries, kKeys = kBuild.keys();
   static constexpr int kConsumers = kBuild.kConsumers;
-  static constexpr int kQueryStages = kBuild.kQueryStages, kGradStages = kBuild.grad_stages();
+  static constexpr int kQueryStages = kBuild.query_stages(), kGradStages = kBuild.grad_stages();
   static constexpr int kThreads = kBuild.kThreads, kWarpgroup = 128, kRows = 64, kRowBytes = 128;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kKeyChunk = kKeys * kRowBytes, kQueryChunk = kQueries * kRowBytes;
@@ -41,7 +38,7 @@ struct AttentionBackwardBlock {
   static constexpr int kPartDims = kBuild.part_dims(), kPart = kBuild.part_count();
   static constexpr int kSumBuffers = kBuild.sum_buffers();  // of a consumer
   static_assert(kQueries == kRows);
-  static constexpr int kSlots = 4;  // of what is planned ahead
+  static constexpr int kSlots = 8;  // of what is planned ahead
   static constexpr int kWarps = kConsumers * kWarpgroup / 32;
   static constexpr int kMeeting = 1;  // the named barrier of both consumers
 
@@ -68,6 +65,7 @@ struct AttentionBackwardBlock {
     tile::cuda::Mbarrier k_full, v_full, tail_full, keys_empty;
     tile::cuda::Mbarrier q_full[kQueryStages], q_empty[kQueryStages];
     tile::cuda::Mbarrier grad_full[kGradStages], grad_empty[kGradStages];
+    tile::cuda::Mbarrier slopes_full[2];  // by the warps that compute some of them
     tile::cuda::Mbarrier sums_full[kConsumers][kSumBuffers], sums_empty[kConsumers][kSumBuffers];
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
@@ -96,6 +94,8 @@ struct AttentionBackwardBlock {
       shared.sums_full[i / kSumBuffers][i % kSumBuffers].init(kWarpgroup);
       shared.sums_empty[i / kSumBuffers][i % kSumBuffers].init(1);
     }
+    for (int i = 0; i < 2; ++i)
+      shared.slopes_full[i].init(kBuild.splits_roles() ? kWarps / kConsumers : kWarps);
     shared.exchange.init(kWarps);
     tile::cuda::fence_barrier_init();
   }

@@ -8,7 +8,7 @@ namespace tw::kernels {
 
 /// What is fixed when the kernel is compiled: two consumer warpgroups, and blocks of queries.
 struct AttentionBackwardBuild {
-  static constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers), kQueryStages = 2;
+  static constexpr int kConsumers = 2, kThreads = 128 * (1 + kConsumers);
 
   int dims;     // of queries, keys and values, a multiple of 64; what is missing reads as zero
   int queries;  // of a block
@@ -16,14 +16,18 @@ struct AttentionBackwardBuild {
   /// Sums of 64 keys and values for more than 128 dims do not fit into one warpgroup's registers:
   /// one has those of values, the other those of keys.
   TW_INLINE constexpr bool splits_roles() const { return dims > 128; }
+  /// Products of 64 dims take no longer than exponentials and slopes. Registers and shared memory
+  /// are enough to have some of two steps under way.
+  TW_INLINE constexpr bool defers() const { return dims == 64; }
   /// 64 Ki registers, in the units of setmaxnreg: sums leave little for what loads.
   TW_INLINE constexpr int feed_registers() const { return dims == 64 ? 40 : 24; }
   TW_INLINE constexpr int consumer_registers() const { return dims == 64 ? 232 : 240; }
   TW_INLINE constexpr int keys() const { return splits_roles() ? 64 : 64 * kConsumers; }
-  TW_INLINE constexpr int grad_stages() const { return splits_roles() ? 1 : kQueryStages; }
+  TW_INLINE constexpr int query_stages() const { return defers() ? 4 : 2; }
+  TW_INLINE constexpr int grad_stages() const { return splits_roles() ? 1 : query_stages(); }
   /// A consumer's share of the queries' gradients is handed over in pieces, through buffers.
   TW_INLINE constexpr int pieces() const { return splits_roles() ? 2 : 1; }
-  TW_INLINE constexpr int sum_buffers() const { return splits_roles() ? 1 : 2; }
+  TW_INLINE constexpr int sum_buffers() const { return splits_roles() ? 1 : defers() ? 4 : 2; }
   TW_INLINE constexpr int parts() const { return kConsumers * pieces(); }
   TW_INLINE constexpr int part_dims() const { return dims / parts(); }
   TW_INLINE constexpr int part_count() const { return queries * part_dims(); }
@@ -37,8 +41,9 @@ struct AttentionBackwardBuild {
   TW_INLINE constexpr int sum_count() const { return queries * dims; }  // of queries' gradients
   TW_INLINE constexpr int row_bytes() const { return 2 * queries * int(sizeof(float)); }
   TW_INLINE constexpr int shared_bytes() const {
-    constexpr int kAlignment = 1024, kBarriers = 512;
-    const int rows = (kQueryStages + grad_stages()) * query_bytes() + kQueryStages * row_bytes();
+    constexpr int kAlignment = 1024, kBarriers = 1024;
+    const int rows =
+        (query_stages() + grad_stages()) * query_bytes() + query_stages() * row_bytes();
     const int floats = weight_count() + kConsumers * sum_buffers() * part_count();
     const int used = 2 * key_bytes() + rows + 2 * slope_bytes() + floats * int(sizeof(float));
     return (used + kBarriers + kAlignment - 1) / kAlignment * kAlignment;
@@ -50,6 +55,12 @@ inline constexpr AttentionBackwardBuild kAttentionBackwardBuilds[] = {
 inline constexpr int kAttentionBackwardBuildCount =
     int(sizeof(kAttentionBackwardBuilds) / sizeof(kAttentionBackwardBuilds[0]));
 inline constexpr int kMostAttentionRing = 256, kAttentionScheduleThreads = 1024;
+
+/// Where a block of queries has the number of query `i`: four of sixteen, those that a thread of a
+/// consumer needs, follow each other.
+TW_INLINE constexpr int attention_row_place(int i) {
+  return i / 16 * 16 + i % 8 / 2 * 4 + i / 8 % 2 * 2 + i % 2;
+}
 
 /// Blocks of threads of a ring share a head of keys: they take its blocks of keys in turn.
 struct AttentionRing {
@@ -129,10 +140,10 @@ struct AttentionBackwardArguments {
   AttentionRows<T> q_grad, k_grad, v_grad;  // rows begin at multiples of 16 bytes
   View<const float, 3> lse;                 // [B, Hq, S]
   // Workspace, by head of queries and block of queries:
-  float* rows;    // lse in powers of two, then grad · out, of each query
+  float* rows;    // lse in powers of two, then grad · out, of each query (attention_row_place)
   float* q_sums;  // gradients of queries before `scale`, as the registers of a consumer hold them
   int* ranks;     // by head of a group and by key block: how many blocks of keys are added before
-  int* added;     // how many blocks of keys have been added to each part of them
+  int* added;     // by consumer: how many blocks of keys have been added to its parts of them
   // By sequence, where offsets say how long they are:
   int* rings;
   int* item_steps;               // how long an item of work is

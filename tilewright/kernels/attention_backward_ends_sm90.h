@@ -48,8 +48,8 @@ struct AttentionBackwardRows {
     tile::cuda::launch_grids_after();
     const auto at = AttentionBackwardPlace<kQueries, kBuild.keys(), T>::of(given);
     const Order order = Order::of(given, at.index);
-    constexpr int kParts = kBuild.parts();
-    if (threadIdx.x < kParts) given.added[at.place * kParts + int(threadIdx.x)] = 0;
+    constexpr int kConsumers = AttentionBackwardBuild::kConsumers;
+    if (threadIdx.x < kConsumers) given.added[at.place * kConsumers + int(threadIdx.x)] = 0;
     if (at.block < order.query_blocks()) put_rows(order.sequence, at.place, at.head, at.block);
     const bool leads = given.shares_ranks() ? at.index == 0 : true;
     if (at.head < given.group && leads) put_ranks(order, at.head, at.block);
@@ -70,8 +70,9 @@ struct AttentionBackwardRows {
       if (threadIdx.x % kLanes != 0) continue;
       constexpr float kLog2E = 1.4426950408889634f, kHigh = __builtin_inff();
       const float lse = exists ? given.lse(of.outer, head, row) : -kHigh;
-      to[i] = lse == -kHigh ? kHigh : lse * kLog2E;  // a row that sees nothing weighs nothing
-      to[kQueries + i] = sum;
+      const int at = attention_row_place(i);
+      to[at] = lse == -kHigh ? kHigh : lse * kLog2E;  // a row that sees nothing weighs nothing
+      to[kQueries + at] = sum;
     }
   }
 

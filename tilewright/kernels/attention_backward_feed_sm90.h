@@ -132,20 +132,46 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
 
   // ---- the warps that add to the queries' gradients
 
-  /// One thread, ahead of those that add: it waits for memory.
+  /// One thread, ahead of those that add: it waits for memory, but a step later than it asks.
   TW_PTX void plan(Shared& shared) const {
-    int turn = 0;  // of all steps
+    int turn = -1;  // of all steps
+    Addition asked{};
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order = walk.order();
       const AttentionBackwardTile tile = order.tile(walk.key_block());
+      if (tile.steps > 0) prefetch_keys(walk, given.k_origin(order.sequence));
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
-        const int64_t at = given.rank_place(order.sequence, within, block) + walk.key_block();
         const int head = walk.kv_head() * given.group + within;
-        hand_over(shared, turn++, {given.place(order.sequence, head, block), given.ranks[at]});
+        if (step == 0) prefetch_queries(given.q_origin(order.sequence), head, block);
+        const int64_t at = given.rank_place(order.sequence, within, block) + walk.key_block();
+        const Addition next{given.place(order.sequence, head, block), given.ranks[at]};
+        if (turn >= 0) hand_over(shared, turn, asked);
+        asked = next;
+        ++turn;
       }
     }
-    hand_over(shared, turn, {0, -1});
+    if (turn >= 0) hand_over(shared, turn, asked);
+    hand_over(shared, turn + 1, {0, -1});
+  }
+  /// What a tile begins with is on its way into L2 while the steps before are done.
+  TW_PTX void prefetch_keys(const Walk& walk, const AttentionOrigin& origin) const {
+    for (int i = 0; i < kKeys; i += kRows) {
+      const int row = origin.row + walk.key_block() * kKeys + i;
+      for (int c = 0; c < kChunks; ++c) {
+        tile::cuda::prefetch_box(given.k, c * kChunk, row, walk.kv_head(), origin.outer,
+                                 origin.wrap);
+        tile::cuda::prefetch_box(given.v, c * kChunk, row, walk.kv_head(), origin.outer,
+                                 origin.wrap);
+      }
+    }
+  }
+  TW_PTX void prefetch_queries(const AttentionOrigin& origin, int head, int block) const {
+    const int row = origin.row + block * kQueries;
+    for (int c = 0; c < kChunks; ++c) {
+      tile::cuda::prefetch_box(given.q, c * kChunk, row, head, origin.outer, origin.wrap);
+      tile::cuda::prefetch_box(given.grad, c * kChunk, row, head, origin.outer, origin.wrap);
+    }
   }
   TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
     const int slot = turn % kSlots;
@@ -154,40 +180,79 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     shared.planned[slot].arrive();
   }
 
-  /// One thread: a consumer's pieces.
+  /// A step whose additions are on their way, and the last buffer that they are read from.
+  struct UnderWay {
+    int* counter = nullptr;
+    tile::cuda::Mbarrier* empty;
+  };
+  /// A buffer is given back when it has been read or, of many, when its additions are there.
+  static constexpr bool kGivesBackLate = kSumBuffers > 2;
+
+  /// One thread: a consumer's pieces. It goes on while the additions of a step are under way, but
+  /// says that they are there before it waits for anything else: nobody waits for ever.
   TW_PTX void add(Shared& shared, int consumer) const {
+    using namespace tile::cuda;
     int count = 0;
+    UnderWay before;
     for (int turn = 0;; ++turn) {
       const int slot = turn % kSlots;
-      shared.planned[slot].wait(uint32_t(turn / kSlots) & 1);
+      wait(shared.planned[slot], uint32_t(turn / kSlots) & 1, before);
       const Addition addition = shared.additions[slot];
       shared.unplanned[slot].arrive();
-      if (addition.rank < 0) return;
-      for (int i = 0; i < kPieces; ++i) {
-        const int64_t part = addition.place * kParts + consumer * kPieces + i;
-        add_piece(shared, consumer, count++, part, addition.rank);
+      if (addition.rank < 0) break;
+      int* const counter = given.added + addition.place * kConsumers + consumer;
+      if (load_acquire(counter) != addition.rank) {
+        finish(before);
+        while (load_acquire(counter) != addition.rank) {
+        }
       }
+      fence_async_global();
+      Mbarrier* empty = nullptr;
+      for (int i = 0; i < kPieces; ++i, ++count) {
+        const int buffer = count % kSumBuffers;
+        wait(shared.sums_full[consumer][buffer], uint32_t(count / kSumBuffers) & 1, before);
+        const int64_t part = addition.place * kParts + consumer * kPieces + i;
+        add_piece(shared.sums[consumer][buffer], part, addition.rank);
+        empty = &shared.sums_empty[consumer][buffer];
+        if (!kGivesBackLate) {
+          wait_stores_read<0>();
+          empty->arrive();
+        }
+        if (before.counter != nullptr) {
+          wait_stores_done<1>();
+          tell(before);
+        }
+      }
+      before = {counter, empty};
     }
+    finish(before);
   }
-  TW_PTX void add_piece(Shared& shared, int consumer, int count, int64_t part, int rank) const {
+  TW_PTX void add_piece(const float* from, int64_t part, int rank) const {
     using namespace tile::cuda;
     constexpr int kBytes = kPart * int(sizeof(float));
-    const int buffer = count % kSumBuffers;
     float* const to = given.q_sums + part * kPart;
-    while (load_acquire(given.added + part) != rank) {
-    }
-    fence_async_global();
-    shared.sums_full[consumer][buffer].wait(uint32_t(count / kSumBuffers) & 1);
     if (rank == 0)
-      store_bulk(to, shared.sums[consumer][buffer], kBytes);
+      store_bulk(to, from, kBytes);
     else
-      add_bulk(to, shared.sums[consumer][buffer], kBytes);
+      add_bulk(to, from, kBytes);
     commit_stores();
-    wait_stores_read<0>();
-    shared.sums_empty[consumer][buffer].arrive();
-    wait_stores_done<0>();
-    fence_async_global();
-    add_release(given.added + part, 1);
+  }
+  TW_PTX static void wait(tile::cuda::Mbarrier& barrier, uint32_t phase, UnderWay& before) {
+    if (barrier.test(phase)) return;
+    finish(before);
+    barrier.wait(phase);
+  }
+  TW_PTX static void finish(UnderWay& before) {
+    if (before.counter == nullptr) return;
+    tile::cuda::wait_stores_done<0>();
+    tell(before);
+  }
+  /// The additions are there.
+  TW_PTX static void tell(UnderWay& before) {
+    if (kGivesBackLate) before.empty->arrive();
+    tile::cuda::fence_async_global();
+    tile::cuda::add_release(before.counter, 1);
+    before.counter = nullptr;
   }
 };
 

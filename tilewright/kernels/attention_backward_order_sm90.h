@@ -2,12 +2,14 @@
 // blocks of queries a block of keys passes by, and when it may add its share to their gradients.
 //
 // A ring of blocks of threads shares a head of keys. In a round each member takes a block of keys,
-// or, under a causal mask, the i-th block and the i-th from the end. If all steps took equally
-// long, no two members would be at the same block of queries: without a mask they begin at evenly
-// spread places and go round; under a causal mask they do so where all see the queries, then walk
-// down from their diagonals, then pass by what sees their second block from the last on. The order
-// of additions is that of those times. It is total and every member follows it, so nobody waits for
-// ever, and mostly not at all.
+// or, under a causal mask, the i-th block and the i-th from the end. The blocks of queries of all
+// heads that share the keys lie on a line, heads innermost. It is cut into chunks, and members are
+// at the same chunk at the same time, so that what they read and add to is in L2: they begin at
+// evenly spread places of it and go round. Under a causal mask a chunk that some members see in
+// part is the last of theirs; they walk it upwards from their diagonals, at places where the others
+// are not. The second blocks of keys go the same way backwards. If all steps took equally long, no
+// two members would be at the same block of queries. The order of additions is that of those times.
+// It is total and every member follows it, so nobody waits for ever, and mostly not at all.
 #pragma once
 
 #include "tilewright/kernels/attention_backward_build_sm90.h"
@@ -21,38 +23,62 @@ struct AttentionInterval {
 };
 
 /// Blocks of queries [first, end) that see a block of keys, for each head that shares the keys, and
-/// the order in which they are passed by: of all heads those from `split` on, round from `start`,
-/// then those before; or backwards.
+/// the order in which they are passed by.
+///
+/// Block b of head h is slot b * group + h. Slots from that of `split` on, which all members see,
+/// are cut into chunks of `size`, then those before into chunks of two for each member, each part
+/// from its end. With a window, of which each member sees another part, heads follow each other.
 struct AttentionBackwardTile {
   int first, split, end;
-  int steps, round;  // all, and those that go round
-  int start;
-  int time;  // when the first step would be
-  bool backwards;
+  int group;
+  int steps, round;        // all, and those from `split` on
+  int size, start;         // of chunks from `split` on: slots, and the first of them
+  int lower, lower_start;  // of those before
+  int time;                // when the first step would be
+  bool backwards, slides;
 
   struct Step {
     int head, block;  // the head within the group
   };
   TW_PTX Step at(int step) const {
-    if (backwards) {
+    if (slides) {
       const int head = step / (end - first);
-      return {head, end - 1 - (step - head * (end - first))};
+      return {head, first + step - head * (end - first)};
     }
-    if (step < round) {
-      int place = start + step;
-      if (place >= round) place -= round;
-      const int head = place / (end - split);
-      return {head, split + place - head * (end - split)};
-    }
-    const int head = (step - round) / (split - first);
-    return {head, first + step - round - head * (split - first)};
+    if (backwards) step = steps - 1 - step;
+    const bool below = step >= round;
+    const int within = below ? step - round : step;
+    const Chunk chunk = chunk_of(below, within);
+    const int place = within - chunk.before + chunk.start;
+    const int slot = chunk.first + (place < chunk.count ? place : place - chunk.count);
+    const int block = group == 1 ? slot : slot / group;
+    return {slot - block * group, block};
   }
   /// When it would be at a block: `time` and the inverse of at().
   TW_PTX int when(int head, int block) const {
-    if (backwards) return time + head * (end - first) + end - 1 - block;
-    if (block < split) return time + round + head * (split - first) + block - first;
-    const int step = head * (end - split) + block - split - start;
-    return time + (step < 0 ? step + round : step);
+    if (slides) return time + head * (end - first) + block - first;
+    const bool below = block < split;
+    const int slot = block * group + head, after = (below ? split : end) * group - 1 - slot;
+    const Chunk chunk = chunk_of(below, after);
+    const int place = slot - chunk.first - chunk.start;
+    const int within = chunk.before + (place < 0 ? place + chunk.count : place);
+    const int step = below ? round + within : within;
+    return time + (backwards ? steps - 1 - step : step);
+  }
+
+ private:
+  struct Chunk {
+    int before;        // slots of its part that are passed by before
+    int first, count;  // slots
+    int start;         // which of them is the first
+  };
+  /// The one with the slot that `after` slots of its part follow. What all see of it is gone round.
+  TW_PTX Chunk chunk_of(bool below, int after) const {
+    const int most = below ? lower : size, all = below ? steps - round : round;
+    const int before = after / most * most, count = min(most, all - before);
+    const int first_slot = (below ? split : end) * group - before - count;
+    if (below) return {before, first_slot, count, count < most ? 0 : lower_start};
+    return {before, first_slot, count, start < count ? start : start % count};
   }
 };
 
@@ -119,10 +145,14 @@ struct AttentionBackwardOrder {
     if (first_key > last || range.begin >= range.end) return out;
     out.first = out.split = range.begin / kQueries;
     out.end = (range.end + kQueries - 1) / kQueries;
+    out.group = given.group;
     out.steps = out.round = given.group * (out.end - out.first);
+    out.slides = given.before >= 0;
     const int round = key_block / span() * span(), index = key_block - round;
+    out.lower = 2 * sequence.ring, out.lower_start = 2 * member(index) + 1;
     if (index >= sequence.ring) {
       out.backwards = true;
+      out.split = out.end, out.round = 0;
       out.time = given.group * (out.end - first_block(round + member(index)));
       return out;
     }
@@ -130,8 +160,9 @@ struct AttentionBackwardOrder {
       out.split = max(out.first, min(first_block(round + sequence.ring), out.end));
       out.round = given.group * (out.end - out.split);
     }
-    if (given.before < 0)
-      out.start = int(index_quotient(int64_t{out.round} * index, sequence.ring));
+    const int chunks = max(1, out.round / (2 * sequence.ring));
+    out.size = (out.round + chunks - 1) / chunks;
+    out.start = out.size * index / sequence.ring;
     return out;
   }
 

@@ -105,7 +105,8 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     for (; i < tile.steps - 1; ++i)
       weigh_block<false>(shared, at, order, first_key, inner, i > 0, scores, q_sum, v_sum);
     weigh_block<true>(shared, at, order, first_key, inner, i > 0, scores, q_sum, v_sum);
-    finish_second(shared, at.step - 1, q_sum);
+    wgmma_wait<0>();
+    put_second(shared, at.step - 1, kWeigher, q_sum);
   }
 
   TW_PTX static void multiply_scores(Shared& shared, const QueryPosition& at, Scores& scores) {
@@ -136,13 +137,14 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     shared.exchange.weights_empty.wait(here.phase() ^ 1);
     Base::put_weights(shared.exchange.weights, scores);
     release(shared.exchange.weights_full);
-    if (started) finish_second(shared, here.step - 1, q_sum);
     shared.grad_full[here.grad.index].wait(here.grad.phase);
+    wgmma_wait<0>();
     pin(v_sum);
     wgmma_fence();
     multiply_fragment(weights, shared.grad[here.grad.index], v_sum);
     wgmma_commit();
     if (!kLast) multiply_scores(shared, at.q, scores);
+    if (started) put_second(shared, here.step - 1, kWeigher, q_sum);
     wgmma_wait<kLast ? 0 : 1>();
     pin(v_sum);
     release(shared.grad_empty[here.grad.index]);
@@ -150,10 +152,6 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     finish_first(shared, here, kWeigher, q_sum);
     pin(scores);
     multiply_piece(shared, here, kWeigher, 1, q_sum);
-  }
-  TW_PTX static void finish_second(Shared& shared, int step, QuerySums& q_sum) {
-    tile::cuda::wgmma_wait<0>();
-    put_second(shared, step, kWeigher, q_sum);
   }
 
   // ---- slopes
@@ -196,7 +194,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     shared.exchange.slopes_empty[here.step % 2].wait(here.pair_phase() ^ 1);
     Base::store_slopes(shared.slopes[here.step % 2], 0, slopes);
     fence_async_shared();
-    shared.exchange.slopes_full[here.step % 2].arrive();
+    release(shared.slopes_full[here.step % 2]);
     pin(k_sum);
     wgmma_fence();
     multiply_fragment(slopes, shared.q[here.q.index], k_sum);
@@ -218,7 +216,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
   TW_PTX static void multiply_piece(Shared& shared, const Place& here, int consumer, int piece,
                                     QuerySums& sums) {
     using namespace tile::cuda;
-    if (piece == 0) shared.exchange.slopes_full[here.step % 2].wait(here.pair_phase());
+    if (piece == 0) shared.slopes_full[here.step % 2].wait(here.pair_phase());
     pin(sums);
     wgmma_fence();
     multiply_keys(shared.slopes[here.step % 2], shared.k, consumer * kPieces + piece, sums);

@@ -3,11 +3,13 @@
 //
 // A block has some keys and their values in shared memory and passes by the blocks of queries that
 // see them. Scores and weights are computed turned, keys x queries. Two consumer warpgroups have
-// half of the keys each (attention_backward_halves_sm90.h) or, of more than 128 dims, a role each
+// half of the keys each (attention_backward_halves_sm90.h; up to 64 dims
+// attention_backward_deferred_sm90.h) or, of more than 128 dims, a role each
 // (attention_backward_roles_sm90.h). The queries' gradients are added up in global memory by bulk
 // copies, in an order that does not depend on timing (attention_backward_order_sm90.h).
 #pragma once
 
+#include "tilewright/kernels/attention_backward_deferred_sm90.h"
 #include "tilewright/kernels/attention_backward_feed_sm90.h"
 #include "tilewright/kernels/attention_backward_halves_sm90.h"
 #include "tilewright/kernels/attention_backward_roles_sm90.h"
@@ -47,6 +49,8 @@ struct AttentionBackwardSm90 {
           roles.weigh_values(shared);
         else
           roles.slope_keys(shared);
+      } else if constexpr (kBuild.defers()) {
+        AttentionBackwardDeferred<T, kBuild>{{{{}, given}}}(shared, warpgroup - 1);
       } else {
         AttentionBackwardHalves<T, kBuild>{{{{}, given}}}(shared, warpgroup - 1);
       }

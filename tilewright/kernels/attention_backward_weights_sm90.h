@@ -35,19 +35,20 @@ struct AttentionBackwardWeights : AttentionBackwardBlock<T, kBuild> {
   /// Scores of 64 keys become weights, of which a copy is rounded; what remains are weights times
   /// the slope of the cap.
   TW_PTX void weigh(const float* lse, Scores& scores, Weights& weights) const {
-    const auto* const logs = reinterpret_cast<const float2*>(lse) + threadIdx.x % 4;
+    const auto* const logs = reinterpret_cast<const float4*>(lse) + threadIdx.x % 4;
     if (given.score_scale != 0)
       exponentiate<true>(logs, scores, weights);
     else
       exponentiate<false>(logs, scores, weights);
   }
   template <bool kCaps>
-  TW_PTX void exponentiate(const float2* logs, Scores& scores, Weights& weights) const {
+  TW_PTX void exponentiate(const float4* logs, Scores& scores, Weights& weights) const {
     TW_UNROLL
-    for (int i = 0; i < kQueries / 2; i += 4) {
-      const float2 log = logs[i];  // of eight queries a thread has two
+    for (int i = 0; i < kQueries / 2; i += 8) {
+      const float4 four = logs[i / 2];  // of sixteen queries a thread has four
       TW_UNROLL
-      for (int r = 0; r < 4; r += 2) {
+      for (int r = 0; r < 8; r += 2) {
+        const float2 log = r < 4 ? float2{four.x, four.y} : float2{four.z, four.w};
         float weight[2];
         TW_UNROLL
         for (int c = 0; c < 2; ++c) {
@@ -65,15 +66,17 @@ struct AttentionBackwardWeights : AttentionBackwardBlock<T, kBuild> {
   /// weights * (grad · v - grad · out), rounded.
   TW_PTX static void slope(const Scores& weights, const Scores& products, const float* deltas,
                            Weights& slopes) {
-    const auto* const pairs = reinterpret_cast<const float2*>(deltas) + threadIdx.x % 4;
+    const auto* const fours = reinterpret_cast<const float4*>(deltas) + threadIdx.x % 4;
     TW_UNROLL
-    for (int i = 0; i < kQueries / 2; i += 4) {
-      const float2 delta = pairs[i];
+    for (int i = 0; i < kQueries / 2; i += 8) {
+      const float4 four = fours[i / 2];
       TW_UNROLL
-      for (int r = 0; r < 4; r += 2)
+      for (int r = 0; r < 8; r += 2) {
+        const float2 delta = r < 4 ? float2{four.x, four.y} : float2{four.z, four.w};
         slopes[(i + r) / 2] =
             tile::cuda::pack<T>(weights[i + r] * (products[i + r] - delta.x),
                                 weights[i + r + 1] * (products[i + r + 1] - delta.y));
+      }
     }
   }
 
@@ -94,17 +97,30 @@ struct AttentionBackwardWeights : AttentionBackwardBlock<T, kBuild> {
 
   /// Rows are keys, 64 queries of 128 bytes each, swizzled as wgmma reads them.
   TW_PTX static void store_slopes(char* to, int first, const Weights& slopes) {
-    const int thread = int(threadIdx.x) % kWarpgroup, lane = thread % 32;
-    const int row = first + thread / 32 * 16 + lane % 16;
     TW_UNROLL
-    for (int i = 0; i < kQueries / 16; ++i) {
-      const int unit = 2 * i + lane / 16;  // of 16 bytes
-      tile::cuda::store_matrices(to + row * kRowBytes + (unit ^ (row % 8)) * 16, slopes[4 * i],
-                                 slopes[4 * i + 1], slopes[4 * i + 2], slopes[4 * i + 3]);
+    for (int i = 0; i < kQueries / 16; ++i)
+      tile::cuda::store_matrices(matrices(to, first, i), slopes[4 * i], slopes[4 * i + 1],
+                                 slopes[4 * i + 2], slopes[4 * i + 3]);
+  }
+  /// 64 rows of 64 elements, which lie as slopes do, become left operands.
+  TW_PTX static void load_rows(char* from, int first, uint32_t (&rows)[kRowBytes / 8]) {
+    TW_UNROLL
+    for (int i = 0; i < kRowBytes / 32; ++i) {
+      uint32_t four[4];
+      tile::cuda::load_matrices(four, matrices(from, first, i));
+      TW_UNROLL
+      for (int n = 0; n < 4; ++n) rows[4 * i + n] = four[n];
     }
   }
 
  private:
+  /// Where the thread's row of 16 columns is, of 64 rows after the first.
+  TW_PTX static char* matrices(char* rows, int first, int columns) {
+    const int thread = int(threadIdx.x) % kWarpgroup, lane = thread % 32;
+    const int row = first + thread / 32 * 16 + lane % 16;
+    const int unit = 2 * columns + lane / 16;  // of 16 bytes
+    return rows + row * kRowBytes + (unit ^ (row % 8)) * 16;
+  }
   TW_PTX static float4* place(float* weights, int i) {
     return reinterpret_cast<float4*>(weights) + i / 4 * kWarpgroup + int(threadIdx.x) % kWarpgroup;
   }

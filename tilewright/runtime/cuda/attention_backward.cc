@@ -70,7 +70,7 @@ class Workspace {
     a.q_sums = take<float>(blocks_ * build.sum_count());
     a.rows = take<float>(blocks_ * 2 * build.queries);
     a.ranks = take<int>(a.rank_count());
-    a.added = take<int>(blocks_ * build.parts());
+    a.added = take<int>(blocks_ * build.kConsumers);
     if (!a.q_offsets) return;
     a.rings = take<int>(a.sequences);
     a.item_steps = take<int>(a.sequences);
@@ -80,7 +80,7 @@ class Workspace {
 
  private:
   int64_t bytes(const AttentionBackwardBuild& build, const AttentionBackwardArguments<T>& a) const {
-    const int64_t of_block = build.sum_count() + 2 * build.queries + build.parts();
+    const int64_t of_block = build.sum_count() + 2 * build.queries + build.kConsumers;
     const int64_t schedule = a.q_offsets ? 4 * a.sequences + 2 : 0;
     return (blocks_ * of_block + a.rank_count() + schedule) * int64_t{sizeof(int)};
   }
