@@ -30,11 +30,11 @@ TW_PTX void cluster_sync() {
   cluster_wait();
 }
 
-/// Stores 4 or 8 bytes at the place of `local` in the shared memory of block `rank`, and counts
+/// Stores 4, 8 or 16 bytes at the place of `local` in the shared memory of block `rank`, and counts
 /// them on the barrier there: no fence, which would wait for all stores to memory.
 template <class T>
 TW_PTX void send_cluster(T* local, const T& value, Mbarrier* barrier, int rank) {
-  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);
   if constexpr (sizeof(T) == 4)
     asm volatile(
         "{ .reg .b32 remote, full;\n"
@@ -43,7 +43,16 @@ TW_PTX void send_cluster(T* local, const T& value, Mbarrier* barrier, int rank) 
             "r"(shared_address(local)),
         "r"(shared_address(barrier)), "r"(rank), "r"(__builtin_bit_cast(uint32_t, value))
         : "memory");
-  else
+  else if constexpr (sizeof(T) == 16) {
+    const auto words = __builtin_bit_cast(ulonglong2, value);
+    asm volatile(
+        "{ .reg .b32 remote, full;\n"
+        "mapa.shared::cluster.u32 remote, %0, %2; mapa.shared::cluster.u32 full, %1, %2;\n"
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b64 [remote], {%3, %4}, "
+        "[full]; }" ::"r"(shared_address(local)),
+        "r"(shared_address(barrier)), "r"(rank), "l"(words.x), "l"(words.y)
+        : "memory");
+  } else
     asm volatile(
         "{ .reg .b32 remote, full;\n"
         "mapa.shared::cluster.u32 remote, %0, %2; mapa.shared::cluster.u32 full, %1, %2;\n"
