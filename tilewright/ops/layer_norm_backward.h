@@ -66,7 +66,11 @@ struct LayerNormBackward {
       {"many blocks of rows", "*=1100 C=37 eps=1 +weight +weight_grad +bias_grad"},
       {"columns in two programs", "*=2x3 C=1031 +weight +weight_grad +bias_grad"},
       {"columns of several blocks", "*=5 C=8200 +weight +weight_grad +bias_grad"},
-      {"odd columns of several blocks", "*=3 C=8203 +weight +weight_grad"}};
+      {"odd columns of several blocks", "*=3 C=8203 +weight +weight_grad"},
+      {"rows of a warp", "*=2x150 C=520 +weight +weight_grad +bias_grad"},
+      {"rows of three warps", "*=9 C=2056 +bias_grad"},
+      {"rows of two blocks and of four", "*=5 C=16392 +weight +weight_grad +bias_grad"},
+      {"rows of four blocks and of more", "*=2 C=33000 +weight +weight_grad"}};
   static constexpr Case kWorkloads[] = {
       {"bert-base", "*=512 C=768 +weight +weight_grad +bias_grad"},
       {"64 MiB", "*=4096 C=4096 +weight +weight_grad +bias_grad"}};

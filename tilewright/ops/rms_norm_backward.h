@@ -61,7 +61,11 @@ struct RmsNormBackward {
       {"many blocks of rows", "*=1100 C=37 eps=1 +weight_grad"},
       {"columns in two programs", "*=2x3 C=1031 +weight_grad +residual_grad"},
       {"columns of several blocks", "*=5 C=8200 eps=1 +weight_grad"},
-      {"odd columns of several blocks", "*=3 C=8203 eps=1 +weight_grad +residual_grad"}};
+      {"odd columns of several blocks", "*=3 C=8203 eps=1 +weight_grad +residual_grad"},
+      {"rows of a warp", "*=2x150 C=520 +weight_grad +residual_grad"},
+      {"rows of three warps", "*=9 C=2056"},
+      {"rows of two blocks and of four", "*=5 C=16392 +weight_grad +residual_grad"},
+      {"rows of four blocks and of more", "*=2 C=33000 +weight_grad"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/training", "*=2048 C=4096 +weight_grad"},
                                         {"64 MiB", "*=4096 C=4096 +weight_grad"},
                                         {"64 MiB, x alone", "*=4096 C=4096"}};

@@ -37,6 +37,38 @@ def test_rows_match_float64(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert torch.equal(OPS.copy(x.transpose(0, -1)), x.transpose(0, -1).contiguous())
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(9001, 640), (2999, 4096), (700, 8200), (345, 32768), (170, 65536)]
+)
+def test_gradients_of_norms_match_float64(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    """Of so many rows that each block takes several."""
+    cols = shape[-1:]
+    grad, x, more = (normal(*shape, dtype=dtype, seed=i) for i in range(3))
+    weight = normal(*cols, dtype=dtype, seed=3)
+    is_wide = dtype == torch.float32
+    for_rows = {"rtol": 1e-5, "atol": 1e-5} if is_wide else {"rtol": 1.6e-2, "atol": 1e-2}
+    for_sums = {"rtol": 1e-5, "atol": 1e-3} if is_wide else {"rtol": 1.6e-2, "atol": 1e-2}
+    wide, scale, shift = (
+        t.double().requires_grad_() for t in (x, weight, torch.zeros_like(weight))
+    )
+
+    def expect(
+        outs: list[torch.Tensor], inputs: list[torch.Tensor], got: tuple[torch.Tensor, ...]
+    ) -> None:
+        want = torch.autograd.grad(outs, inputs, [grad.double(), more.double()][: len(outs)])
+        for i, (value, exact) in enumerate(zip(got, want, strict=True)):
+            torch.testing.assert_close(value.double(), exact, **(for_sums if i else for_rows))
+
+    norm = torch.nn.functional.rms_norm(wide, cols, scale, 1e-6)
+    got = OPS.rms_norm_backward.full(grad, x, weight, more)
+    expect([norm, wide * 1], [wide, scale], got)
+    again = OPS.rms_norm_backward.full(grad, x, weight, more)
+    assert all(torch.equal(a, b) for a, b in zip(got, again, strict=True))
+    norm = torch.nn.functional.layer_norm(wide, cols, scale, shift, 1e-5)
+    expect([norm], [wide, scale, shift], OPS.layer_norm_backward.full(grad, x, weight))
+
+
 def test_goes_into_the_current_stream() -> None:
     stream = torch.cuda.Stream()
     x = torch.zeros(1 << 24, device="cuda")

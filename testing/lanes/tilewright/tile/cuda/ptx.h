@@ -109,6 +109,9 @@ inline int __ffs(int x) {
 inline int __popc(unsigned x) {
   return std::popcount(x);
 }
+inline float rsqrtf(float x) {
+  return 1 / std::sqrt(x);
+}
 inline float __expf(float x) {
   return std::exp(x);
 }
@@ -124,3 +127,11 @@ inline float __fdividef(float a, float b) {
 inline float __fmaf_rn(float a, float b, float c) {
   return std::fma(a, b, c);
 }
+
+namespace tw::tile::cuda {
+
+inline int uniform(int x) {
+  return x;
+}
+
+}  // namespace tw::tile::cuda

@@ -1,0 +1,245 @@
+// The gradients of norms on Hopper, whole: the device's text, run by threads as lanes
+// (testing/lanes), beside sums in double precision.
+#include "tilewright/kernels/norm_backward_sm90.h"
+
+#include <memory>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tilewright/kernels/norm_backward_fold_sm90.h"
+
+namespace tw::kernels {
+namespace {
+
+struct Sizes {
+  int rows, cols, clusters;
+  NormBackwardShape shape;
+};
+
+/// One call: operands, and what the kernels make of them.
+template <class T>
+struct Call {
+  Sizes of;
+  std::vector<T> grad, x, weight, residual, x_grad;
+  std::vector<float> partials;
+  std::vector<T> outs[2];
+  bool is_weighted = true, has_residual = false, wants[2] = {true, true};
+
+  Call(const Sizes& sizes, float mean) : of(sizes) {
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    const auto fill = [&](std::vector<T>& data, int count, float offset) {
+      for (int i = 0; i < count; ++i) data.push_back(T(normal(random) + offset));
+    };
+    fill(grad, of.rows * of.cols, 0.5F);
+    fill(x, of.rows * of.cols, mean);
+    fill(residual, of.rows * of.cols, 0);
+    fill(weight, of.cols, 1);
+    x_grad.assign(x.size(), T(std::nanf("")));
+  }
+
+  template <class Norm, bool kIsCluster>
+  void run() {
+    NormBackwardArguments<T> given{};
+    given.grad = grad.data(), given.x = x.data(), given.x_grad = x_grad.data();
+    given.weight = is_weighted ? weight.data() : nullptr;
+    given.residual_grad = has_residual ? residual.data() : nullptr;
+    given.grad_stride = given.x_stride = given.residual_stride = given.x_grad_stride = of.cols;
+    given.rows = of.rows, given.cols = of.cols, given.eps = 1e-5F;
+    given.shape = of.shape;
+    given.place[0] = given.place[1] = -1;
+    for (int i = 0; i < Norm::kSums; ++i) given.place[i] = wants[i] ? given.sums++ : -1;
+    partials.assign(size_t(of.clusters * given.sums * of.cols), std::nanf(""));
+    given.partials = partials.data();
+    gridDim.x = unsigned(of.clusters * of.shape.ranks);
+    for (int cluster = 0; cluster < of.clusters; ++cluster)
+      run_cluster<NormBackwardSm90<Norm, kIsCluster>>(given, cluster);
+    fold(given);
+  }
+
+ private:
+  template <class Kernel>
+  void run_cluster(const NormBackwardArguments<T>& given, int cluster) const {
+    using Shared = typename Kernel::Shared;
+    const int ranks = of.shape.ranks;
+    const auto threads = unsigned(32 * of.shape.warps * of.shape.groups);
+    testing::Cluster all{std::barrier<>(int(threads) * ranks), {}};
+    std::vector<std::unique_ptr<Shared>> memory;
+    for (int r = 0; r < ranks; ++r) {
+      memory.push_back(std::make_unique<Shared>());
+      std::memset(static_cast<void*>(memory.back().get()), 0xff, sizeof(Shared));  // NaN
+      all.shared.push_back(reinterpret_cast<char*>(memory.back().get()));
+    }
+    this_cluster = &all;
+    std::vector<std::jthread> blocks;
+    for (int r = 0; r < ranks; ++r)
+      blocks.emplace_back([&, r] {
+        testing::run_block(unsigned(cluster * ranks + r), threads,
+                           [&] { Kernel{given}(all.shared[size_t(r)]); });
+      });
+  }
+
+  /// As the fold does, of which there is a test of its own.
+  void fold(const NormBackwardArguments<T>& given) {
+    for (int i = 0; i < 2; ++i) {
+      if (given.place[i] < 0) continue;
+      for (int c = 0; c < of.cols; ++c) {
+        double sum = 0;
+        for (int cluster = 0; cluster < of.clusters; ++cluster)
+          sum += double(partials[size_t((cluster * given.sums + given.place[i]) * of.cols + c)]);
+        outs[i].push_back(T(float(sum)));
+      }
+    }
+  }
+};
+
+template <class T>
+void expect_near(double value, double want, double scale, const std::string& what) {
+  const double rounding = sizeof(T) == 4 ? 2e-6 : 8e-3;  // of bf16: half of 2^-7, and a bit
+  ASSERT_NEAR(value, want, rounding * std::abs(want) + 2e-5 * scale) << what;
+}
+
+template <class T>
+void expect_gradients(const Call<T>& call, bool is_layer_norm) {
+  const int rows = call.of.rows, cols = call.of.cols;
+  std::vector<double> sums[2];
+  for (auto& sum : sums) sum.assign(size_t(cols), 0);
+  for (int r = 0; r < rows; ++r) {
+    const auto at = [&](const std::vector<T>& from, int c) {
+      return double(float(from[size_t(r) * size_t(cols) + size_t(c)]));
+    };
+    double mean = 0, squares = 0, grads = 0, products = 0;
+    for (int c = 0; c < cols && is_layer_norm; ++c) mean += at(call.x, c) / cols;
+    for (int c = 0; c < cols; ++c) squares += std::pow(at(call.x, c) - mean, 2) / cols;
+    const double rstd = 1 / std::sqrt(squares + double(1e-5F));
+    const auto normal = [&](int c) { return (at(call.x, c) - mean) * rstd; };
+    const auto scaled = [&](int c) {
+      return at(call.grad, c) * (call.is_weighted ? double(float(call.weight[size_t(c)])) : 1);
+    };
+    for (int c = 0; c < cols; ++c) {
+      if (is_layer_norm) grads += scaled(c) / cols;
+      products += scaled(c) * normal(c) / cols;
+      sums[0][size_t(c)] += at(call.grad, c) * normal(c);
+      sums[1][size_t(c)] += at(call.grad, c);
+    }
+    for (int c = 0; c < cols; ++c)
+      expect_near<T>(at(call.x_grad, c),
+                     (scaled(c) - grads - normal(c) * products) * rstd +
+                         (call.has_residual ? at(call.residual, c) : 0),
+                     1, "row " + std::to_string(r) + ", column " + std::to_string(c));
+  }
+  for (int i = 0; i < 2; ++i)
+    for (size_t c = 0; c < call.outs[i].size(); ++c)
+      expect_near<T>(double(float(call.outs[i][c])), sums[i][c], rows, "sum " + std::to_string(i));
+}
+
+/// Both norms, on rows of one block.
+template <class T>
+void expect_both(const Sizes& sizes, float mean = 0.3F) {
+  Call<T> rms(sizes, mean), layer(sizes, mean);
+  rms.wants[1] = false;
+  rms.template run<RmsNormBackwardSm90<T>, false>();
+  expect_gradients(rms, false);
+  layer.template run<LayerNormBackwardSm90<T>, false>();
+  expect_gradients(layer, true);
+}
+
+TEST(NormBackwardSm90, RowsOfAWarp) {
+  expect_both<float>({11, 512, 2, {1, 512, 1, 2}});
+  expect_both<bf16>({9, 1000, 1, {1, 1000, 1, 2}});
+}
+
+TEST(NormBackwardSm90, RowsOfSeveralWarps) {
+  expect_both<float>({9, 600, 1, {1, 600, 2, 2}});
+  expect_both<bf16>({5, 2048, 1, {1, 2048, 2, 1}});
+}
+
+TEST(NormBackwardSm90, FewerRowsThanGroups) {
+  expect_both<float>({1, 300, 1, {1, 300, 1, 4}});
+  expect_both<float>({3, 600, 1, {1, 600, 2, 3}});
+}
+
+TEST(NormBackwardSm90, RowsOfACluster) {
+  for (const int ranks : {2, 4}) {
+    const Sizes sizes{6, 524 * ranks - 4 * ranks + 4, 1, {ranks, 524, 2, 1}};
+    Call<float> rms(sizes, 0.3F), layer(sizes, 0.3F);
+    rms.wants[1] = false;
+    rms.run<RmsNormBackwardSm90<float>, true>();
+    expect_gradients(rms, false);
+    layer.run<LayerNormBackwardSm90<float>, true>();
+    expect_gradients(layer, true);
+  }
+}
+
+TEST(NormBackwardSm90, WhatIsAbsent) {
+  const Sizes sizes{4, 400, 1, {1, 400, 1, 2}};
+  Call<float> residual(sizes, 0.3F), alone(sizes, 0.3F), bias(sizes, 0.3F);
+  residual.has_residual = true;
+  residual.wants[0] = residual.wants[1] = false;
+  residual.run<RmsNormBackwardSm90<float>, false>();
+  expect_gradients(residual, false);
+  alone.is_weighted = alone.wants[0] = alone.wants[1] = false;
+  alone.run<LayerNormBackwardSm90<float>, false>();
+  expect_gradients(alone, true);
+  bias.wants[0] = false;
+  bias.run<LayerNormBackwardSm90<float>, false>();
+  expect_gradients(bias, true);
+  EXPECT_TRUE(bias.outs[0].empty());
+}
+
+/// A sum of squares about zero would lose all digits of the variance.
+TEST(NormBackwardSm90, ADistantMean) {
+  Call<float> call({4, 1100, 1, {1, 1100, 3, 1}}, 0.3F);
+  for (float& x : call.x) x = std::round(x * 8) / 8 + 100;
+  call.run<LayerNormBackwardSm90<float>, false>();
+  expect_gradients(call, true);
+}
+
+TEST(NormBackwardSm90, FoldAddsUpWhatClustersLeft) {
+  constexpr int kCols = 40, kSums = 2, kThreads = NormBackwardFoldArguments<float>::kThreads;
+  for (const int clusters : {1, 33, 132}) {
+    std::mt19937 random(3);
+    std::normal_distribution<float> normal;
+    std::vector<float> partials(size_t(clusters * kSums * kCols)), outs[kSums];
+    for (float& x : partials) x = normal(random);
+    NormBackwardFoldArguments<float> given{partials.data(), clusters, kCols, kSums, {}};
+    for (int i = 0; i < kSums; ++i) {
+      outs[i].assign(2 * kCols, std::nanf(""));
+      given.outs[i] = {outs[i].data(), {kCols}, {2}};
+    }
+    for (unsigned block = 0; block < 2 * kSums; ++block) {
+      NormBackwardFold<float>::Shared shared;
+      testing::run_block(block, kThreads, [&] { NormBackwardFold<float>{given}(shared); });
+    }
+    for (int i = 0; i < kSums; ++i)
+      for (int c = 0; c < kCols; ++c) {
+        double want = 0;
+        for (int b = 0; b < clusters; ++b)
+          want += double(partials[size_t((b * kSums + i) * kCols + c)]);
+        ASSERT_NEAR(double(outs[i][size_t(2 * c)]), want, 1e-5 * clusters) << i << ", " << c;
+        ASSERT_TRUE(std::isnan(outs[i][size_t(2 * c + 1)]));
+      }
+  }
+}
+
+TEST(NormBackwardSm90, ShapesCoverRows) {
+  using Build = NormBackwardBuild;
+  for (const int bytes : {2, 4})
+    for (int64_t cols = 1024 / bytes; cols <= Build::kRanks * Build::kRowBytes / bytes;
+         cols += Build::kSpanBytes / bytes) {
+      const NormBackwardShape shape = choose_norm_backward_sm90(cols, bytes);
+      const int64_t of_warp = 32 * Build::kSpans * Build::kSpanBytes / bytes;
+      ASSERT_GE(int64_t{shape.ranks} * shape.columns, cols);
+      ASSERT_LT(int64_t{shape.ranks - 1} * shape.columns, cols);  // no block has none
+      ASSERT_EQ(shape.columns % (Build::kSpanBytes / bytes), 0);
+      ASSERT_GE(shape.warps * of_warp, shape.columns);
+      ASSERT_LT((shape.warps - 1) * of_warp, shape.columns);
+      ASSERT_LE(shape.warps * shape.groups, Build::kWarps);
+      ASSERT_TRUE(shape.ranks == 1 || shape.groups == 1);
+    }
+}
+
+}  // namespace
+}  // namespace tw::kernels
