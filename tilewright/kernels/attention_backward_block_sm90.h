@@ -29,6 +29,7 @@ template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardBlock {
   static constexpr int kDims = kBuild.dims, kQueries = kBuild.queries, kKeys = kBuild.keys();
   static constexpr int kConsumers = kBuild.kConsumers;
+  static constexpr int kKeyBuffers = kBuild.key_buffers();
   static constexpr int kQueryStages = kBuild.query_stages(), kGradStages = kBuild.grad_stages();
   static constexpr int kThreads = kBuild.kThreads, kWarpgroup = 128, kRows = 64, kRowBytes = 128;
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
@@ -53,7 +54,7 @@ struct AttentionBackwardBlock {
   };
 
   struct alignas(1024) Shared {
-    char k[kBuild.key_bytes()], v[kBuild.key_bytes()];
+    char k[kKeyBuffers][kBuild.key_bytes()], v[kBuild.key_bytes()];
     char q[kQueryStages][kBuild.query_bytes()], grad[kGradStages][kBuild.query_bytes()];
     char slopes[2][kBuild.slope_bytes()];
     float sums[kConsumers][kSumBuffers][kPart];
@@ -62,7 +63,8 @@ struct AttentionBackwardBlock {
     int blocks[kQueryStages];               // which block of queries it is
     Addition additions[kSlots];
     tile::cuda::Mbarrier planned[kSlots], unplanned[kSlots];
-    tile::cuda::Mbarrier k_full, v_full, tail_full, keys_empty;
+    tile::cuda::Mbarrier k_full[kKeyBuffers], k_empty[kKeyBuffers];
+    tile::cuda::Mbarrier v_full, v_empty, tail_full;
     tile::cuda::Mbarrier q_full[kQueryStages], q_empty[kQueryStages];
     tile::cuda::Mbarrier grad_full[kGradStages], grad_empty[kGradStages];
     tile::cuda::Mbarrier slopes_full[2];  // by the warps that compute some of them
@@ -74,10 +76,13 @@ struct AttentionBackwardBlock {
   using GradPosition = tile::cuda::RingPosition<kGradStages>;
 
   TW_PTX static void init(Shared& shared) {
-    shared.k_full.init(1);
+    for (int i = 0; i < kKeyBuffers; ++i) {
+      shared.k_full[i].init(1);
+      shared.k_empty[i].init(kWarps);
+    }
     shared.v_full.init(1);
+    shared.v_empty.init(kWarps);
     shared.tail_full.init(1);
-    shared.keys_empty.init(kWarps);
     for (int i = 0; i < kQueryStages; ++i) {
       shared.q_full[i].init(1);
       shared.q_empty[i].init(kWarps);

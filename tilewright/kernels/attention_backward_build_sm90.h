@@ -23,6 +23,8 @@ struct AttentionBackwardBuild {
   TW_INLINE constexpr int feed_registers() const { return dims == 64 ? 40 : 24; }
   TW_INLINE constexpr int consumer_registers() const { return dims == 64 ? 232 : 240; }
   TW_INLINE constexpr int keys() const { return splits_roles() ? 64 : 64 * kConsumers; }
+  /// Values are in registers where products are deferred: the next ones may come early, too.
+  TW_INLINE constexpr int key_buffers() const { return defers() ? 2 : 1; }
   TW_INLINE constexpr int query_stages() const { return defers() ? 4 : 2; }
   TW_INLINE constexpr int grad_stages() const { return splits_roles() ? 1 : query_stages(); }
   /// A consumer's share of the queries' gradients is handed over in pieces, through buffers.
@@ -45,7 +47,8 @@ struct AttentionBackwardBuild {
     const int rows =
         (query_stages() + grad_stages()) * query_bytes() + query_stages() * row_bytes();
     const int floats = weight_count() + kConsumers * sum_buffers() * part_count();
-    const int used = 2 * key_bytes() + rows + 2 * slope_bytes() + floats * int(sizeof(float));
+    const int used =
+        (key_buffers() + 1) * key_bytes() + rows + 2 * slope_bytes() + floats * int(sizeof(float));
     return (used + kBarriers + kAlignment - 1) / kAlignment * kAlignment;
   }
 };

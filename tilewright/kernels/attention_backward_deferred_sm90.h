@@ -18,15 +18,15 @@ template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
   using Block = AttentionBackwardBlock<T, kBuild>;
   using Base = AttentionBackwardProducts<T, kBuild>;
-  using Base::given, Base::load_rows, Base::multiply_fragment, Base::multiply_keys;
+  using Base::given, Base::load_rows;
   using Base::hand_sums, Base::put_rows, Base::put_sums, Base::release, Base::wait_sums;
-  using Base::multiply_rows;
-  using Block::kDims, Block::kKeys, Block::kQueries, Block::kRowBytes, Block::kRows;
+  using Base::multiply_fragment, Base::multiply_keys, Base::multiply_rows;
+  using Block::kDims, Block::kKeyBuffers, Block::kKeys;
+  using Block::kQueries, Block::kRowBytes, Block::kRows;
   using typename Base::KeySums;
   using typename Base::QuerySums;
   using typename Base::Scores;
   using typename Base::Weights;
-  using typename Block::Order;
   using typename Block::Shared;
   using typename Block::Walk;
   using Position = typename Block::QueryPosition;
@@ -35,16 +35,20 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
 
   TW_PTX void operator()(Shared& shared, int consumer) const {
     Place place;
-    uint32_t phase = 0;
+    int tiles = 0;
     for (Walk walk(given); walk.more(); walk.next()) {
       const AttentionBackwardTile tile = walk.order().tile(walk.key_block());
       KeySums k_sum = {}, v_sum = {};
       if (tile.steps > 0) {
-        shared.k_full.wait(phase);
-        shared.v_full.wait(phase);
-        phase ^= 1;
-        pass_by(shared, place, walk, tile, consumer, k_sum, v_sum);
-        release(shared.keys_empty);
+        const int buffer = tiles % kKeyBuffers;
+        Tile of{walk, consumer, shared.k[buffer]};
+        shared.v_full.wait(uint32_t(tiles) & 1);
+        load_rows(shared.v, consumer * kRows, of.values);
+        release(shared.v_empty);
+        shared.k_full[buffer].wait(uint32_t(tiles / kKeyBuffers) & 1);
+        pass_by(shared, place, of, tile.steps, k_sum, v_sum);
+        release(shared.k_empty[buffer]);
+        ++tiles;
       }
       TW_UNROLL
       for (int i = 0; i < kDims / 2; ++i) k_sum[i] *= given.scale;
@@ -69,20 +73,17 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
   /// What all blocks of queries of a tile have in common.
   struct Tile {
     const Walk& walk;
-    const int consumer, first_key;
-    const AttentionInterval inner;
+    const int consumer;
+    const char* const keys;
+    const int first_key = walk.key_block() * kKeys + consumer * kRows;
+    const AttentionInterval inner = walk.order().all_seeing(first_key, first_key + kRows - 1);
     uint32_t values[kDims / 4];  // 64 of them
   };
 
   /// All blocks of queries that see the keys.
-  TW_PTX void pass_by(Shared& shared, Place& place, const Walk& walk,
-                      const AttentionBackwardTile& tile, int consumer, KeySums& k_sum,
+  TW_PTX void pass_by(Shared& shared, Place& place, const Tile& of, int steps, KeySums& k_sum,
                       KeySums& v_sum) const {
     using namespace tile::cuda;
-    const int first_key = walk.key_block() * kKeys + consumer * kRows;
-    Tile of{
-        walk, consumer, first_key, walk.order().all_seeing(first_key, first_key + kRows - 1), {}};
-    load_rows(shared.v, consumer * kRows, of.values);
     Scores scores, products;
     Weights weights;
     QuerySums q_sum;
@@ -91,14 +92,14 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
     weigh_next(shared, place.at, of, scores, weights);
     wgmma_wait<0>();
     int i = 0;
-    for (; i < tile.steps - 1; ++i)
+    for (; i < steps - 1; ++i)
       pass_block<false>(shared, place, of, i > 0, scores, products, weights, q_sum, k_sum, v_sum);
     pass_block<true>(shared, place, of, i > 0, scores, products, weights, q_sum, k_sum, v_sum);
     pin(k_sum);
     pin(v_sum);
     release(shared.q_empty[place.at.previous()]);
     release(shared.grad_empty[place.at.previous()]);
-    finish_sums(shared, consumer, place.step - 1, q_sum);
+    finish_sums(shared, of.consumer, place.step - 1, q_sum);
   }
 
   /// Of the block at a place, two groups of wgmma.
@@ -108,7 +109,7 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
     shared.q_full[at.index].wait(at.phase);
     pin(scores);
     wgmma_fence();
-    multiply_rows(shared.k + of.consumer * kRows * kRowBytes, shared.q[at.index], scores);
+    multiply_rows(of.keys + of.consumer * kRows * kRowBytes, shared.q[at.index], scores);
     wgmma_commit();
     shared.grad_full[at.index].wait(at.phase);
     pin(products);
@@ -162,7 +163,7 @@ struct AttentionBackwardDeferred : AttentionBackwardProducts<T, kBuild> {
     shared.slopes_full[here.step % 2].wait(uint32_t(here.step / 2) & 1);
     pin(q_sum);
     wgmma_fence();
-    multiply_keys(shared.slopes[here.step % 2], shared.k, of.consumer, q_sum);
+    multiply_keys(shared.slopes[here.step % 2], of.keys, of.consumer, q_sum);
     wgmma_commit();
     if (kLast) {
       wgmma_wait<0>();

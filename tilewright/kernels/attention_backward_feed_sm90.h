@@ -12,9 +12,10 @@ namespace tw::kernels {
 template <class T, AttentionBackwardBuild kBuild>
 struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   using Block = AttentionBackwardBlock<T, kBuild>;
-  using Block::kChunk, Block::kChunks, Block::kConsumers, Block::kKeyChunk, Block::kKeys;
-  using Block::kPart, Block::kParts, Block::kPieces, Block::kQueries, Block::kQueryChunk;
-  using Block::kRowBytes, Block::kRows, Block::kSlots, Block::kSumBuffers;
+  using Block::kChunk, Block::kChunks, Block::kConsumers, Block::kKeyBuffers;
+  using Block::kKeyChunk, Block::kKeys, Block::kPart, Block::kParts, Block::kPieces;
+  using Block::kQueries, Block::kQueryChunk, Block::kRowBytes, Block::kRows;
+  using Block::kSlots, Block::kSumBuffers;
   using typename Block::Addition;
   using typename Block::GradPosition;
   using typename Block::Order;
@@ -34,13 +35,13 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   TW_PTX void produce(Shared& shared) const {
     QueryPosition q;
     GradPosition grad;
-    uint32_t phase = 0, tail_phase = 0;
+    int tiles = 0;
+    uint32_t tail_phase = 0;
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order = walk.order();
       const AttentionBackwardTile tile = order.tile(walk.key_block());
       if (tile.steps == 0) continue;
-      load_keys(shared, walk, order.sequence, phase, tail_phase);
-      phase ^= 1;
+      load_keys(shared, walk, order.sequence, tiles++, tail_phase);
       const AttentionOrigin origin = given.q_origin(order.sequence);
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
@@ -81,20 +82,24 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
   }
 
   TW_PTX void load_keys(Shared& shared, const Walk& walk, const AttentionBackwardSequence& of,
-                        uint32_t phase, uint32_t& tail_phase) const {
+                        int tiles, uint32_t& tail_phase) const {
     using namespace tile::cuda;
+    const int buffer = tiles % kKeyBuffers;
+    char* const k = shared.k[buffer];
+    Mbarrier& k_full = shared.k_full[buffer];
     const AttentionOrigin origin = given.k_origin(of);
     const int there = of.keys - walk.key_block() * kKeys;
     const bool tail = given.kv_lens && there < kKeys;
     if (elect_one()) {
-      shared.keys_empty.wait(phase ^ 1);
+      shared.k_empty[buffer].wait((uint32_t(tiles / kKeyBuffers) & 1) ^ 1);
+      shared.v_empty.wait((uint32_t(tiles) & 1) ^ 1);
       if (tail) {
         shared.tail_full.arrive_expect(2 * kBuild.key_bytes());
       } else {
-        shared.k_full.arrive_expect(kBuild.key_bytes());
+        k_full.arrive_expect(kBuild.key_bytes());
         shared.v_full.arrive_expect(kBuild.key_bytes());
       }
-      load_key_block(shared.k, given.k, tail ? shared.tail_full : shared.k_full, walk, origin);
+      load_key_block(k, given.k, tail ? shared.tail_full : k_full, walk, origin);
       load_key_block(shared.v, given.v, tail ? shared.tail_full : shared.v_full, walk, origin);
     }
     __syncwarp();
@@ -102,12 +107,12 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     // What follows the last key is not the sequence's: zero times what lies there may be NaN.
     shared.tail_full.wait(tail_phase);
     tail_phase ^= 1;
-    clear_rows(shared.k, there);
+    clear_rows(k, there);
     clear_rows(shared.v, there);
     fence_async_shared();
     __syncwarp();
     if (elect_one()) {
-      shared.k_full.arrive();
+      k_full.arrive();
       shared.v_full.arrive();
     }
     __syncwarp();

@@ -33,11 +33,12 @@ struct AttentionBackwardHalves : AttentionBackwardProducts<T, kBuild> {
       const AttentionBackwardTile tile = walk.order().tile(walk.key_block());
       KeySums k_sum = {}, v_sum = {};
       if (tile.steps > 0) {
-        shared.k_full.wait(phase);
+        shared.k_full[0].wait(phase);
         shared.v_full.wait(phase);
         phase ^= 1;
         pass_by(shared, at, step, walk, tile, consumer, k_sum, v_sum);
-        release(shared.keys_empty);
+        release(shared.k_empty[0]);
+        release(shared.v_empty);
       }
       TW_UNROLL
       for (int i = 0; i < kDims / 2; ++i) k_sum[i] *= given.scale;
@@ -57,7 +58,7 @@ struct AttentionBackwardHalves : AttentionBackwardProducts<T, kBuild> {
     shared.q_full[at.index].wait(at.phase);
     pin(scores);
     wgmma_fence();
-    multiply_rows(shared.k + consumer * kRows * kRowBytes, shared.q[at.index], scores);
+    multiply_rows(shared.k[0] + consumer * kRows * kRowBytes, shared.q[at.index], scores);
     wgmma_commit();
     wgmma_wait<0>();
     pin(scores);
@@ -112,7 +113,7 @@ struct AttentionBackwardHalves : AttentionBackwardProducts<T, kBuild> {
     QuerySums q_sum;
     pin(q_sum);
     wgmma_fence();
-    multiply_keys(shared.slopes[step % 2], shared.k, consumer, q_sum);
+    multiply_keys(shared.slopes[step % 2], shared.k[0], consumer, q_sum);
     wgmma_commit();
     wgmma_wait<1>();
     pin(v_sum);
@@ -123,7 +124,7 @@ struct AttentionBackwardHalves : AttentionBackwardProducts<T, kBuild> {
       shared.q_full[at.index].wait(at.phase);
       pin(scores);
       wgmma_fence();
-      multiply_rows(shared.k + row_bytes, shared.q[at.index], scores);
+      multiply_rows(shared.k[0] + row_bytes, shared.q[at.index], scores);
       wgmma_commit();
     }
     wait_sums(shared, consumer, step);

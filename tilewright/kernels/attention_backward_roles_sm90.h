@@ -77,11 +77,12 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
       const AttentionBackwardTile tile = walk.order().tile(walk.key_block());
       KeySums sums = {};
       if (tile.steps > 0) {
-        shared.k_full.wait(phase);
+        shared.k_full[0].wait(phase);
         shared.v_full.wait(phase);
         phase ^= 1;
         pass(walk, tile, sums);
-        release(shared.keys_empty);
+        release(shared.k_empty[0]);
+        release(shared.v_empty);
       }
       TW_UNROLL
       for (int i = 0; i < kDims / 2; ++i) sums[i] *= factor;
@@ -114,7 +115,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     shared.q_full[at.index].wait(at.phase);
     pin(scores);
     wgmma_fence();
-    multiply_rows(shared.k, shared.q[at.index], scores);
+    multiply_rows(shared.k[0], shared.q[at.index], scores);
     wgmma_commit();
   }
 
@@ -219,7 +220,7 @@ struct AttentionBackwardRoles : AttentionBackwardProducts<T, kBuild> {
     if (piece == 0) shared.slopes_full[here.step % 2].wait(here.pair_phase());
     pin(sums);
     wgmma_fence();
-    multiply_keys(shared.slopes[here.step % 2], shared.k, consumer * kPieces + piece, sums);
+    multiply_keys(shared.slopes[here.step % 2], shared.k[0], consumer * kPieces + piece, sums);
     wgmma_commit();
   }
   TW_PTX static void finish_first(Shared& shared, const Place& here, int consumer,
