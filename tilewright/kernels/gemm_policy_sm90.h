@@ -15,6 +15,7 @@ struct GemmShapeSm90 {
   double step_clocks;  // of a tile and 128 bytes of k, with its share of stalls
   double tile_us;      // of a tile, not overlapped with multiplication
   int ahead = 0;  // bytes of each row of a that are asked for before the kernel before has ended
+  bool only_tf32 = false;  // 16-bit elements have better ones
 };
 
 inline constexpr GemmShapeSm90 kGemmShapes[] = {
@@ -64,6 +65,8 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
     {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384, .transposed_out = true},
      610,
      1.0},
+    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384}, 610, 1.0, 0, true},
+    {{.tile_m = 64, .tile_n = 64, .stages = 12, .staging = 8192}, 300, 1.0, 0, true},
 };
 inline constexpr int kGemmShapeCount = int(sizeof(kGemmShapes) / sizeof(kGemmShapes[0]));
 
@@ -121,16 +124,16 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
 /// float32 is multiplied as tf32, of which wgmma reads k innermost alone.
 inline constexpr int kTf32Bytes = 4;
 
-/// Whether elements of that size may be multiplied by a build: out is turned over in 16 bits alone.
-constexpr bool gemm_takes(const GemmBuild& build, int element_bytes) {
-  return element_bytes != kTf32Bytes || !build.transposed_out;
+/// Whether elements of that size may be multiplied so: out is turned over in 16 bits alone.
+constexpr bool gemm_takes(const GemmShapeSm90& shape, int element_bytes) {
+  return element_bytes == kTf32Bytes ? !shape.build.transposed_out : !shape.only_tf32;
 }
 
 /// The build with the shortest predicted time, for sizes > 0; the first of equals.
 constexpr GemmChoice choose_gemm_sm90(const GemmSize& size, int multiprocessors) {
   GemmChoice best{-1, 0, 0};
   for (int i = 0; i < kGemmShapeCount; ++i) {
-    if (!gemm_takes(kGemmShapes[i].build, size.element_bytes)) continue;
+    if (!gemm_takes(kGemmShapes[i], size.element_bytes)) continue;
     const double us = gemm_time_us(kGemmShapes[i], size, multiprocessors);
     if (best.shape < 0 || us < best.us)
       best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};

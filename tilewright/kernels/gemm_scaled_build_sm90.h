@@ -2,6 +2,7 @@
 // Hopper: how a kernel is compiled and what it is given. Neutral.
 #pragma once
 
+#include "tilewright/kernels/gemm_scaled_walk_sm90.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/tile/cuda/tensor_map.h"
 
@@ -55,11 +56,10 @@ struct ScaledGemmArguments {
   bool fetches_four;  // the scales for four blocks of k are 16 aligned bytes
   bool is_long;       // four blocks of k, from a multiple of four on, have the same scales
   bool stores_boxes;  // out is what TMA can address
-  /// Tiles whose k blocks share (gemm_scaled_walk_sm90.h), where each leaves sums for another and
-  /// tells of it: [blocks, consumers, a thread's sums / 4, 128, 4] and [blocks, consumers], 0 at
-  /// first.
-  int cut_tiles = 0;
-  float* parts = nullptr;
+  ScaledGemmCut cut;
+  /// Where its blocks leave sums for another and tell of it: [blocks, consumers, a thread's sums /
+  /// 4, 128, 4] and [blocks, consumers], 0 at first.
+  float* part_sums = nullptr;
   int* arrived = nullptr;
   /// What is asked for before the kernel before has ended: so many bytes of each row of a block's
   /// part of b.

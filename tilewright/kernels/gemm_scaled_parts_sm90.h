@@ -1,4 +1,4 @@
-// How the sums of a tile whose k two blocks share pass from one to the other, through memory.
+// How the sums of a tile whose k several blocks share pass to one of them, through memory.
 #pragma once
 
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
@@ -14,7 +14,7 @@ struct ScaledGemmParts {
   const ScaledGemmArguments& given;
   int consumer, barrier;
 
-  /// For the next block.
+  /// For the block with the last part.
   TW_PTX void leave(const float (&sums)[kSums]) const {
     const int index = int(blockIdx.x) * kConsumers + consumer;
     float4* const to = of(index);
@@ -24,9 +24,15 @@ struct ScaledGemmParts {
     tile::cuda::sync_named(barrier, kThreads);
     if (threadIdx.x % kThreads == 0) tile::cuda::add_release(given.arrived + index, 1);
   }
-  /// Adds those of the block before, which has begun with them.
+  /// Adds those of the blocks with the parts before.
   TW_PTX void take(float (&sums)[kSums]) const {
-    const int index = (int(blockIdx.x) - 1) * kConsumers + consumer;
+    for (int block = int(blockIdx.x) % given.cut.tiles; block < int(blockIdx.x);
+         block += given.cut.tiles)
+      take(block * kConsumers + consumer, sums);
+  }
+
+ private:
+  TW_PTX void take(int index, float (&sums)[kSums]) const {
     const float4* const from = of(index);
     if (threadIdx.x % kThreads == 0) {
       while (tile::cuda::load_acquire(given.arrived + index) == 0) {
@@ -41,9 +47,8 @@ struct ScaledGemmParts {
     }
   }
 
- private:
   TW_PTX float4* of(int index) const {
-    return reinterpret_cast<float4*>(given.parts) + int64_t{index} * (kSums / 4 * kThreads) +
+    return reinterpret_cast<float4*>(given.part_sums) + int64_t{index} * (kSums / 4 * kThreads) +
            threadIdx.x % kThreads;
   }
 };

@@ -21,7 +21,6 @@
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
 #include "tilewright/kernels/gemm_scaled_parts_sm90.h"
 #include "tilewright/kernels/gemm_scaled_scales_sm90.h"
-#include "tilewright/kernels/gemm_scaled_walk_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
@@ -55,6 +54,7 @@ struct ScaledGemmSm90 {
     TileStore<float, kBuild.staging()> store[kConsumers];
     Scales scales[kStages];
     tile::cuda::Mbarrier full[kStages], empty[kStages];
+    ScaledGemmPiece cut;  // of this block
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kSpans <= 4);
 
@@ -74,6 +74,7 @@ struct ScaledGemmSm90 {
       prefetch(given.a);
       prefetch(given.b);
       prefetch(given.out);
+      shared.cut = given.cut.piece(int(blockIdx.x), given.k_blocks);
       for (int i = 0; i < kStages; ++i) {
         shared.full[i].init(1 + kScaleWarps);
         shared.empty[i].init(kConsumers * kWarps);
@@ -97,20 +98,23 @@ struct ScaledGemmSm90 {
 
  private:
   TW_PTX static int rank() { return kSplit > 1 ? tile::cuda::cluster_rank() : 0; }
-  TW_PTX ScaledGemmShare share() const {
-    return {int(blockIdx.x), int(gridDim.x), kSplit, kSplit > 1 ? 0 : given.cut_tiles,
-            given.k_blocks};
+  TW_PTX ScaledGemmPiece whole() const {
+    return {0, rank() * given.k_blocks / kSplit, (rank() + 1) * given.k_blocks / kSplit};
+  }
+  /// This block's next piece.
+  TW_PTX ScaledGemmPiece next(const Shared& shared, ScaledGemmWalk& walk) const {
+    return walk.next(given.cut.first, shared.cut, whole(), int(blockIdx.x / kSplit),
+                     int(gridDim.x / kSplit));
   }
   /// Asks for the beginning of this block's part of b while the kernel before still runs: b is the
   /// weight of a product of few rows, which is bound by reading it.
   TW_PTX void prefetch_b() const {
     if (given.ahead == 0) return;
     Cursor tiles = cursor();
-    ScaledGemmWalk pieces(share());
-    const ScaledGemmPiece piece = pieces.next(share());
-    if (!tiles.seek(piece.tile)) return;
-    const int64_t first = int64_t{piece.first} * kTileK, most = given.b_row_bytes - first;
-    const int64_t row = int64_t{tiles.place(piece.tile).column} * kColumns + int(threadIdx.x);
+    const int64_t tile = blockIdx.x / kSplit;
+    if (!tiles.seek(tile)) return;
+    const int64_t first = int64_t{whole().first} * kTileK, most = given.b_row_bytes - first;
+    const int64_t row = int64_t{tiles.place(tile).column} * kColumns + int(threadIdx.x);
     const int bytes = int(most < given.ahead ? most : given.ahead) / 16 * 16;
     if (int(threadIdx.x) < kColumns && row < given.rows.size(1) && bytes > 0)
       tile::cuda::prefetch_bulk(given.b_data + row * given.b_row_stride + first, bytes);
@@ -131,8 +135,8 @@ struct ScaledGemmSm90 {
     using namespace tile::cuda;
     Position at;
     Cursor tiles = cursor();
-    ScaledGemmWalk pieces(share());
-    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const GroupedGemmPlace place = tiles.place(piece.tile);
       for (int i = piece.first; i < piece.last; ++i) {
         Mbarrier& full = shared.full[at.index];
@@ -152,8 +156,8 @@ struct ScaledGemmSm90 {
     const int lane = warp * 32 + int(threadIdx.x) % 32;
     Position at;
     Cursor tiles = cursor();
-    ScaledGemmWalk pieces(share());
-    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const int first = piece.first, last = piece.last;
       const ScaleReader<kBuild> reader(given, tiles.place(piece.tile), lane, last);
       int base = first / kFetched * kFetched;
@@ -179,8 +183,8 @@ struct ScaledGemmSm90 {
     Position at;
     Cursor tiles = cursor();
     if (kInTurns && consumer == 1) pass_turn(consumer);
-    ScaledGemmWalk pieces(share());
-    for (auto piece = pieces.next(share()); tiles.seek(piece.tile); piece = pieces.next(share())) {
+    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const GroupedGemmPlace place = tiles.place(piece.tile);
       Sums sums;
       TW_UNROLL
@@ -193,10 +197,10 @@ struct ScaledGemmSm90 {
         multiply(shared, at, consumer, piece, sums);
       if constexpr (kSplit > 1) {
         put_split(shared, place, consumer, sums);
-      } else if (piece.first > 0) {
+      } else if (piece.last < given.k_blocks) {
         Parts{given, consumer, kSelf + consumer}.leave(sums);
       } else {
-        if (piece.last < given.k_blocks) Parts{given, consumer, kSelf + consumer}.take(sums);
+        if (piece.first > 0) Parts{given, consumer, kSelf + consumer}.take(sums);
         put(shared, place, consumer, sums);
       }
     }

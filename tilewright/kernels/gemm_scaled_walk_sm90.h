@@ -1,67 +1,53 @@
 // Which parts of which tiles a block of scaled matrix multiplication computes, one after another.
 // Neutral.
 //
-// Blocks take whole tiles in turn. Where the last of these rounds would leave many blocks idle, the
-// first `cut_tiles` tiles lie end to end on a line of blocks of k, and each block has an equal part
-// of it first, at least a tile long (stream-K, Osama et al., arXiv:2301.03598). A tile is then in
-// two parts at most. The later part of its k belongs to the block before, which begins with it and
-// leaves its sums; the other block, which comes to the tile last, adds them. Blocks wait for none
-// that starts after them.
+// Blocks take whole tiles in turn. Where the last of these rounds would leave most blocks idle,
+// several share the k of each of its tiles: `parts` of them, as many blocks apart as there are such
+// tiles. So all blocks that read the same rows of an operand read them at the same time, as they do
+// in whole rounds, and find them in L2. Each leaves its sums to the one with the last part, which
+// adds them in order; blocks wait for none that starts after them.
 #pragma once
 
-#include <cstdint>
+#include <stdint.h>
 
 #include "tilewright/core/macros.h"
 
 namespace tw::kernels {
 
 struct ScaledGemmPiece {
-  int64_t tile;
+  static constexpr int64_t kNone = int64_t{1} << 62;
+  int64_t tile;     // or kNone
   int first, last;  // of its blocks of k
 };
 
-/// What of a product is a block's. At most so many blocks as make cut_tiles * k_blocks * blocks
-/// < 2^31.
-struct ScaledGemmShare {
-  int block, blocks;
-  int split;      // neighbouring blocks that share the k of every tile; cut_tiles is 0 then
-  int cut_tiles;  // on the line
-  int k_blocks;   // of a tile
+/// The tiles whose k blocks share, the last ones; those before fill whole rounds.
+struct ScaledGemmCut {
+  int64_t first = ScaledGemmPiece::kNone;
+  int tiles = 0, parts = 1;
 
-  TW_INLINE int begin() const { return line(blocks - 1 - block); }
-  TW_INLINE int end() const { return line(blocks - block); }
-
- private:
-  TW_INLINE int line(int blocks_before) const {
-    return cut_tiles * k_blocks * blocks_before / blocks;
+  /// A block's.
+  TW_INLINE ScaledGemmPiece piece(int block, int k_blocks) const {
+    const int part = tiles > 0 ? block / tiles : parts;
+    if (part >= parts) return {ScaledGemmPiece::kNone, 0, 0};
+    return {first + block % tiles, int(int64_t{part} * k_blocks / parts),
+            int(int64_t{part + 1} * k_blocks / parts)};
   }
 };
 
-/// Where a block is. What follows from its share is worked out anew at each piece: while it
-/// multiplies, registers are scarce.
-class ScaledGemmWalk {
- public:
-  TW_INLINE explicit ScaledGemmWalk(const ScaledGemmShare& of)
-      : at_(of.begin()), tile_(of.cut_tiles + of.block / of.split) {}
+/// Where a block is: the tile that it would have in the next round.
+struct ScaledGemmWalk {
+  int64_t tile;
 
-  /// The next piece; after the line they do not end.
-  TW_INLINE ScaledGemmPiece next(const ScaledGemmShare& of) {
-    const int end = of.end();
-    if (at_ < end) {
-      const int tile = at_ / of.k_blocks, first = at_ - tile * of.k_blocks, left = end - at_;
-      const int last = left < of.k_blocks - first ? first + left : of.k_blocks;
-      at_ += last - first;
-      return {tile, first, last};
-    }
-    const int64_t tile = tile_;
-    tile_ += of.blocks / of.split;
-    const int part = of.block % of.split;
-    return {tile, part * of.k_blocks / of.split, (part + 1) * of.k_blocks / of.split};
+  /// `whole`: what a block has of the k of a tile that is not cut; `step`: the tiles of a round;
+  /// `block`: the first of them.
+  TW_INLINE ScaledGemmPiece next(int64_t first_cut, const ScaledGemmPiece& cut,
+                                 const ScaledGemmPiece& whole, int block, int step) {
+    const int64_t now = tile;
+    tile += step;
+    if (now < first_cut) return {now, whole.first, whole.last};
+    if (now - block == first_cut) return cut;
+    return {ScaledGemmPiece::kNone, 0, 0};
   }
-
- private:
-  int at_;        // on the line
-  int64_t tile_;  // the next whole one
 };
 
 }  // namespace tw::kernels

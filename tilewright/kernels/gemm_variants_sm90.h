@@ -32,8 +32,8 @@ struct GemmVariant {
   /// With transposed_out, b is the smaller operand: it is copied where k is not innermost.
   constexpr bool exists(int element_bytes) const {
     const GemmBuild made = build();
-    if (element_bytes == kTf32Bytes)
-      return gemm_takes(made, element_bytes) && !made.transposed_a && !made.transposed_b;
+    if (!gemm_takes(kGemmShapes[shape], element_bytes)) return false;
+    if (element_bytes == kTf32Bytes) return !made.transposed_a && !made.transposed_b;
     return !(made.transposed_out && made.transposed_b);
   }
 };

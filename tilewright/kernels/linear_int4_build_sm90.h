@@ -35,7 +35,7 @@ struct LinearInt4Build {
   }
 };
 
-inline constexpr LinearInt4Build kLinearInt4Builds[] = {{64, 2}, {64, 1}, {128, 1}};
+inline constexpr LinearInt4Build kLinearInt4Builds[] = {{64, 2}, {64, 1}, {128, 2}, {128, 1}};
 inline constexpr int kLinearInt4BuildCount =
     int(sizeof(kLinearInt4Builds) / sizeof(kLinearInt4Builds[0]));
 

@@ -89,13 +89,12 @@ constexpr LinearInt4Choice choose_linear_int4_sm90(const LinearInt4Size& size,
   }
   // Blocks draw tokens from L2 at its limit: as many features to a block as leave most of the
   // multiprocessors something to do.
-  for (const int candidate : {build(128, 1), build(64, 1), build(64, 2)}) {
-    const LinearInt4Build& of = kLinearInt4Builds[candidate];
-    if (size.m <= 64 && of.tokens > 64) continue;
+  for (const int ways : {1, 2}) {
+    out.build = build(size.m <= 64 ? 64 : 128, ways);
+    const LinearInt4Build& of = kLinearInt4Builds[out.build];
     const int64_t tiles = blocks(size.m, of.tokens) * blocks(size.n, of.features());
-    out.build = candidate;
     out.splits = splits(tiles, blocks(size.k, LinearInt4Build::kDepth), multiprocessors);
-    // Tiles of 64 tokens do better than halves of k with those of 128.
+    // Of 128 tokens, two ways do better than halves of k.
     const int64_t parts = of.tokens > 64 ? tiles : tiles * out.splits;
     if (4 * parts >= 3 * multiprocessors) break;
   }

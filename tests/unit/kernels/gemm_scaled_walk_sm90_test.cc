@@ -1,7 +1,7 @@
 #include "tilewright/kernels/gemm_scaled_walk_sm90.h"
 
 #include <map>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -13,17 +13,27 @@ namespace {
 
 constexpr int kSms = 132;  // of an H100 SXM
 
-std::vector<ScaledGemmPiece> pieces_of(const ScaledGemmShare& share, int64_t tiles) {
+struct Product {
+  int tiles, parts, k_blocks, blocks, split;
+
+  ScaledGemmCut cut() const {
+    const int rest = tiles % blocks;
+    return parts == 1 ? ScaledGemmCut{} : ScaledGemmCut{tiles - rest, rest, parts};
+  }
+};
+
+std::vector<ScaledGemmPiece> pieces_of(const Product& p, int block) {
+  const int team = block / p.split, part = block % p.split;
+  const ScaledGemmCut cut = p.cut();
+  const ScaledGemmPiece whole{0, part * p.k_blocks / p.split, (part + 1) * p.k_blocks / p.split};
   std::vector<ScaledGemmPiece> out;
-  ScaledGemmWalk walk(share);
-  for (auto piece = walk.next(share); piece.tile < tiles; piece = walk.next(share))
-    out.push_back(piece);
+  ScaledGemmWalk walk{team};
+  const auto next = [&] {
+    return walk.next(cut.first, cut.piece(block, p.k_blocks), whole, team, p.blocks / p.split);
+  };
+  for (auto piece = next(); piece.tile < p.tiles; piece = next()) out.push_back(piece);
   return out;
 }
-
-struct Product {
-  int tiles, cut, k_blocks, blocks, split;
-};
 
 class EveryProduct : public testing::TestWithParam<Product> {};
 
@@ -31,8 +41,7 @@ TEST_P(EveryProduct, EveryBlockOfKOfEveryTileIsMultipliedOnce) {
   const Product& p = GetParam();
   std::map<int64_t, std::vector<int>> times;
   for (int block = 0; block < p.blocks; ++block) {
-    for (const ScaledGemmPiece& piece :
-         pieces_of({block, p.blocks, p.split, p.cut, p.k_blocks}, p.tiles)) {
+    for (const ScaledGemmPiece& piece : pieces_of(p, block)) {
       times[piece.tile].resize(size_t(p.k_blocks));
       ASSERT_LE(piece.last, p.k_blocks);
       for (int i = piece.first; i < piece.last; ++i) ++times[piece.tile][size_t(i)];
@@ -43,63 +52,49 @@ TEST_P(EveryProduct, EveryBlockOfKOfEveryTileIsMultipliedOnce) {
     EXPECT_EQ(of, std::vector<int>(size_t(p.k_blocks), 1)) << "tile " << tile;
 }
 
-TEST_P(EveryProduct, LaterPartsAreTheFirstPieceOfTheBlockBefore) {
+// A block with the last part takes what blocks cut.tiles apart have left, all of them before it.
+TEST_P(EveryProduct, PartsOfATileAreInOrderAndApart) {
   const Product& p = GetParam();
-  if (p.split > 1) return;
-  std::vector<ScaledGemmPiece> before;
-  for (int block = 0; block < p.blocks; ++block) {
-    const auto pieces = pieces_of({block, p.blocks, 1, p.cut, p.k_blocks}, p.tiles);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      if (pieces[i].first > 0) {
-        EXPECT_EQ(i, 0u);
-        EXPECT_EQ(pieces[i].last, p.k_blocks);
-      } else if (pieces[i].last < p.k_blocks) {
-        ASSERT_FALSE(before.empty());
-        EXPECT_EQ(before[0].tile, pieces[i].tile);
-        EXPECT_EQ(before[0].first, pieces[i].last);
-      }
+  if (p.parts == 1) return;
+  std::map<int64_t, std::vector<std::pair<int, ScaledGemmPiece>>> parts;
+  for (int block = 0; block < p.blocks; ++block)
+    for (const ScaledGemmPiece& piece : pieces_of(p, block))
+      if (piece.first > 0 || piece.last < p.k_blocks) parts[piece.tile].push_back({block, piece});
+  ASSERT_EQ(parts.size(), size_t(p.cut().tiles));
+  for (const auto& [tile, of] : parts) {
+    ASSERT_EQ(of.size(), size_t(p.parts)) << "tile " << tile;
+    int end = 0, block = of[0].first;
+    EXPECT_LT(block, p.cut().tiles);
+    for (const auto& [at, piece] : of) {
+      EXPECT_EQ(at, block);
+      EXPECT_EQ(piece.first, end);
+      EXPECT_NEAR(piece.last - piece.first, double(p.k_blocks) / p.parts, 1);
+      end = piece.last, block += p.cut().tiles;
     }
-    before = pieces;
-  }
-}
-
-TEST_P(EveryProduct, PartsOfTheLineAreEqual) {
-  const Product& p = GetParam();
-  if (p.cut == 0) return;
-  for (int block = 0; block < p.blocks; ++block) {
-    const ScaledGemmShare share{block, p.blocks, 1, p.cut, p.k_blocks};
-    EXPECT_NEAR(share.end() - share.begin(), double(p.cut) * p.k_blocks / p.blocks, 1);
+    EXPECT_EQ(end, p.k_blocks);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(ScaledGemmWalk, EveryProduct,
-                         testing::Values(Product{704, 132 + 44, 32, kSms, 1},
-                                         Product{1216, 132 + 28, 128, kSms, 1},
-                                         Product{133, 133, 7, kSms, 1},
-                                         Product{263, 263, 1, kSms, 1}, Product{9, 9, 5, 5, 1},
-                                         Product{704, 0, 32, kSms, 1}, Product{10, 0, 9, 20, 2},
-                                         Product{3, 0, 4, 3, 1}));
+                         testing::Values(Product{704, 3, 32, kSms, 1},
+                                         Product{1216, 4, 128, kSms, 1},
+                                         Product{133, 8, 9, kSms, 1}, Product{9, 1, 5, 5, 1},
+                                         Product{7, 2, 3, 5, 1}, Product{704, 1, 32, kSms, 1},
+                                         Product{10, 1, 9, 20, 2}, Product{3, 1, 4, 3, 1}));
 
-int cut_of(int64_t m, int64_t n, int64_t k, bool grouped = false) {
+int parts_of(int64_t m, int64_t n, int64_t k, bool grouped = false) {
   const ScaledGemmSize size{1, m, n, k, grouped};
-  const int build = choose_scaled_gemm_sm90(size, kSms);
-  return scaled_gemm_cut_tiles(build, size, kSms);
+  return scaled_gemm_parts(choose_scaled_gemm_sm90(size, kSms), size, kSms);
 }
 
-TEST(ScaledGemmPolicy, TilesAreCutWhereTheLastRoundWouldLeaveBlocksIdle) {
-  EXPECT_EQ(cut_of(4096, 4096, 7168), 132 + 44);   // 704 tiles of 128 x 192
-  EXPECT_EQ(cut_of(4096, 7168, 16384), 132 + 28);  // 1216
-  EXPECT_EQ(cut_of(4096, 4096, 7168, true), 0);    // the host does not know the groups
-  EXPECT_EQ(cut_of(64, 4096, 7168), 0);            // less than a round
-  EXPECT_EQ(cut_of(128 * 132, 192, 65536), 0);     // whole rounds
-}
-
-TEST(ScaledGemmPolicy, NoCountOverflows) {
-  for (int64_t k : {int64_t{128}, int64_t{1} << 20, int64_t{1} << 24, int64_t{1} << 30})
-    for (int64_t n : {4096, 7168, 100000}) {
-      const int64_t cut = cut_of(4096, n, k);
-      EXPECT_LT(double(cut) * double(k) / 128 * kSms, 2147483648.0) << n << ", " << k;
-    }
+TEST(ScaledGemmPolicy, BlocksShareKWhereTheLastRoundWouldLeaveMostIdle) {
+  EXPECT_EQ(parts_of(4096, 4096, 7168), 3);        // 704 tiles of 128 x 192: 44 beyond 5 rounds
+  EXPECT_EQ(parts_of(4096, 7168, 16384), 4);       // 1216: 28 beyond 9
+  EXPECT_EQ(parts_of(8192, 8192, 8192), 1);        // 2752: 112 beyond 20
+  EXPECT_EQ(parts_of(4096, 4096, 7168, true), 1);  // the host does not know the groups
+  EXPECT_EQ(parts_of(64, 4096, 7168), 1);          // less than a round
+  EXPECT_EQ(parts_of(128 * 132, 192, 65536), 1);   // whole rounds
+  EXPECT_EQ(parts_of(4096, 4096, 256), 1);         // a round takes less than sums that pass
 }
 
 }  // namespace

@@ -34,10 +34,10 @@ TEST(LinearInt4PolicySm90, BlocksHaveAsManyFeaturesAsFillTheChip) {
   };
   expect(128, 14336, 128, 1, 1);
   expect(64, 14336, 64, 1, 1);
-  expect(128, 4096, 64, 1, 2);
+  expect(128, 4096, 128, 2, 2);
   expect(64, 8192, 64, 1, 2);
   expect(64, 4096, 64, 2, 2);
-  expect(128, 1024, 64, 2, 2);
+  expect(128, 1024, 128, 2, 2);
 }
 
 TEST(LinearInt4PolicySm90, ARowIsWhatItsKernelTakes) {

@@ -97,15 +97,18 @@ kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmB
   return to;
 }
 
-/// Memory through which sums of cut tiles pass between blocks.
+/// The tiles whose k blocks share, and the memory through which their sums pass.
 struct Parts {
-  Parts(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, const Gpu& on,
-        Stream stream)
-      : count(to.cut_tiles > 0 ? int64_t{on.multiprocessors} * build.consumers() : 0),
+  Parts(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, int64_t tiles, int parts,
+        const Gpu& on, Stream stream)
+      : count(parts > 1 ? int64_t{on.multiprocessors} * build.consumers() : 0),
         sums(count * 64 * build.columns * int64_t{sizeof(float)}, stream, kName),
         arrived(count * int64_t{sizeof(int)}, stream, kName) {
     if (count == 0) return;
-    to.parts = static_cast<float*>(sums.data());
+    to.cut.tiles = int(tiles % on.multiprocessors);
+    to.cut.first = tiles - to.cut.tiles;
+    to.cut.parts = parts;
+    to.part_sums = static_cast<float*>(sums.data());
     to.arrived = static_cast<int*>(arrived.data());
     check(driver().memset_words_async(reinterpret_cast<DevicePointer>(to.arrived), 0, size_t(count),
                                       stream),
@@ -145,14 +148,14 @@ void launch(const Call<Q>& call, int device, Stream stream) {
   const auto index = size_t(kernels::choose_scaled_gemm_sm90(size, on.multiprocessors));
   const ScaledGemmBuild& build = kScaledGemmBuilds[index];
   kernels::ScaledGemmArguments arguments = arguments_of(call, build);
-  arguments.cut_tiles = kernels::scaled_gemm_cut_tiles(int(index), size, on.multiprocessors);
-  const Parts parts(arguments, build, on, stream);
+  const int64_t tiles = scaled_gemm_tiles(build, size);
+  const Parts parts(arguments, build, tiles,
+                    kernels::scaled_gemm_parts(int(index), size, on.multiprocessors), on, stream);
 
   ScaledModule<Q>& from = module<Q>();
   const int shared_bytes = build.shared_bytes();
   from.prepared(index, on,
                 [&] { allow_shared_bytes(kName, from.builds[index], shared_bytes, on); });
-  const int64_t tiles = scaled_gemm_tiles(build, size);
   const int64_t blocks = build.split > 1   ? tiles * build.split
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
