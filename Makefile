@@ -65,6 +65,7 @@ bench: native  ## measure; FILTER=rms_norm for some of it
 compare: native  ## measure the language model and the operators beside their peers; README's tables
 	@tools/setup.sh peers
 	build/release/tilewright env --calibrate >/dev/null
+	build/release/tilewright-micro --json >benchmarks/results/limits.json
 	python3 benchmarks/language_model/compare.py $(MODEL) --peers $(PEERS) \
 	  --out benchmarks/results/smollm2.json
 	.venv/bin/python benchmarks/language_model/requantize.py $(MODEL) build/smollm2-135m-q4_0.gguf

@@ -291,9 +291,23 @@ def overhead(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def limits(data: dict[str, Any]) -> str:
+    """One row for each limit of the machine, as benchmarks/micro measures it."""
+    lines = [
+        f"{data['processor']}; tilewright {data['version']}, g++ {data['compiler']}.\n",
+        f"| limit | 1 thread | {data['threads']} threads | |",
+        "|---|---|---|---|",
+    ]
+    for name, row in data["limits"].items():
+        cells = [f"{row[key]:.4g}" if key in row else "" for key in ("one_thread", "all_threads")]
+        lines.append(f"| {name} | {' | '.join(cells)} | {row['unit']} |")
+    return "\n".join(lines) + "\n"
+
+
 # Title, results, table; what is long is folded.
 SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
+    ("What a CPU can do", "limits.json", limits, True),
     ("Operators on a CPU", "operators.json", operators, True),
     ("Linear layers of 4-bit weights on a CPU", "linear_peers.json", linear_peers, True),
     ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
