@@ -65,6 +65,7 @@ bench: native  ## measure; FILTER=rms_norm for some of it
 compare: native  ## measure the language model and the operators beside their peers; README's tables
 	@tools/setup.sh peers
 	build/release/tilewright env --calibrate >/dev/null
+	build/release/tilewright-micro --json >benchmarks/results/limits.json
 	python3 benchmarks/language_model/compare.py $(MODEL) --peers $(PEERS) \
 	  --out benchmarks/results/smollm2.json
 	.venv/bin/python benchmarks/language_model/requantize.py $(MODEL) build/smollm2-135m-q4_0.gguf
@@ -78,6 +79,7 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --mode quick --out benchmarks/results/peers.json
 	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_doors.json
+	.venv/bin/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	python3 benchmarks/report.py
 
 lint:  ## layers, budgets, formatting, spelling, scripts
@@ -128,7 +130,7 @@ install: build  ## headers, library and tool to PREFIX=~/.local
 wheel:  ## the Python package, for every Python from 3.10, in build/dist
 	@tools/setup.sh build
 	rm -f build/dist/*.whl
-	python3 -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
+	tools/measured.py python3 -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
 
 testwheel:  ## build the wheel, install it into fresh environments and try it there
 	@tools/setup.sh dev

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call costs besides its work: one tensor of 16 elements, beside torch.neg.
 
-    python benchmarks/overhead.py [--json] [--check]
+    python benchmarks/overhead.py [--json] [--check] [--out FILE]
 
 All are called in turns in one process. The bare call is the C interface with everything prepared,
 through ctypes. --check exits with 5 where torch.ops.tilewright costs more than the limits allow.
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+os.environ.setdefault("TILEWRIGHT_LIBRARY_DIR", str(ROOT / "build" / "release"))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "benchmarks")]
 
 import torch  # noqa: E402
@@ -79,13 +82,26 @@ def measure() -> dict[str, dict[str, Any]]:
             "tilewright.ops.relu": tilewright.ops.relu,
         }
         with block():
-            rows = {name: in_a_row(call) for name, call in calls.items()}
-            times = interleaved(rows, [(x,)], SECONDS)
-        found[mode] = {
-            name: summary([seconds / CALLS for seconds in samples])
-            for name, samples in times.items()
-        }
+            loops = {name: in_a_row(call) for name, call in calls.items()}
+            times = interleaved(loops, [(x,)], SECONDS)
+        rows = {name: summary([s / CALLS for s in samples]) for name, samples in times.items()}
+        for row in rows.values():
+            del row["us_samples"]
+        found[mode] = rows
     return found
+
+
+def machine() -> dict[str, str]:
+    """What ran."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    brand = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    return {
+        "cpu": brand,
+        "isa": _library.load().tw_isa().decode(),
+        "tilewright": tilewright.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
 
 
 def main() -> int:
@@ -93,12 +109,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--out", type=Path, help="write JSON to this file")
     options = parser.parse_args()
     import tilewright.torch  # noqa: F401 - registers the operators
 
     found = measure()
+    text = json.dumps({**machine(), "limits": LIMITS, "us": found}, indent=2)
+    if options.out:
+        options.out.write_text(text + "\n")
     if options.json:
-        print(json.dumps({"limits": LIMITS, "us": found}, indent=2))
+        print(text)
     else:
         for mode, calls in found.items():
             for name, row in calls.items():

@@ -274,12 +274,44 @@ def linear_peers(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def overhead(data: dict[str, Any]) -> str:
+    """One row for each way of calling, medians by mode."""
+    modes = list(data["us"])
+    limits = " and ".join(f"{us:g} us ({mode})" for mode, us in data["limits"].items())
+    lines = [
+        f"relu of 16 numbers, us a call ({data['cpu']}, {data['isa']}; tilewright "
+        f"{data['tilewright']}, PyTorch {data['torch']}, Python {data['python']}). The bare call "
+        f"is the C interface through ctypes; torch.ops may cost {limits} more.\n",
+        f"| call | {' | '.join(mode.replace('_', ' ') for mode in modes)} |",
+        f"|---|{'---|' * len(modes)}",
+    ]
+    for name in data["us"][modes[0]]:
+        cells = (f"{data['us'][mode][name]['us']:.2f}" for mode in modes)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def limits(data: dict[str, Any]) -> str:
+    """One row for each limit of the machine, as benchmarks/micro measures it."""
+    lines = [
+        f"{data['processor']}; tilewright {data['version']}, g++ {data['compiler']}.\n",
+        f"| limit | 1 thread | {data['threads']} threads | |",
+        "|---|---|---|---|",
+    ]
+    for name, row in data["limits"].items():
+        cells = [f"{row[key]:.4g}" if key in row else "" for key in ("one_thread", "all_threads")]
+        lines.append(f"| {name} | {' | '.join(cells)} | {row['unit']} |")
+    return "\n".join(lines) + "\n"
+
+
 # Title, results, table; what is long is folded.
 SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
+    ("What a CPU can do", "limits.json", limits, True),
     ("Operators on a CPU", "operators.json", operators, True),
     ("Linear layers of 4-bit weights on a CPU", "linear_peers.json", linear_peers, True),
     ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
+    ("What a call costs besides its work", "overhead.json", overhead, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),

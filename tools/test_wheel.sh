@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Installs the wheel of build/dist into fresh environments and tries it there: with nothing else,
-# with NumPy, with the PyTorch of .venv; and audits what the binding needs of PyTorch.
+# with NumPy, with the PyTorch of .venv, with the oldest one that it promises to work with; and audits
+# what the binding needs of PyTorch.
+#
+#   tools/test_wheel.sh [ENVIRONMENT]   a virtual environment that has the oldest PyTorch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,8 +26,8 @@ fresh() {
     "$WHEEL" "$@"
 }
 
-# attempt NAME: away from the source tree, so that nothing but the wheel can be found.
-attempt() { (cd "$work" && "$work/$1/bin/python" "$ROOT/tests/python/try_wheel.py" "$1"); }
+# attempt PART [ENVIRONMENT]: away from the source tree, so that nothing but the wheel can be found.
+attempt() { (cd "$work" && "$work/${2:-$1}/bin/python" "$ROOT/tests/python/try_wheel.py" "$1"); }
 
 [[ $WHEEL == *-py3-none-* ]] || { printf 'test_wheel: not for every Python: %s\n' "$WHEEL" >&2; exit 1; }
 
@@ -35,10 +38,27 @@ attempt numpy
 "$work/numpy/bin/python" -m tilewright.env_check
 
 # .venv's PyTorch, through a path file: nobody waits for 200 MB.
-fresh torch
 readonly PURELIB='import sysconfig; print(sysconfig.get_path("purelib"))'
-.venv/bin/python -c "$PURELIB" >"$("$work/torch/bin/python" -c "$PURELIB")/peer.pth"
+# beside NAME PYTHON: what is installed for another interpreter can be imported there, too.
+beside() { "$2" -c "$PURELIB" >"$("$work/$1/bin/python" -c "$PURELIB")/peer.pth"; }
+fresh torch
+beside torch .venv/bin/python
 attempt torch
+
+# The floor: a given environment, or a new one where there is a build without CUDA's gigabytes.
+readonly CPU_INDEX=https://download.pytorch.org/whl/cpu
+floor=$("$work/bare/bin/python" -c \
+  'from tilewright.env_check import FLOOR; print(".".join(map(str, FLOOR)))')
+fresh floor
+if [ $# -gt 0 ]; then
+  beside floor "$1/bin/python"
+  attempt torch floor
+elif "$work/floor/bin/python" -m pip install --quiet --disable-pip-version-check \
+  --index-url $CPU_INDEX "torch==$floor.*" 2>"$work/pip.log"; then
+  attempt torch floor
+else
+  printf 'try_wheel: torch %s: SKIPPED, there is no build for CPUs in %s\n' "$floor" $CPU_INDEX
+fi
 
 # One binary for every PyTorch from the floor: nothing beyond its stable interface.
 binding=$(find "$work/bare" -name tilewright_torch.so)

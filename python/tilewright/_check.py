@@ -55,6 +55,8 @@ def _array(value: Any) -> Any:
             kind = "quantized" if value.is_quantized else "nested" if value.is_nested else "sparse"
             kind = str(value.layout) if kind == "sparse" else kind
             raise UnsupportedError(f"is {kind}, but a dense tensor is needed")
+    elif hasattr(value, "mask") and hasattr(value, "filled"):
+        raise UnsupportedError("is masked, which operators would not see: fill it")
     return value
 
 
@@ -78,8 +80,8 @@ def _integer(value: Any) -> int:
 
 
 def _integers(value: Any) -> Any:
-    if _arrays.is_array(value):
-        return value
+    if hasattr(value, "tolist"):  # an array
+        value = value.tolist()
     try:
         return [_integer(number) for number in value]
     except TypeError:

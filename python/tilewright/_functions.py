@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 from tilewright import _call, _ranks, _schema
@@ -25,6 +28,15 @@ def _bind(op: Operator, positional: tuple[Any, ...], named: dict[str, Any]) -> l
         what = f"{twice} is given twice" if twice else f"there is no {extra}"
         raise TypeError(f"{op.name}: {what}\n  in {op.schema}")
     return arguments
+
+
+@functools.cache
+def _documentation() -> dict[str, str]:
+    """What the stub says of each operator, which is written from the catalog."""
+    stub = Path(__file__).with_name("ops.pyi")
+    text = stub.read_text(encoding="utf-8") if stub.exists() else ""
+    declared = re.findall(r'^def (\w+)\(.*?\n    r"""(.*?)"""', text, re.M | re.S)
+    return {name: inspect.cleandoc(told) for name, told in declared}
 
 
 def make(op: Operator) -> _schema.Function:
@@ -54,7 +66,7 @@ def make(op: Operator) -> _schema.Function:
 
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = "tilewright.ops"
-    function.__doc__ = f"{op.schema}\n\nSee `tilewright ops {op.name}` for dtypes."
+    function.__doc__ = _documentation().get(name, op.schema)
     function.__signature__ = _call.signature(op)  # type: ignore[attr-defined]
     return _ranks.matmul(function) if name == "matmul" else function
 

@@ -7,6 +7,10 @@ in a call, it must be that device. `register_impl` adds or replaces an implement
 operator. Nothing falls back silently: with the policy `error`, the default, a call that the backend
 does not take raises; `reference` and `torch` name the backend that takes over, and
 `tilewright.explain()` shows each time it did.
+
+All of it is about `tilewright.ops` and what calls that: `tilewright.nn`, `hf` and `compat`.
+`torch.ops.tilewright.NAME` is the kernel itself, whatever is set or registered, because PyTorch's
+dispatcher, gradients and compiled graphs have to know what they call.
 """
 
 from __future__ import annotations
@@ -67,6 +71,11 @@ def get_available_backends_for_op(op: str) -> list[str]:
 
     Raises:
         ValueError: there is no such operator.
+
+    Example:
+        >>> import tilewright
+        >>> "reference" in tilewright.get_available_backends_for_op("exp")
+        True
     """
     used = {backend for name, backend in _registered if name == op} | {"cpu", "reference"}
     if _schema.find(op).on_cuda and not cuda_unavailable():
@@ -101,7 +110,13 @@ def check_backend(name: str) -> str:
 
 
 def get_current_backend() -> str:
-    """The backend of calls that name none."""
+    """The backend of calls that name none.
+
+    Example:
+        >>> import tilewright
+        >>> tilewright.get_current_backend()
+        'cpu'
+    """
     return _current.get(_default)
 
 
@@ -116,7 +131,13 @@ def is_default() -> bool:
 
 
 def set_backend(name: str) -> None:
-    """Sets the backend of calls that name none, for the whole process.
+    """Sets the backend of calls of tilewright.ops that name none, for the whole process.
+
+    Example:
+        >>> import tilewright
+        >>> tilewright.set_backend("cpu")
+        >>> tilewright.get_current_backend()
+        'cpu'
 
     Raises:
         ValueError: there is no such backend.
@@ -127,9 +148,10 @@ def set_backend(name: str) -> None:
 
 @contextlib.contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Within the block, in this thread or task, calls that name no backend use this one.
+    """Within the block calls of tilewright.ops that name none use this one: in this thread or task.
 
-    What torch.compile has made is called within the block, not the block within it.
+    What torch.compile has made is called within the block, not the block within it. Calls of
+    torch.ops.tilewright are those of the kernels all the same.
 
     Example:
         >>> import tilewright
@@ -187,7 +209,9 @@ def register_impl(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Makes `forward` the implementation of an operator on a backend.
+    """Makes `forward` the implementation of an operator of tilewright.ops on a backend.
+
+    torch.ops.tilewright keeps the kernels.
 
     Args:
         op: the operator's name.
@@ -203,6 +227,14 @@ def register_impl(
     Raises:
         ValueError: no such operator or backend, or it has an implementation already.
         TypeError: an implementation cannot be called.
+
+    Example:
+        >>> import numpy as np
+        >>> import tilewright
+        >>> tilewright.register_impl("exp", "torch", lambda x: np.exp(x))
+        >>> tilewright.ops.exp(np.zeros(2, np.float32), backend="torch")
+        array([1., 1.], dtype=float32)
+        >>> tilewright.unregister_impl("exp", "torch")
     """
     _schema.find(op)
     for function in (forward, backward):
@@ -215,7 +247,7 @@ def register_impl(
 
 
 def unregister_impl(op: str, backend: str) -> None:
-    """Removes what register_impl added.
+    """Removes what register_impl added, whose docstring shows it.
 
     Raises:
         ValueError: there is no such registration.
@@ -225,7 +257,13 @@ def unregister_impl(op: str, backend: str) -> None:
 
 
 def registered_impls() -> dict[tuple[str, str], Implementation]:
-    """All registrations, by operator and backend."""
+    """All registrations, by operator and backend.
+
+    Example:
+        >>> import tilewright
+        >>> tilewright.registered_impls()
+        {}
+    """
     return dict(_registered)
 
 

@@ -173,6 +173,16 @@ def test_files_that_cannot_be_read(kind: str, tmp_path: Path) -> None:
     assert "cannot read" in result.stderr
 
 
+def test_text_is_read_before_the_model(tmp_path: Path) -> None:
+    """So that a mistyped name costs no time, and an endless file not all memory."""
+    for name, code, words in [("no", 6, "cannot read"), ("/dev/zero", 2, "holds more than")]:
+        text = tmp_path / name
+        for command in (["generate", tmp_path, "-f", text], ["perplexity", tmp_path, text]):
+            result = run_tool(*command)
+            assert (result.returncode, result.stderr.count("\n")) == (code, 1)
+            assert f"{text}' {words}" in result.stderr or f"{words} '{text}'" in result.stderr
+
+
 def test_numbers_are_decimal(tmp_path: Path) -> None:
     """A leading zero is no octal, and minus zero is zero."""
     for value in ("010", "-0", "10"):

@@ -7,8 +7,8 @@ import subprocess
 import numpy as np
 import pytest
 import torch
-from command_line import TOOL, run_tool, tool_logits
-from tiny_models import CASES, VOCABULARY, Case, build
+from command_line import TOOL, run_json, run_tool, tool_logits
+from tiny_models import CASES, VOCABULARY, Case, build, tokenizer_metadata
 
 LENGTHS = [1, 2, 17, 300]  # the last is beyond every sliding window, or nearly
 
@@ -39,6 +39,7 @@ BAD_FILE, UNSUPPORTED = 3, 4  # exit codes
         ({"blk.0.attn_q.bias": np.ones(63, np.float32)}, BAD_FILE, "'blk.0.attn_q.bias'"),
         ({"llama.expert_count": 8}, UNSUPPORTED, "experts"),
         ({"llama.rope.scaling.type": "longrope"}, UNSUPPORTED, "'longrope'"),
+        ({"llama.rope.scaling.type": "\x1b[31m\n"}, UNSUPPORTED, r"'\x1b[31m\n'"),
         ({"llama.logit_scale": 0.5}, UNSUPPORTED, "'llama.logit_scale'"),
         ({"llama.attention.causal": False, "llama.pooling_type": 1}, 0, ""),
         ({"llama.attention.clamp_kqv": 8.0}, UNSUPPORTED, "'llama.attention.clamp_kqv'"),
@@ -113,3 +114,48 @@ def test_output_that_cannot_be_written_and_input_that_cannot_be_read(tmp_path):
     assert (result.returncode, b"cannot write the output" in result.stderr) == (6, True)
     result = run_tool("generate", path, "-f", tmp_path, "-n", 1)
     assert (result.returncode, result.stderr.count("\n")) == (6, 1)
+
+
+def test_unfinished_logits_are_removed(tmp_path):
+    """A file with some of its rows would claim all of them."""
+    path, out = build(Case("io", "llama"), tmp_path).path, tmp_path / "l.npy"
+    result = run_tool("logits", path, "--tokens", f"1,{VOCABULARY}", "--chunk", 1, "--out", out)
+    assert result.returncode == 2
+    assert not out.exists()
+
+
+def test_answers_of_a_conversation_end_in_new_lines(tmp_path):
+    """And a line without text is no prompt."""
+    path = build(Case("io", "llama"), tmp_path).path
+    alone = [run_tool("generate", path, "-p", text, "-n", 5).stdout for text in ("a", "b")]
+    talk = run_tool("generate", path, "-i", "-n", 5, input="a\n\nb\n")
+    assert (talk.returncode, talk.stdout) == (0, "".join(alone))
+
+
+def test_tokens_without_a_text_are_not_drawn(tmp_path):
+    """Vocabularies are padded; the model may like the padding best."""
+    path = build(Case("padded", "llama"), tmp_path).path
+    for flags in (["--greedy"], ["--temperature", 1000, "--repetition-penalty", 1.5]):
+        for token in (5, VOCABULARY - 1):
+            got = run_json("generate", path, "--tokens", token, "-n", 60, "--ignore-eos", *flags)
+            assert len(got["tokens"]) == 60
+            assert max(got["tokens"]) < len(tokenizer_metadata()["tokenizer.ggml.tokens"])
+
+
+def test_perplexity_of_windows_longer_than_a_pass(tmp_path):
+    path = build(Case("long", "llama", {"max_position_embeddings": 2048}), tmp_path).path
+    text = tmp_path / "text"
+    text.write_text("".join(np.random.default_rng(3).choice([*"cdefgh \n"], 1500)))
+    tokens = run_json("tokenize", path, "-f", text)["tokens"]
+    losses = []
+    for part in (tokens[:1400], tokens[1400:]):
+        logits = tool_logits(path, part, tmp_path / "l.npy", "--exact").astype(np.float64)
+        logits -= logits.max(axis=-1, keepdims=True)
+        normal = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        losses.append(-normal[np.arange(len(part) - 1), part[1:]])
+    told = run_json("perplexity", path, text, "--context", 1400, "--exact")
+    assert told["tokens"] == len(tokens) - 2
+    assert told["nats_per_token"] == pytest.approx(np.concatenate(losses).mean(), rel=1e-5)
+    text.write_text("c")
+    result = run_tool("perplexity", path, text)
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)

@@ -50,7 +50,7 @@ class Case:
     settings: dict[str, Any] = field(default_factory=dict)
     dtype: str = "f32"  # of matrices: f32, f16, bf16 or a block format; the rest is always f32
     dtypes: dict[str, str] = field(default_factory=dict)  # by a part of transformers' name
-    extra: dict[str, Any] = field(default_factory=dict)  # metadata and tensors of the file
+    extra: dict[str, Any] = field(default_factory=dict)  # metadata, None: left out, and tensors
 
 
 @dataclass
@@ -118,6 +118,8 @@ CASES = [
     Case("llama-q4_k", "llama", WIDE, "q4_k"),
     Case("llama-q6_k", "llama", WIDE, "q6_k"),
     Case("llama-iq4_nl", "llama", {}, "iq4_nl"),
+    Case("llama-q2_k", "llama", WIDE, "q2_k", {"embed": "f16", "v_proj": "q5_k"}),
+    Case("llama-mxfp4", "llama", WIDE, "mxfp4", {"embed": "q8_0", "o_proj": "bf16"}),
     Case("llama-mixed", "llama", {}, "q4_0", {"v_proj": "q8_0", "up_proj": "f16", "lm": "q4_1"}),
     Case("llama-biases", "llama", {"attention_bias": True}),
     Case("llama-biases-q5_0", "llama", {"attention_bias": True}, "q5_0"),
@@ -141,7 +143,11 @@ CASES = [
     Case("qwen2-yarn", "qwen2", YARN),
     Case("qwen3", "qwen3", {"head_dim": 32}),
     Case("qwen3-q5_1", "qwen3", {"head_dim": 32, "tie_word_embeddings": True}, "q5_1"),
+    Case("qwen3-q3_k", "qwen3", WIDE | {"head_dim": 128}, "q3_k", {"down": "iq4_xs"}),
     Case("gemma2", "gemma2", GEMMA | {"sliding_window": 24}),
+    Case("gemma2-early", "gemma2", GEMMA, "f16",
+         extra={"gemma2.attention.sliding_window": None, "gemma2.attn_logit_softcapping": None,
+                "gemma2.final_logit_softcapping": None}),
     Case("gemma2-q8_0", "gemma2", GEMMA | {"sliding_window": 300, "head_dim": 32,
                                            "query_pre_attn_scalar": 32}, "q8_0"),
     Case("gemma3", "gemma3_text", GEMMA | GEMMA3_ROPE | {"sliding_window": 16,
@@ -194,6 +200,7 @@ def build(case: Case, directory: Path) -> Tiny:
     metadata = metadata_of(config, gguf.MODEL_ARCH_NAMES[arch]) | tokenizer_metadata()
     for name, value in case.extra.items():
         (tensors if isinstance(value, np.ndarray) else metadata)[name] = value
+    metadata = {name: value for name, value in metadata.items() if value is not None}
     path = write_gguf(
         directory / f"{case.name}.gguf", metadata, tensors, gguf.MODEL_ARCH_NAMES[arch]
     )

@@ -56,6 +56,7 @@ def try_torch() -> None:
     from tilewright import nn
 
     assert "site-packages" in tilewright.__file__
+    print(f"try_wheel: with torch {torch.__version__}")
     wanted = importlib.metadata.requires("tilewright") or []
     assert any(line.startswith("torch>=") and "extra ==" in line for line in wanted), wanted
     x, weight = torch.randn(3, 40, requires_grad=True), torch.randn(40, requires_grad=True)

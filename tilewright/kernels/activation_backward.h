@@ -83,7 +83,7 @@ struct ActivationBackward {
   Rows<const T> grad;  // [...]
   Rows<const T> x;     // [...]
   int function;
-  float a, b, c;
+  tile::compute_t<T> a, b, c;
   Rows<T> x_grad;  // [...], may alias grad or x
 
   template <tile::Program P>

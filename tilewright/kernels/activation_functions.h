@@ -94,7 +94,7 @@ template <class T>
 struct ActivationChoice {
   Rows<const T> x;  // [...]
   int function;
-  float a, b, c;
+  tile::compute_t<T> a, b, c;
   Rows<T> out;  // [...], may alias x
 
   template <tile::Program P>

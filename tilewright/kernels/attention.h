@@ -41,16 +41,16 @@ struct Attention {
   View<const float, 1> sinks;      // [Hq], or no data
   View<const float, 3> k_scale;    // [B, L, H], or no data: 1
   View<const float, 3> v_scale;    // [B, L, H], or no data: 1
-  float scale;                     // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;        // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
-  float softcap;                      // 0: none
+  tile::compute_t<T> softcap;         // 0: none
   View<T, 4> out;                     // [B, S, Hq, Dv]
   View<float, 3> lse;                 // [B, Hq, S], or no data
 
   TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, scale, causal, window_left, window_right, softcap};
+    return {sinks, float(scale), causal, window_left, window_right, float(softcap)};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {q.size(0), q.size(1), k.size(1), {}, {}, kv_lens};

@@ -22,17 +22,17 @@ struct AttentionBackward {
   View<const T, 4> output;         // [B, S, Hq, Dv]
   View<const float, 3> lse;        // [B, Hq, S]
   View<const int32_t, 1> kv_lens;  // [B], keys of k and v that are there; or no data: L
-  float scale;                     // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;        // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
-  float softcap;                      // 0: none
+  tile::compute_t<T> softcap;         // 0: none
   View<T, 4> q_grad;                  // as q
   View<T, 4> k_grad;                  // as k; 0 for keys that are not there
   View<T, 4> v_grad;                  // as v; 0 for values that are not there
 
   TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
   TW_INLINE AttentionOptions options() const {
-    return {{}, scale, causal, window_left, window_right, softcap};
+    return {{}, float(scale), causal, window_left, window_right, float(softcap)};
   }
   TW_INLINE int64_t kv_len(int64_t b) const { return kv_lens ? kv_lens(b) : k.size(1); }
   TW_INLINE AttentionMask mask(int64_t b) const { return options().mask(q.size(1), kv_len(b)); }

@@ -16,16 +16,16 @@ struct AttentionVarlen {
   View<const float, 1> sinks;            // [Hq], or no data
   View<const float, 2> k_scale;          // [M, H], or no data: 1
   View<const float, 2> v_scale;          // [M, H], or no data: 1
-  float scale;                           // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;              // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
-  float softcap;                      // 0: none
+  tile::compute_t<T> softcap;         // 0: none
   View<T, 3> out;                     // [N, Hq, Dv]
   View<float, 2> lse;                 // [Hq, N], or no data
 
   TW_INLINE AttentionShape shape() const { return {q.size(1), k.size(1), q.size(2), v.size(2)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, scale, causal, window_left, window_right, softcap};
+    return {sinks, float(scale), causal, window_left, window_right, float(softcap)};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {cu_seqlens_q.size(0) - 1, 0, 0, cu_seqlens_q, cu_seqlens_kv, {}};

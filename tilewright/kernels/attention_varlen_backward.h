@@ -19,17 +19,17 @@ struct AttentionVarlenBackward {
   View<const float, 2> lse;              // [Hq, N]
   View<const int32_t, 1> cu_seqlens_q;   // [B + 1], sequence b is q[cu[b] .. cu[b + 1])
   View<const int32_t, 1> cu_seqlens_kv;  // [B + 1]
-  float scale;                           // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;              // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
-  float softcap;                      // 0: none
+  tile::compute_t<T> softcap;         // 0: none
   View<T, 3> q_grad;                  // as q
   View<T, 3> k_grad;                  // as k
   View<T, 3> v_grad;                  // as v
 
   TW_INLINE AttentionShape shape() const { return {q.size(1), k.size(1), q.size(2), v.size(2)}; }
   TW_INLINE AttentionOptions options() const {
-    return {{}, scale, causal, window_left, window_right, softcap};
+    return {{}, float(scale), causal, window_left, window_right, float(softcap)};
   }
   TW_INLINE int64_t sequences() const { return cu_seqlens_q.size(0) - 1; }
 

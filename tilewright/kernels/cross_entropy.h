@@ -72,8 +72,8 @@ struct CrossEntropy {
   View<const I, 1> target;  // [rows]
   int64_t ignore_index;
   int reduction;  // a LossReduction
-  float label_smoothing;
-  float z_loss;
+  tile::compute_t<T> label_smoothing;
+  tile::compute_t<T> z_loss;
   Rows<T> loss;        // [rows], or one element
   View<float, 1> lse;  // [rows], or no data; 0 where the label is ignored
 
@@ -127,8 +127,8 @@ struct CrossEntropyBackward {
   View<const float, 1> lse;  // [rows]
   int64_t ignore_index;
   int reduction;  // a LossReduction
-  float label_smoothing;
-  float z_loss;
+  tile::compute_t<T> label_smoothing;
+  tile::compute_t<T> z_loss;
   View<T, 2> x_grad;  // [rows, vocabulary], may alias x
 
   template <tile::Program P>

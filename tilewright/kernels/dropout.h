@@ -7,8 +7,9 @@
 #pragma once
 
 #include "tilewright/kernels/elementwise.h"
-#include "tilewright/tile/philox.h"
-#if !defined(__CUDACC__)
+#if defined(__CUDACC__)
+#include "tilewright/tile/cuda/philox_block.h"
+#else
 #include "tilewright/tile/cpu/philox_block.h"
 #endif
 
@@ -17,8 +18,7 @@ namespace tw::kernels {
 template <class T>
 struct Dropout {
   using C = tile::compute_t<T>;
-  static constexpr int64_t kGroup = 64;      // elements whose words are drawn at once
-  static constexpr int kGpuRegisters = 128;  // of half of them
+  static constexpr int64_t kGroup = 64;  // elements whose words are drawn at once
 
   Rows<const T> x;  // [...]
   float p;          // in [0, 1]
@@ -31,31 +31,16 @@ struct Dropout {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return plan_elementwise<P>(out);
+    tile::Plan plan = plan_elementwise<P>(out);
+    if constexpr (P::kOnGpu) {
+      plan.columns = plan.columns < P::kDrawnColumns ? P::kDrawnColumns : plan.columns;
+      plan.scratch_bytes = P::drawn_bytes(plan.columns);
+    }
+    return plan;
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P program) const {
-    for_parts(program,
-              [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
-                drop_columns(program, from, to, r * out.cols, begin, end);
-              });
-  }
-
-  /// On a GPU with arithmetic in float64 done on the host. Where p is 1 all are dropped or zero.
-  struct Prepared;
-  template <tile::Program P>
-  TW_DEVICE Prepared prepared() const
-    requires(P::kOnGpu)
-  {
-    const uint64_t least = threshold();
-    return {*this, uint32_t(least < 0xffffffffu ? least : 0xffffffffu), factor()};
-  }
-
- private:
-  /// f(from, to, row, begin, end): the parts of rows of this program.
-  template <class P, class F>
-  TW_INLINE void for_parts(P program, F&& f) const {
     const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
     const int64_t group = index_quotient(program.index(), grid.blocks_per_row);
     const int64_t first_row = group * grid.rows_per_block;
@@ -63,53 +48,24 @@ struct Dropout {
     const int64_t rest = out.cols - begin, end = begin + (rest < grid.block ? rest : grid.block);
     const auto run = [&](const auto& from, const auto& to) {
       for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
-        f(from.row(r), to.row(r), r, begin, end);
+        drop_columns(program, from.row(r), to.row(r), r * out.cols, begin, end);
     };
     tile::with_rows<C>(program, run, x, out);
   }
-#if defined(__CUDACC__)
-  /// Elements first, first + 1, ... One draw serves four spans, 16 elements apart.
-  template <class P, class From, class To>
-  TW_INLINE void drop_part(P program, const From& from, const To& to, int64_t first, uint32_t least,
-                           C kept) const {
-    constexpr int kN = P::template kLanes<C>, kSpan = 16, kSpans = int(kGroup) / kSpan;
-    const int64_t n = to.size(0);
-    if (first % kGroup != 0) {
-      tile::for_row<C>(program, to, [&](auto at) {
-        auto v = tile::load(from, at);
-        TW_UNROLL
-        for (int i = 0; i < kN; ++i)
-          v[i] *= tile::philox_word(uint64_t(seed), uint64_t(first + at.offset + i)) >= least
-                      ? kept
-                      : C(0);
-        tile::store(program, to, at, v);
-      });
-      return;
-    }
-    constexpr int kParts = kSpan / kN;  // spans that begin side by side
-    for (int64_t u = program.thread(); u / kParts * kGroup < n; u += program.threads()) {
-      const int64_t c = u / kParts * kGroup + u % kParts * kN;
-      const uint64_t counter = uint64_t(first + c) / kGroup * kSpan + uint64_t(c) % kSpan;
-      const auto span = [&](int j) { return tile::span_at<C>(program, to, c + j * kSpan); };
-      decltype(tile::load_raw(from, span(0))) raw[kSpans] = {};
-      TW_UNROLL
-      for (int j = 0; j < kSpans; ++j) {  // before the draws, which take as long
-        if (c + j * kSpan < n) raw[j] = tile::load_raw(from, span(j));
-      }
-      tile::PhiloxBits bits[kN];
-      TW_UNROLL
-      for (int i = 0; i < kN; ++i) bits[i] = tile::philox(uint64_t(seed), counter + uint64_t(i), 0);
-      TW_UNROLL
-      for (int j = 0; j < kSpans; ++j) {
-        if (c + j * kSpan >= n) break;
-        auto v = raw[j].template widen<C>();
-        TW_UNROLL
-        for (int i = 0; i < kN; ++i) v[i] *= bits[i].word[j] >= least ? kept : C(0);
-        tile::store(program, to, span(j), v);
-      }
-    }
+
+  /// On a GPU what is the same for all elements is worked out on the host. Where p is 1 all are
+  /// dropped or zero.
+  struct Prepared;
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    const uint64_t least = threshold();
+    return {tile::PhiloxKeys::of(uint64_t(seed)),
+            uint32_t(least < 0xffffffffu ? least : 0xffffffffu), factor(), x, out};
   }
-#else
+
+ private:
   /// Columns [begin, end) of a row whose first element has the number `before`.
   template <class P, class From, class To>
   TW_INLINE void drop_columns(P program, const From& from, const To& to, int64_t before,
@@ -134,27 +90,32 @@ struct Dropout {
     // Groups begin anywhere in a row: too rarely aligned for stores around the caches.
     const tile::AdjacentRow<const C> scale(factors + inside, to.size(0));
     tile::for_row<C>(program, to.size(0), [&](auto at) {
-      tile::store_cached(to, at, tile::load(from, at) * tile::load(scale, at));
+      const auto by = tile::load(scale, at);
+      tile::store_cached(to, at, tile::select(by > 0, tile::load(from, at) * by, decltype(by){}));
     });
   }
-#endif
 };
 
 template <class T>
 struct Dropout<T>::Prepared {
-  static constexpr int kGpuRegisters = Dropout::kGpuRegisters;
-  Dropout dropout;
+  tile::PhiloxKeys keys;
   uint32_t least;
   C kept;
+  Rows<const T> x;
+  Rows<T> out;
 
 #if defined(__CUDACC__)
   template <class P>
   TW_DEVICE void operator()(P program) const {
-    dropout.for_parts(
-        program, [&](const auto& from, const auto& to, int64_t r, int64_t begin, int64_t end) {
-          dropout.drop_part(program, from.part(begin, end - begin), to.part(begin, end - begin),
-                            r * to.size(0) + begin, least, kept);
-        });
+    with_block(
+        program, out,
+        [&](int64_t first, const View<T, 1>& to, const View<const T, 1>& from) {
+          const auto run = [&](const auto& in, const auto& into) {
+            tile::scale_drawn<C>(program, keys, first, least, kept, in, into);
+          };
+          tile::with_rows<C>(program, run, from, to);
+        },
+        x);
   }
 #endif
 };

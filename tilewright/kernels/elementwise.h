@@ -16,8 +16,8 @@ inline constexpr int64_t kElementwiseBlock = 16 << 10;
 template <class P, class T>
 TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
   const int64_t all = out.rows * out.cols;
-  if constexpr (P::kOnGpu)  // small tensors are spread over all multiprocessors
-    return all < 1 << 18 ? 1 << 8 : all < 4 << 20 ? 1 << 10 : 4 << 10;
+  if constexpr (P::kOnGpu)  // small tensors: a span for each thread, and all of these at once
+    return all <= 1 << 20 ? 1 << 8 : all < 4 << 20 ? 1 << 10 : 4 << 10;
   else
     return kElementwiseBlock;
 }
@@ -66,24 +66,47 @@ TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin,
   return out;
 }
 
+/// The same of a program of a GPU, which has a block of one row. Of one row alone it is found
+/// without division, which a GPU does not have and the first load would wait for.
+template <class P, class T, class F, class... In>
+TW_INLINE void with_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
+  const int64_t size = elementwise_block<P>(out);
+  int64_t row = 0, block = p.index();
+  if (out.rows > 1) {
+    const int64_t blocks = ElementwiseGrid::of<P>(out).blocks_per_row;
+    row = index_quotient(p.index(), blocks);
+    block -= row * blocks;
+  }
+  const int64_t begin = block * size, rest = out.cols - begin, count = rest < size ? rest : size;
+  const auto part = [&](const auto& rows) {
+    const int64_t before = out.rows > 1 ? rows.row(row).data - rows.data : 0;
+    auto view = columns_of(rows, 0, begin, count);
+    view.data += before;
+    return view;
+  };
+  f(row * out.cols + begin, part(out), part(in)...);
+}
+
 /// The work of one program: f over its block, in arithmetic type C. kChains: see tile::for_row.
 template <class C, int kChains = 1, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
-  const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
-  const int64_t block_size = grid.block;
-  int64_t first_row = 0, block = p.index();
-  if (out.rows > 1) {  // spares two divisions, which a GPU does not have
-    const int64_t group = index_quotient(p.index(), grid.blocks_per_row);
-    first_row = group * grid.rows_per_block;
-    block = p.index() - group * grid.blocks_per_row;
-  }
-  const int64_t begin = block * block_size, rest = out.cols - begin;
-  const int64_t count = rest < block_size ? rest : block_size;
-  const int64_t last_row = first_row + grid.rows_per_block;
   if constexpr (P::kOnGpu) {
-    tile::map_row<C>(p, columns_of(out, first_row, begin, count), f,
-                     columns_of(in, first_row, begin, count)...);
+    with_block(
+        p, out,
+        [&](int64_t, const auto& to, const auto&... from) { tile::map_row<C>(p, to, f, from...); },
+        in...);
   } else {
+    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
+    const int64_t block_size = grid.block;
+    int64_t first_row = 0, block = p.index();
+    if (out.rows > 1) {
+      const int64_t group = index_quotient(p.index(), grid.blocks_per_row);
+      first_row = group * grid.rows_per_block;
+      block = p.index() - group * grid.blocks_per_row;
+    }
+    const int64_t begin = block * block_size, rest = out.cols - begin;
+    const int64_t count = rest < block_size ? rest : block_size;
+    const int64_t last_row = first_row + grid.rows_per_block;
     const auto run = [&](const auto& to_rows, const auto&... from_rows) {
       for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
         const auto whole = to_rows.row(r).part(begin, count);

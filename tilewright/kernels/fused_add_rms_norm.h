@@ -16,7 +16,7 @@ struct FusedAddRmsNorm {
   Rows<const T> x;          // [*, cols]
   Rows<const T> residual;   // [*, cols]
   View<const T, 1> weight;  // [cols]
-  float eps;
+  tile::compute_t<T> eps;
   Rows<T> out;           // [*, cols], may alias x
   Rows<T> residual_out;  // [*, cols], may alias residual
 

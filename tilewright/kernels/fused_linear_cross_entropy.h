@@ -14,8 +14,8 @@ struct FusedLinearCrossEntropy {
   View<const I, 1> target;  // [rows]
   int64_t ignore_index;
   int reduction;  // a LossReduction, but not kNone
-  float label_smoothing;
-  float z_loss;
+  tile::compute_t<T> label_smoothing;
+  tile::compute_t<T> z_loss;
   Rows<T> loss;               // one element
   View<T, 2> x_grad;          // [rows, features], or no data
   View<T, 2> weight_grad;     // [vocabulary, features], or no data

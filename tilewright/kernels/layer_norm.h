@@ -34,7 +34,7 @@ struct LayerNorm {
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols], or no data: 1
   View<const T, 1> bias;    // [cols], or no data: 0
-  float eps;
+  tile::compute_t<T> eps;
   Rows<T> out;  // [*, cols], may alias x
 
   template <tile::Program P>

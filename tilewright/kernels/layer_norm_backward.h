@@ -18,7 +18,7 @@ struct LayerNormBackward {
   Rows<const T> grad;       // [*, cols]
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols], or no data: 1
-  float eps;
+  tile::compute_t<T> eps;
   Rows<T> x_grad;          // [*, cols], may alias grad or x
   View<T, 1> weight_grad;  // [cols], or no data
   View<T, 1> bias_grad;    // [cols], or no data

@@ -10,7 +10,7 @@ struct Lerp {
   Rows<const T> x;       // [...]
   Rows<const T> end;     // [...]
   Rows<const T> weight;  // [...], or no data: `amount`
-  float amount;
+  tile::compute_t<T> amount;
   Rows<T> out;  // [...], may alias an input
 
   template <tile::Program P>

@@ -123,7 +123,7 @@ struct LinearAttention {
   View<const U, 4> g;              // [B, L, Hv, D], log of the decay
   View<const U, 3> beta;           // [B, L, Hv], or no data: no delta rule
   View<const U, 4> initial_state;  // [B, Hv, D, Dv], or no data: 0
-  float scale;                     // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;        // 0: 1 / sqrt(D)
   int64_t chunk_size;              // steps between two of `states`
   View<T, 4> out;                  // [B, L, Hv, Dv]
   View<U, 4> final_state;          // [B, Hv, D, Dv]
@@ -132,7 +132,7 @@ struct LinearAttention {
 
   TW_INLINE int64_t length() const { return v.size(1); }
   TW_INLINE int64_t chunks() const { return (length() + chunk_size - 1) / chunk_size; }
-  TW_INLINE float score_scale() const {
+  TW_INLINE tile::compute_t<T> score_scale() const {
     return scale != 0 ? scale : tile::rsqrt(static_cast<float>(q.size(3)));
   }
 

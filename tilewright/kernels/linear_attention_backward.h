@@ -87,7 +87,7 @@ struct LinearAttentionBackward {
   View<const U, 3> beta;           // [B, L, Hv], or no data
   View<const U, 4> initial_state;  // [B, Hv, D, Dv], or no data: 0
   View<const U, 4> final_grad;     // [B, Hv, D, Dv], of the state after all steps; no data: 0
-  float scale;                     // 0: 1 / sqrt(D)
+  tile::compute_t<T> scale;        // 0: 1 / sqrt(D)
   View<T, 4> q_grad;               // [B, L, H, D]
   View<T, 4> k_grad;               // [B, L, H, D]
   View<T, 4> v_grad;               // [B, L, Hv, Dv]

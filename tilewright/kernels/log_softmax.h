@@ -2,9 +2,8 @@
 //
 //   out[r, c] = x[r, c] - log(sum_c exp(x[r, c]))
 //
-// On a GPU the row is read block by block, with a running maximum (Milakov & Gimelshein,
-// arXiv:1805.02867), and once more for the difference; one program per row. On a CPU the
-// exponentials of a row are added up in the loop that writes the row before it, as softmax does.
+// On a GPU one program per row, which it keeps. On a CPU the exponentials of a row are added up in
+// the loop that writes the row before it, as softmax does.
 #pragma once
 
 #include "tilewright/kernels/row_logsumexp.h"
@@ -22,15 +21,17 @@ struct LogSoftmax {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
-    return tile::plan_of(groups, logsumexp_scratch<P, C, T>(x.cols)).over(x.cols);
+    return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols)).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     if constexpr (P::kOnGpu) {
       const auto run = [&](const auto& from, const auto& to) {
-        const LogSumExp<C> found = row_logsumexp<C>(p, from);
-        tile::for_row<C>(p, from, difference(p, from, to, found));
+        const auto row = tile::keep_row<C>(p, from);
+        C high = C(-__builtin_inf()), total = 0;
+        add_exponentials(p, row, high, total);
+        tile::for_row<C>(p, row, difference(p, row, to, {high, scalar_log<C, P>(total)}));
       };
       tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
     } else {

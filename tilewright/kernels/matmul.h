@@ -12,7 +12,7 @@ template <class T>
 struct Matmul {
   View<const T, 3> a;  // [batch, m, k]
   View<const T, 3> b;  // [batch, k, n]
-  float alpha;
+  tile::compute_t<T> alpha;
   View<T, 3> out;  // [batch, m, n]
 
   template <tile::Program P>

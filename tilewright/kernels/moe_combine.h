@@ -11,7 +11,7 @@ struct MoeCombine {
   View<const T, 2> x;                // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
-  float scale;
+  tile::compute_t<T> scale;
   View<T, 2> out;  // [tokens, cols]
 
   template <tile::Program P>

@@ -17,7 +17,7 @@ struct MoeCombineBackward {
   View<const T, 2> x;                // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
-  float scale;
+  tile::compute_t<T> scale;
   View<T, 2> x_grad;            // [rows, cols]
   View<float, 2> weights_grad;  // [tokens, top_k], or no data
 

@@ -15,7 +15,7 @@ template <class T>
 struct RmsNorm {
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols]
-  float eps;                // > 0 keeps an all-zero row finite
+  tile::compute_t<T> eps;   // > 0 keeps an all-zero row finite
   Rows<T> out;              // [*, cols], may alias x
 
   template <tile::Program P>

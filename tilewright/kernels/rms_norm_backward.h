@@ -19,7 +19,7 @@ struct RmsNormBackward {
   Rows<const T> x;              // [*, cols]
   View<const T, 1> weight;      // [cols]
   Rows<const T> residual_grad;  // [*, cols], or no data
-  float eps;
+  tile::compute_t<T> eps;
   Rows<T> x_grad;          // [*, cols], may alias grad, x or residual_grad
   View<T, 1> weight_grad;  // [cols], or no data
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "tilewright/ops/core/bind.h"
 #include "tilewright/ops/sample.h"
@@ -21,8 +22,13 @@ double seconds_since(Clock::time_point start) {
 Generator::Generator(const Decoder& decoder, runtime::Context& context)
     : decoder_(&decoder), context_(&context), cache_(decoder.make_cache()) {}
 
-int32_t Generator::sample(const std::vector<int32_t>& text, const Sampling& s, int64_t draw) {
+int32_t Generator::sample(const std::vector<int32_t>& text, const GenerateOptions& options,
+                          int64_t draw) {
+  const Sampling& s = options.sampling;
   int32_t token = 0;
+  if (options.vocabulary > 0 && size_t(options.vocabulary) < logits_.size())
+    std::fill(logits_.begin() + options.vocabulary, logits_.end(),
+              -std::numeric_limits<float>::infinity());
   const int64_t held = int64_t(text.size());
   const int64_t back = s.penalty_tokens < 0 ? held : std::min(s.penalty_tokens, held);
   const kernels::Sample kernel{rows<const float>(logits_.data(), 1, int64_t(logits_.size())),
@@ -73,7 +79,7 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
 
   const auto decode_start = Clock::now();
   for (int64_t i = 0; i < options.max_tokens; ++i) {
-    const int32_t token = sample(text, options.sampling, i);
+    const int32_t token = sample(text, options, i);
     if (std::find(options.stop_tokens.begin(), options.stop_tokens.end(), token) !=
         options.stop_tokens.end()) {
       result.stopped = true;

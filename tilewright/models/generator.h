@@ -29,6 +29,7 @@ struct GenerateOptions {
   int64_t prefill_chunk = 512;  // tokens
   Sampling sampling;
   std::vector<int32_t> stop_tokens;
+  int64_t vocabulary = 0;  // ids below this are drawn: those that have a text; 0: all
 };
 
 struct GenerateResult {
@@ -54,7 +55,7 @@ class TW_API Generator {
   std::span<const int32_t> cached_tokens() const { return cached_; }
 
  private:
-  int32_t sample(const std::vector<int32_t>& text, const Sampling& sampling, int64_t draw);
+  int32_t sample(const std::vector<int32_t>& text, const GenerateOptions& options, int64_t draw);
 
   const Decoder* decoder_;
   runtime::Context* context_;

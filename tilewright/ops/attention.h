@@ -38,7 +38,7 @@ struct AttentionFamily {
       const auto s = kernel.sequence(b);
       for (int64_t i = 0; i < s.q_len(); ++i)
         for (int64_t h = 0; h < shape.q_heads; ++h)
-          reference_row(s, kernel.options(), shape, i, h, h / shape.group());
+          reference_row(s, kernel.options(), exact_of(kernel), i, h, h / shape.group());
     }
   }
 
@@ -70,11 +70,18 @@ struct AttentionFamily {
     if (shape.q_heads > 0 && (shape.kv_heads == 0 || shape.q_heads % shape.kv_heads != 0))
       return Support::no("Hq = " + std::to_string(shape.q_heads) +
                          " must be a multiple of H = " + std::to_string(shape.kv_heads));
+    if (Support s = supports_window("window_left", options.window_left); !s) return s;
+    if (Support s = supports_window("window_right", options.window_right); !s) return s;
     if (!std::isfinite(options.scale)) return Support::no("scale must be finite");
     if (!(options.softcap >= 0) || std::isinf(options.softcap))
       return Support::no("softcap = " + std::to_string(options.softcap) +
                          " must be finite and at least 0");
     return Support::yes();
+  }
+  /// How far queries see on one side: -1 is all.
+  static Support supports_window(std::string_view name, int64_t window) {
+    if (window >= -1) return Support::yes();
+    return Support::no(std::string(name) + " = " + std::to_string(window) + " must be at least -1");
   }
   /// Whether 0 <= lens[b] <= most for all b.
   static Support supports_lens(std::string_view name, const View<const int32_t, 1>& lens,
@@ -139,14 +146,25 @@ struct AttentionFamily {
   }
 
  private:
+  /// The numbers that arguments of float64 have in float64.
+  struct Exact {
+    double scale, softcap;
+  };
+  template <class K>
+  static Exact exact_of(const K& kernel) {
+    const kernels::AttentionOptions options = kernel.options();
+    Exact out{double(options.scale), double(options.softcap)};
+    if constexpr (std::is_same_v<decltype(kernel.scale), double>)
+      out = {kernel.scale, kernel.softcap};
+    if (out.scale == 0) out.scale = 1 / std::sqrt(double(kernel.shape().dims));
+    return out;
+  }
+
   template <class T, class U>
   static void reference_row(const kernels::AttentionSequence<T, U>& s,
-                            const kernels::AttentionOptions& options,
-                            const kernels::AttentionShape& shape, int64_t i, int64_t h,
-                            int64_t kv_head) {
+                            const kernels::AttentionOptions& options, const Exact& exact, int64_t i,
+                            int64_t h, int64_t kv_head) {
     const kernels::AttentionMask mask = options.mask(s.q_len(), s.kv_len);
-    const double scale =
-        options.scale != 0 ? double(options.scale) : 1 / std::sqrt(double(shape.dims));
     const auto k = s.k.head(kv_head), v = s.v.head(kv_head);
     const auto scale_of = [&](const kernels::KeySource<float>& scales, int64_t j) {
       return scales ? double(*scales.head(kv_head).at(j, j + 1).data) : 1.0;
@@ -157,31 +175,30 @@ struct AttentionFamily {
       if (!sees(mask, i, j)) continue;
       const auto key = k.at(j, j + 1);
       double dot = 0;
-      for (int64_t d = 0; d < shape.dims; ++d)
+      for (int64_t d = 0; d < s.q.size(2); ++d)
         dot += double(s.q(i, h, d)) * double(key.data[d * key.dim_stride]);
       if (s.k_pe) {
         const auto further = s.k_pe.head(kv_head).at(j, j + 1);
         for (int64_t d = 0; d < s.q_pe.size(2); ++d)
           dot += double(s.q_pe(i, h, d)) * double(further.data[d * further.dim_stride]);
       }
-      dot *= scale * scale_of(s.k_scale, j);
-      if (options.softcap > 0)
-        dot = double(options.softcap) * std::tanh(dot / double(options.softcap));
+      dot *= exact.scale * scale_of(s.k_scale, j);
+      if (exact.softcap > 0) dot = exact.softcap * std::tanh(dot / exact.softcap);
       scores[static_cast<size_t>(j)] = dot;
       top = std::max(top, dot);
     }
     double sum = options.sinks ? std::exp(double(options.sinks(h)) - top) : 0;
-    std::vector<double> result(static_cast<size_t>(shape.value_dims), 0.0);
+    std::vector<double> result(static_cast<size_t>(s.out.size(2)), 0.0);
     for (int64_t j = 0; j < s.kv_len; ++j) {
       if (!sees(mask, i, j)) continue;
       const double weight = std::exp(scores[static_cast<size_t>(j)] - top);
       sum += weight;
       const auto value = v.at(j, j + 1);
-      for (int64_t d = 0; d < shape.value_dims; ++d)
+      for (int64_t d = 0; d < s.out.size(2); ++d)
         result[static_cast<size_t>(d)] +=
             weight * scale_of(s.v_scale, j) * double(value.data[d * value.dim_stride]);
     }
-    for (int64_t d = 0; d < shape.value_dims; ++d)
+    for (int64_t d = 0; d < s.out.size(2); ++d)
       s.out(i, h, d) = T(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);
     if (s.lse) s.lse(h, i) = float(top + std::log(sum));
   }

@@ -34,7 +34,7 @@ struct Dropout {
       for (int64_t c = 0; c < k.out.cols; ++c) {
         const uint32_t word = tile::philox_word(uint64_t(k.seed), uint64_t(r * k.out.cols + c));
         const bool is_kept = double(word) >= double(k.p) * 0x1p32;
-        k.out(r, c) = T(double(k.x(r, c)) * (is_kept ? 1 / (1 - double(k.p)) : 0));
+        k.out(r, c) = T(is_kept ? double(k.x(r, c)) * (1 / (1 - double(k.p))) : 0);
       }
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tilewright/kernels/fused_add_rms_norm.h"
+#include "tilewright/ops/core/norm.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -21,6 +22,11 @@ struct FusedAddRmsNorm {
 
   template <class T>
   using Kernel = kernels::FusedAddRmsNorm<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_eps(k.eps);
+  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

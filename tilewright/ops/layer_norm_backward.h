@@ -5,6 +5,7 @@
 
 #include "tilewright/kernels/layer_norm_backward.h"
 #include "tilewright/ops/core/elementwise.h"
+#include "tilewright/ops/core/norm.h"
 
 namespace tw::ops {
 
@@ -18,6 +19,11 @@ struct LayerNormBackward {
 
   template <class T>
   using Kernel = kernels::LayerNormBackward<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_eps(k.eps);
+  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tilewright/kernels/rms_norm.h"
+#include "tilewright/ops/core/norm.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -18,6 +19,11 @@ struct RmsNorm {
 
   template <class T>
   using Kernel = kernels::RmsNorm<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_eps(k.eps);
+  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tilewright/kernels/rms_norm_backward.h"
+#include "tilewright/ops/core/norm.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -19,6 +20,11 @@ struct RmsNormBackward {
 
   template <class T>
   using Kernel = kernels::RmsNormBackward<T>;
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    return supports_eps(k.eps);
+  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

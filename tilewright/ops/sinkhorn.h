@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tilewright/kernels/sinkhorn.h"
+#include "tilewright/ops/core/norm.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -22,7 +23,7 @@ struct Sinkhorn {
   static Support supports_shapes(const Kernel<T>& k) {
     if (k.iterations < 0)
       return Support::no("iterations = " + std::to_string(k.iterations) + " must be at least 0");
-    return Support::yes();
+    return supports_eps(double(k.eps));
   }
 
   template <class T>

@@ -83,6 +83,7 @@ Answer answer(LoadedModel& model, models::Generator& generator,
     return true;
   });
   emit(decoder.finish());
+  if (!options.model.as_json) std::fputc('\n', stdout);
   return out;
 }
 
@@ -125,8 +126,9 @@ void converse(LoadedModel& model, models::Generator& generator,
               const GenerateCommandOptions& options) {
   std::optional<Chat> chat;
   if (options.chat) chat.emplace(model, options.system);
-  std::string line, text;
+  std::string line;
   while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
+    if (line.empty()) continue;
     const std::string prompt = chat ? chat->ask(line) : line;
     const Answer a = answer(model, generator, options, encode(model, prompt, options.chat));
     if (chat) chat->answer(a.text);
@@ -135,22 +137,23 @@ void converse(LoadedModel& model, models::Generator& generator,
 }
 
 void run_generate(GenerateCommandOptions options) {
+  std::string prompt = options.prompt.value_or("");
+  if (options.file) prompt = read_text(*options.file);  // fails before the model takes its time
   LoadedModel model = load_model(options.model);
   models::Generator generator(model.decoder, model.context);
   const auto ends = model.tokenizer.text_ends();
   if (!options.ignore_eos) options.generate.stop_tokens.assign(ends.begin(), ends.end());
+  options.generate.vocabulary = model.tokenizer.vocab_size();
   options.generate.exact = options.model.exact;
   if (options.greedy) options.generate.sampling.temperature = 0;
   if (options.interactive) return converse(model, generator, options);
 
   std::vector<int32_t> tokens = options.tokens;
   if (tokens.empty()) {
-    std::string prompt = options.prompt ? *options.prompt : read_text(*options.file);
     if (options.chat) prompt = Chat(model, options.system).ask(prompt);
     tokens = encode(model, prompt, options.chat);
   }
   const Answer a = answer(model, generator, options, tokens);
-  if (!options.model.as_json) std::fputc('\n', stdout);
   report(model, options, a);
 }
 

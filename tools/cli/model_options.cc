@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
-#include <iterator>
-#include <sstream>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
 #include "tilewright/core/printable.h"
 #include "tilewright/models/tokenizer/from_gguf.h"
+#include "tilewright/models/tokenizer/text_encoder.h"
 #include "tools/cli/arguments.h"
 
 namespace tw::cli {
@@ -64,15 +64,22 @@ LoadedModel load_model(const ModelOptions& options) {
 }
 
 std::string read_text(const std::string& path) {
-  if (path == "-")
-    return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
+  std::ifstream file;
+  if (path != "-") file.open(path, std::ios::binary);
+  std::istream& in = path == "-" ? std::cin : file;
+  const bool opened = path == "-" || file.is_open();
+  std::string text;
+  std::vector<char> piece(size_t{1} << 16);
+  while (opened && (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)) {
+    if (text.size() + size_t(in.gcount()) > models::kMaxTextBytes)  // a device without an end, say
+      throw Error(ErrorKind::kInvalidArgument, "'" + printable(path) + "' holds more than " +
+                                                   std::to_string(models::kMaxTextBytes) +
+                                                   " bytes");
+    text.append(piece.data(), size_t(in.gcount()));
+  }
   // A directory opens, and fails at the first byte.
-  if (in.is_open() && in.peek() != std::ifstream::traits_type::eof()) text << in.rdbuf();
-  if (!in.is_open() || in.bad() || text.bad())
-    throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
-  return text.str();
+  if (!opened || in.bad()) throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
+  return text;
 }
 
 int64_t peak_rss_bytes() {

@@ -39,7 +39,8 @@ struct LoadedModel {
 /// Opens and repacks the model, with progress on stderr where that is a terminal.
 LoadedModel load_model(const ModelOptions& options);
 
-/// The file's contents; "-": standard input. Throws kIo.
+/// The file's contents; "-": standard input. Throws kIo, kInvalidArgument for more bytes than
+/// tokenizers take.
 std::string read_text(const std::string& path);
 
 /// The largest resident set of this process so far.

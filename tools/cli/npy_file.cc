@@ -1,6 +1,7 @@
 #include "tools/cli/npy_file.h"
 
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 
 #include "tilewright/core/checked.h"
@@ -37,6 +38,13 @@ NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape)
   stream_ << header(shape);
 }
 
+NpyFile::~NpyFile() {
+  if (closed_) return;
+  stream_.close();
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+}
+
 void NpyFile::write(std::span<const float> values) {
   left_ -= int64_t(values.size());
   stream_.write(reinterpret_cast<const char*>(values.data()),
@@ -51,6 +59,7 @@ void NpyFile::close() {
     throw Error(ErrorKind::kInternal, printable(path_) + ": " + std::to_string(left_) +
                                           " values short of the array's shape");
   }
+  closed_ = true;
 }
 
 }  // namespace tw::cli

@@ -13,6 +13,10 @@ class NpyFile {
  public:
   /// Creates or replaces `path`. Throws kIo when the system refuses.
   NpyFile(const std::string& path, std::span<const int64_t> shape);
+  /// Removes a file that was not finished: it would claim values that it has not.
+  ~NpyFile();
+  NpyFile(const NpyFile&) = delete;
+  NpyFile& operator=(const NpyFile&) = delete;
 
   void write(std::span<const float> values);
 
@@ -24,6 +28,7 @@ class NpyFile {
   std::string path_;
   std::ofstream stream_;
   int64_t left_;  // values still to come
+  bool closed_ = false;
 };
 
 }  // namespace tw::cli

@@ -26,14 +26,16 @@ struct PerplexityOptions {
   int64_t context = 512;
 };
 
-/// The sum of -log p(token) over rows of logits and the tokens that follow.
-double surprise(runtime::Context& context, const std::vector<float>& logits,
+constexpr size_t kPass = 512;  // tokens; their logits are all that is held
+
+/// The sum of -log p(token) over the tokens that follow the first rows of logits.
+double surprise(runtime::Context& context, const std::vector<float>& logits, int64_t vocabulary,
                 std::span<const int32_t> next) {
   const int64_t count = int64_t(next.size());
   const std::vector<int64_t> labels(next.begin(), next.end());
   std::vector<float> losses(next.size());
   kernels::CrossEntropy<float, int64_t> kernel{};
-  kernel.x = view(logits.data(), count, int64_t(logits.size()) / (count + 1));
+  kernel.x = view(logits.data(), count, vocabulary);
   kernel.target = view(labels.data(), count);
   kernel.ignore_index = -1;
   kernel.reduction = int(kernels::LossReduction::kNone);
@@ -42,28 +44,40 @@ double surprise(runtime::Context& context, const std::vector<float>& logits,
   return std::accumulate(losses.begin(), losses.end(), 0.0);
 }
 
+/// The same over a window of tokens, of which nothing precedes the first.
+double window_surprise(LoadedModel& model, kernels::QuantizedCompute compute,
+                       std::span<const int32_t> window, std::vector<float>& logits) {
+  models::KvCache cache = model.decoder.make_cache();
+  double total = 0;
+  for (size_t at = 0; at + 1 < window.size(); at += kPass) {
+    const models::SequenceTokens part{&cache,
+                                      window.subspan(at, std::min(kPass, window.size() - at))};
+    model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
+    const size_t scored = std::min(kPass, window.size() - 1 - at);
+    total += surprise(model.context, logits, model.decoder.config().vocabulary,
+                      window.subspan(at + 1, scored));
+  }
+  return total;
+}
+
 void run_perplexity(const PerplexityOptions& options) {
+  const std::string text = read_text(options.file);  // fails before the model takes its time
   LoadedModel model = load_model(options.model);
   const auto compute = models::prompt_compute(model.context.machine(), options.model.exact);
-  const std::vector<int32_t> tokens = model.tokenizer.encode(read_text(options.file));
+  const std::vector<int32_t> tokens = model.tokenizer.encode(text);
   const size_t window = size_t(std::min(options.context, model.decoder.config().context_length));
   double total = 0;
   int64_t counted = 0;
   std::vector<float> logits;
   for (size_t start = 0; start + 1 < tokens.size(); start += window) {
     const size_t size = std::min(window, tokens.size() - start);
-    if (size < 2) break;
-    models::KvCache cache = model.decoder.make_cache();
-    const models::SequenceTokens part{&cache, std::span(tokens).subspan(start, size)};
-    model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
-    total += surprise(model.context, logits, std::span(tokens).subspan(start + 1, size - 1));
+    total += window_surprise(model, compute, std::span(tokens).subspan(start, size), logits);
     counted += int64_t(size) - 1;
     std::fprintf(stderr, "\r%zu / %zu tokens, perplexity %.4f", start + size, tokens.size(),
                  std::exp(total / double(counted)));
   }
+  if (counted == 0) throw Error(ErrorKind::kInvalidArgument, "the text has fewer than two tokens");
   std::fputc('\n', stderr);
-  if (counted == 0)
-    throw Error(ErrorKind::kInvalidArgument, "perplexity: the text has fewer than two tokens");
   const double mean = total / double(counted);
   if (options.model.as_json)
     std::cout << nlohmann::json{{"perplexity", std::exp(mean)},

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Compiles every translation unit of a build once more with Clang, warnings as errors.
 
-Only the front end runs (templates are instantiated, no code is generated), which takes a fraction
-of a build; the sanitizer builds generate code with Clang.
+Only the front end runs (templates are instantiated, nothing is optimized), which takes a fraction
+of a build; the sanitizer builds generate code with Clang. With ccache its unoptimized output is
+kept, and what did not change takes no time.
 
 Usage: clang_syntax.py BUILD_DIR [PATH_PART...]   only files whose path contains one of these
 """
@@ -10,13 +11,14 @@ Usage: clang_syntax.py BUILD_DIR [PATH_PART...]   only files whose path contains
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CLANG = "clang++-19"
-LAUNCHERS = ("ccache",)
+CACHE = "ccache"
 GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized")
 WITH_VALUE = ("-o", "-MT", "-MF", "-include")  # what is included so is a precompiled header
 ALONE = ("-c", "-MD", "-Werror")
@@ -25,16 +27,23 @@ ALONE = ("-c", "-MD", "-Werror")
 def clang_command(entry: dict[str, str]) -> list[str]:
     """The front-end run that corresponds to an entry of compile_commands.json."""
     words = shlex.split(entry["command"])
-    if Path(words[0]).name in LAUNCHERS:
+    if Path(words[0]).name == CACHE:
         words = words[1:]
-    command = [CLANG, "-fsyntax-only", "-Werror", "-Wno-deprecated-declarations"]
+    command = [CLANG, "-Werror", "-Wno-deprecated-declarations"]
+    built = ""
     arguments = iter(words[1:])
     for word in arguments:
         if word in WITH_VALUE:
-            next(arguments)
+            value = next(arguments)
+            built = value if word == "-o" else built
         elif word not in ALONE and word not in GCC_ONLY:
             command.append(word)
-    return command
+    if not shutil.which(CACHE):
+        return [*command, "-fsyntax-only"]
+    output = Path(entry["directory"]) / "clang" / f"{built}.bc"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    unoptimized = ["-emit-llvm", "-Xclang", "-disable-llvm-passes"]
+    return [CACHE, *command, "-c", *unoptimized, "-o", str(output)]
 
 
 def check(entry: dict[str, str]) -> str:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import tilewright.torch  # makes torch.ops.tilewright
 import torch
+import torch.nn.functional as F
 
 import tilewright
 from tilewright import ops
@@ -171,6 +175,82 @@ def test_losses_take_shares_between_0_and_1() -> None:
             ops.cross_entropy(x, target, label_smoothing=share)
         with pytest.raises(ValueError, match=r"must be in 0 \.\. 1"):
             ops.fused_linear_cross_entropy(x, torch.ones(4, 3), target, label_smoothing=share)
+
+
+def dividing(eps: float, backend: str | None) -> list[Callable[[], object]]:
+    """Calls of operators that keep a divisor from 0."""
+    x, weight = torch.ones(2, 4), torch.ones(4)
+    given = {"eps": eps, "backend": backend}
+    return [
+        lambda: ops.rms_norm(x, weight, **given),
+        lambda: ops.rms_norm_backward(x, x, weight, **given),
+        lambda: ops.fused_add_rms_norm(x, x, weight, **given),
+        lambda: ops.layer_norm(x, **given),
+        lambda: ops.layer_norm_backward(x, x, **given),
+        lambda: ops.sinkhorn(x[None], **given),
+        lambda: ops.quantize_int8(x, 4, **given),
+        lambda: ops.quantize_fp8(x, 4, **given),
+    ]
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+def test_eps_is_no_negative_number(backend: str | None) -> None:
+    for eps in (-1e-6, math.nan, math.inf):
+        for call in dividing(eps, backend):
+            with pytest.raises(ValueError, match=r"eps = \S+ must be finite and at least 0"):
+                call()
+    for call in dividing(0.0, backend):
+        call()
+
+
+@pytest.mark.parametrize("backend", [None, "reference"])
+def test_windows_are_sizes_or_minus_1(backend: str | None) -> None:
+    q, cu = torch.randn(1, 5, 2, 8), torch.tensor([0, 5], dtype=torch.int32)
+    flat, lse = q[0], torch.zeros(1, 2, 5)
+    table, lens = torch.zeros(1, 1, dtype=torch.int32), torch.tensor([5], dtype=torch.int32)
+    for name in ("window_left", "window_right"):
+        given = {name: -2, "backend": backend}
+        for call in (
+            lambda given=given: ops.attention(q, q, q, **given),
+            lambda given=given: ops.attention_varlen(flat, flat, flat, cu, cu, **given),
+            lambda given=given: ops.attention_paged(flat, q, q, table, lens, cu, **given),
+            lambda given=given: ops.attention_backward(q, q, q, q, q, lse, **given),
+            lambda given=given: ops.attention_varlen_backward(
+                flat, flat, flat, flat, flat, lse[0], cu, cu, **given
+            ),
+        ):
+            with pytest.raises(ValueError, match=f"{name} = -2 must be at least -1"):
+                call()
+
+
+def test_numbers_keep_float64_beside_tensors_of_it() -> None:
+    torch.manual_seed(2)
+    x, weight = torch.randn(3, 8, dtype=torch.float64), torch.ones(8, dtype=torch.float64)
+    q = torch.randn(1, 5, 2, 8, dtype=torch.float64)
+    heads, target = q.transpose(1, 2), torch.tensor([1, 0, 7])
+    small = 1e-3 * x
+    pairs = [
+        (ops.rms_norm(small, weight, 1e-5), F.rms_norm(small, (8,), weight, 1e-5)),
+        (ops.layer_norm(small, weight, None, 1e-5), F.layer_norm(small, (8,), weight, None, 1e-5)),
+        (ops.activation(x, "clamp", -0.1, 0.3), x.clamp(-0.1, 0.3)),
+        (ops.activation(x, "leaky_relu", 0.01), F.leaky_relu(x, 0.01)),
+        (ops.lerp(x, weight, None, 0.3), torch.lerp(x, weight.expand_as(x), 0.3)),
+        (ops.matmul(x, x.T, 0.1), 0.1 * (x @ x.T)),
+        (
+            ops.cross_entropy(x, target, label_smoothing=0.1),
+            F.cross_entropy(x, target, label_smoothing=0.1),
+        ),
+        (
+            ops.attention(q, q, q, scale=0.3),
+            F.scaled_dot_product_attention(*[heads] * 3, scale=0.3).transpose(1, 2),
+        ),
+        (
+            ops.attention(q, q, q, scale=0.3, softcap=0.7),
+            (0.7 * (0.3 * heads @ heads.mT / 0.7).tanh()).softmax(-1).matmul(heads).transpose(1, 2),
+        ),
+    ]
+    for got, want in pairs:
+        torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("backend", [None, "reference", "torch"])

@@ -10,8 +10,10 @@ import threading
 from pathlib import Path
 
 import pytest
-import tilewright.torch  # noqa: F401 - registers the operators
+import tilewright.torch
 import torch
+
+import tilewright
 
 OPS = torch.ops.tilewright
 X = torch.linspace(-3, 3, 24).reshape(2, 12)
@@ -82,6 +84,21 @@ def test_modes() -> None:
         assert OPS.softmax(torch.empty(3, 4)).shape == (3, 4)
     on_meta = OPS.attention.full(*[torch.empty(2, 5, 4, 8, device="meta")] * 3)
     assert [tuple(t.shape) for t in on_meta] == [(2, 5, 4, 8), (2, 4, 5)]
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_what_torch_ops_run_is_the_kernel_whatever_the_backend(mode) -> None:
+    tilewright.register_impl("exp", "cpu", lambda x: x * 0)
+    try:
+        with mode(), tilewright.explain() as e:
+            for backend in ("reference", "torch", "cpu"):
+                with tilewright.use_backend(backend):
+                    torch.testing.assert_close(OPS.exp(X), X.exp())
+            assert not tilewright.ops.exp(X).any()
+    finally:
+        tilewright.unregister_impl("exp", "cpu")
+    assert {(r.backend, r.reason) for r in e.records[:3]} == {("cpu", "called through torch.ops")}
+    assert len(e.records) == 4
 
 
 class Norm(torch.nn.Module):

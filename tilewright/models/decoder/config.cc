@@ -47,7 +47,7 @@ const Architecture& architecture_of(const GgufFile& file) {
     known += (known.empty() ? "" : ", ") + std::string(a.name);
   }
   throw Error(ErrorKind::kUnsupported,
-              file.name() + ": architecture '" + std::string(name) + "'; known are " + known);
+              file.name() + ": architecture '" + printable(name, 60) + "'; known are " + known);
 }
 
 /// Keys that describe the file or what is not computed here.
@@ -204,7 +204,8 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   else if (scaling && *scaling == "yarn")
     c.rope_scaling = RopeScaling::kYarn;
   else if (scaling && *scaling != "none")
-    throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" + std::string(*scaling) +
+    throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" +
+                                             printable(*scaling, 60) +
                                              "'; known are none, linear and yarn");
   if (c.rope_scaling != RopeScaling::kNone) {
     c.rope_factor = read.positive(kFactor);
@@ -244,7 +245,9 @@ void read_window(const GgufFile& file, const Reader& read, bool always, DecoderC
   c.windowed_layers.assign(size_t(c.layers), false);
   const char* const kWindow = "attention.sliding_window";
   if (file.find_int(read.key(kWindow)).value_or(0) == 0 && !always) return;
-  c.window = read.size(kWindow, kMaxContext);
+  // The first files of Gemma 2 were written without.
+  c.window = c.architecture == "gemma2" ? read.size_or(kWindow, 4096, kMaxContext)
+                                        : read.size(kWindow, kMaxContext);
   const char* const kPattern = "attention.sliding_window_pattern";
   const GgufEntry* entry = file.find(read.key(kPattern));
   if (entry == nullptr || !entry->value.is_array()) {

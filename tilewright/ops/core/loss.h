@@ -15,7 +15,7 @@
 namespace tw::ops {
 
 /// A share of the loss.
-inline Support supports_smoothing(float label_smoothing) {
+inline Support supports_smoothing(double label_smoothing) {
   if (label_smoothing >= 0 && label_smoothing <= 1) return Support::yes();
   return Support::no("label_smoothing = " + std::to_string(label_smoothing) + " must be in 0 .. 1");
 }

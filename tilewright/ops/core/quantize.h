@@ -10,6 +10,7 @@
 
 #include "tilewright/kernels/quantize.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/norm.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -23,9 +24,10 @@ struct QuantizeFamily {
 
   template <class T>
   static Support supports_shapes(const Kernel<T>& k) {
-    if (k.x.cols % k.group_size == 0) return Support::yes();
-    return Support::no("group_size = " + std::to_string(k.group_size) +
-                       " must divide C = " + std::to_string(k.x.cols));
+    if (k.x.cols % k.group_size != 0)
+      return Support::no("group_size = " + std::to_string(k.group_size) +
+                         " must divide C = " + std::to_string(k.x.cols));
+    return supports_eps(double(k.eps));
   }
 
   template <class T>

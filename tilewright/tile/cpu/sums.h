@@ -20,4 +20,21 @@ TW_INLINE void add_to(const Row& sums, const At& at, const V& v) {
 template <class P, class Row>
 TW_INLINE void put_sums(P, const Row&) {}
 
+/// put(at, sums) of each span of the columns of `count` rows, in arithmetic type C.
+template <class C, class P, class R, class Put>
+TW_INLINE void add_rows(P p, const R& rows, int64_t count, Put&& put) {
+  using V = typename P::template Vec<C>;
+  constexpr int64_t kRun = 64;  // summed by themselves: the error grows with these, not with all
+  for_row<C>(p, rows.row(0), [&](auto at) {
+    V total{};
+    for (int64_t r = 0; r < count; r += kRun) {
+      V sum{};
+      const int64_t end = r + kRun < count ? r + kRun : count;
+      for (int64_t i = r; i < end; ++i) sum += V(load(rows.row(i), at));
+      total += sum;
+    }
+    put(at, total);
+  });
+}
+
 }  // namespace tw::tile

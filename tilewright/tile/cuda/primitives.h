@@ -98,7 +98,10 @@ __device__ __forceinline__ Two<C> add_threads(P p, Two<C> value) {
   return combine_warps(p, combine_lanes(p, value, exchange, add), add);
 }
 struct Least {
-  TW_INLINE static int combine(int a, int b) { return a < b ? a : b; }
+  template <class I>
+  TW_INLINE static I combine(I a, I b) {
+    return a < b ? a : b;
+  }
 };
 }  // namespace detail
 
@@ -124,21 +127,10 @@ __device__ __forceinline__ C reduce_elements(P p, R r, const View<T, 1>& row) {
 }
 template <class C = float, class R, class P, class T>
 __device__ __forceinline__ C reduce_elements(P p, R r, const AlignedRow<T>& row) {
-  using Spans = RawOf<P, C, T>;
-  constexpr int kN = P::template kLanes<C>, kAhead = 4;  // loads before the first is used
-  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   auto acc = splat<typename P::template Vec<C>>(R::template identity<C>());
-  int64_t c = int64_t{p.thread()} * kN;
-  TW_ROLLED
-  for (; c + (kAhead - 1) * step < n; c += kAhead * step) {
-    Spans spans[kAhead];
-    TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) spans[i] = Spans::load(row.data + c + i * step);
-    TW_UNROLL
-    for (int i = 0; i < kAhead; ++i) acc = R::combine(acc, spans[i].template widen<C>());
-  }
-  TW_ROLLED
-  for (; c < n; c += step) acc = R::combine(acc, Spans::load(row.data + c).template widen<C>());
+  for_spans<C>(p, row, [&](const auto&, const auto& raw) {
+    acc = R::combine(acc, raw.template widen<C>());
+  });
   return reduce_threads(p, r, fold_lanes(acc, [](C a, C b) { return R::combine(a, b); }));
 }
 

@@ -80,6 +80,24 @@ struct Program {
   template <class U>
   static constexpr int64_t kTurnedBytes = TurnedBlock<U>::kBytes;
 
+  /// Of programs that add up rows (sums.h): lanes of their threads, the columns that the plan is
+  /// over, and its scratch, the lanes' sums.
+  static constexpr int kSumThreads = 256;
+  static constexpr int64_t kSumColumns = int64_t{kSumThreads} * kSpan * kSlots;
+  template <class C>
+  static constexpr int64_t kSumLanes = int64_t{kSumThreads} * kLanes<C>;
+  template <class C>
+  static constexpr int64_t kSumBytes = kSumLanes<C> * int64_t{sizeof(C)};
+
+  /// Of programs that draw random words (philox_block.h): columns that the plan is over at least, a
+  /// warp's; words of its scratch for each warp, eight for a lane and some between them; and the
+  /// scratch of all.
+  static constexpr int64_t kDrawnColumns = 32 * kSpan;
+  static constexpr int kDrawnWords = 8 * (32 + 8);
+  TW_INLINE static int64_t drawn_bytes(int64_t columns) {
+    return threads_for(columns) / 32 * kDrawnWords * int64_t{sizeof(uint32_t)};
+  }
+
   /// A program has one row: the blocks of a multiprocessor overlap each other.
   TW_INLINE static int64_t row_groups(int64_t rows, int64_t, const Machine&) { return rows; }
   /// Spans of a row of T that a thread keeps for arithmetic in C: in 32 registers at most.

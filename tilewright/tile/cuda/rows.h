@@ -202,6 +202,29 @@ __device__ __forceinline__ void store(P, const Row& row, const Span<P, C, kFull>
   store_cached(row, at, v);
 }
 
+/// f(span, raw) for the thread's spans of a row that is read once, in order.
+template <class C = float, class P, class T, class F>
+__device__ __forceinline__ void for_spans(P p, const View<T, 1>& row, F&& f) {
+  for_row<C>(p, row, [&](const auto& at) { f(at, load_raw(row, at)); });
+}
+template <class C = float, class P, class T, class F>
+__device__ __forceinline__ void for_spans(P p, const AlignedRow<T>& row, F&& f) {
+  using R = RawOf<P, C, T>;
+  constexpr int kN = P::template kLanes<C>, kAhead = 4;  // loads before the first is used
+  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
+  int64_t c = int64_t{p.thread()} * kN;
+  TW_ROLLED
+  for (; c + (kAhead - 1) * step < n; c += kAhead * step) {
+    R spans[kAhead];
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) spans[i] = R::load(row.data + c + i * step);
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) f(Span<P, C, true>{c + i * step, kN, -1}, spans[i]);
+  }
+  TW_ROLLED
+  for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1}, R::load(row.data + c));
+}
+
 namespace detail {
 /// A row to be kept, of which nothing is kept yet.
 template <class C, class P, class T>

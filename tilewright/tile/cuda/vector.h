@@ -271,6 +271,17 @@ __device__ __forceinline__ Pack<float, kN> smaller_or_nan(const Pack<float, kN>&
   return detail::lanes<float, kN>([&](int i) { return smaller_or_nan(a[i], b[i]); });
 }
 
+/// The same of both 16-bit floats of a word.
+template <class T>
+__device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
+  uint32_t out;
+  if constexpr (same_type<T, bf16>)
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  else
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  return out;
+}
+
 __device__ __forceinline__ float larger_number(float a, float b) {
   return larger_or_nan(a, b);
 }
