@@ -40,18 +40,15 @@ struct AttentionBackward {
 
   template <class T>
   static void reference(const Kernel<T>& kernel) {
-    const kernels::AttentionShape shape = kernel.shape();
-    std::vector<double> q_grad(elements(kernel.q)), k_grad(elements(kernel.k)),
-        v_grad(elements(kernel.v));
+    Terms terms(kernel);
     for (int64_t b = 0; b < kernel.q.size(0); ++b)
-      for (int64_t h = 0; h < shape.q_heads; ++h)
+      for (int64_t h = 0; h < kernel.shape().q_heads; ++h)
         for (int64_t i = 0; i < kernel.q.size(1); ++i)
           for (int64_t j = 0; j < kernel.kv_len(b); ++j)
-            if (AttentionFamily::sees(kernel.mask(b), i, j))
-              add_pair(kernel, b, h, i, j, q_grad, k_grad, v_grad);
-    copy(q_grad, kernel.q_grad);
-    copy(k_grad, kernel.k_grad);
-    copy(v_grad, kernel.v_grad);
+            if (AttentionFamily::sees(kernel.mask(b), i, j)) add_pair(kernel, b, h, i, j, terms);
+    terms.q_grad.store(kernel.q_grad);
+    terms.k_grad.store(kernel.k_grad);
+    terms.v_grad.store(kernel.v_grad);
   }
 
   template <class T>
@@ -103,33 +100,71 @@ struct AttentionBackward {
       {"H8 S2048 D128 causal", "B=1 S=2048 Hq=8 L=2048 H=8 D=128 Dv=128 causal=1"}};
 
  private:
-  template <class V>
-  static size_t elements(const V& x) {
-    return size_t(x.size(0) * x.size(1) * x.size(2) * x.size(3));
-  }
-  template <class V>
-  static size_t place(const V& x, int64_t b, int64_t n, int64_t h, int64_t d) {
-    return size_t(((b * x.size(1) + n) * x.size(2) + h) * x.size(3) + d);
-  }
-  template <class T>
-  static void copy(const std::vector<double>& from, const View<T, 4>& to) {
-    for (int64_t b = 0; b < to.size(0); ++b)
-      for (int64_t n = 0; n < to.size(1); ++n)
-        for (int64_t h = 0; h < to.size(2); ++h)
-          for (int64_t d = 0; d < to.size(3); ++d) to(b, n, h, d) = T(from[place(to, b, n, h, d)]);
-  }
+  /// A tensor [B, N, H, D] in float64: each element is converted once, not for every pair.
+  struct Wide {
+    int64_t tokens, heads, dims;
+    std::vector<double> values;
+
+    /// Zeros of the shape of `x`.
+    template <class V>
+    explicit Wide(const V& x)
+        : tokens(x.size(1)),
+          heads(x.size(2)),
+          dims(x.size(3)),
+          values(size_t(x.size(0) * tokens * heads * dims)) {}
+    template <class V>
+    static Wide of(const V& x) {
+      Wide out(x);
+      double* to = out.values.data();
+      for (int64_t b = 0; b < x.size(0); ++b)
+        for (int64_t n = 0; n < x.size(1); ++n)
+          for (int64_t h = 0; h < x.size(2); ++h)
+            for (int64_t d = 0; d < x.size(3); ++d) *to++ = double(x(b, n, h, d));
+      return out;
+    }
+    template <class T>
+    void store(const View<T, 4>& to) const {
+      const double* from = values.data();
+      for (int64_t b = 0; b < to.size(0); ++b)
+        for (int64_t n = 0; n < to.size(1); ++n)
+          for (int64_t h = 0; h < to.size(2); ++h)
+            for (int64_t d = 0; d < to.size(3); ++d) to(b, n, h, d) = T(*from++);
+    }
+    const double* at(int64_t b, int64_t n, int64_t h) const {
+      return values.data() + ((b * tokens + n) * heads + h) * dims;
+    }
+    double* at(int64_t b, int64_t n, int64_t h) {
+      return values.data() + ((b * tokens + n) * heads + h) * dims;
+    }
+  };
+  struct Terms {
+    Wide q, k, v, grad, output, q_grad, k_grad, v_grad;
+
+    template <class K>
+    explicit Terms(const K& x)
+        : q(Wide::of(x.q)),
+          k(Wide::of(x.k)),
+          v(Wide::of(x.v)),
+          grad(Wide::of(x.grad)),
+          output(Wide::of(x.output)),
+          q_grad(x.q),
+          k_grad(x.k),
+          v_grad(x.v) {}
+  };
 
   /// What the pair of query i and key j of head h contributes.
   template <class T>
   static void add_pair(const Kernel<T>& x, int64_t b, int64_t h, int64_t i, int64_t j,
-                       std::vector<double>& q_grad, std::vector<double>& k_grad,
-                       std::vector<double>& v_grad) {
+                       Terms& terms) {
     const int64_t g = h / x.shape().group(), dims = x.q.size(3), value_dims = x.v.size(3);
     const double scale = x.scale != 0 ? double(x.scale) : 1 / std::sqrt(double(dims));
     const double cap = double(x.softcap), lse = double(x.lse(b, h, i));
+    const double *q = terms.q.at(b, i, h), *k = terms.k.at(b, j, g), *v = terms.v.at(b, j, g);
+    const double *grad = terms.grad.at(b, i, h), *output = terms.output.at(b, i, h);
+    double *q_grad = terms.q_grad.at(b, i, h), *k_grad = terms.k_grad.at(b, j, g),
+           *v_grad = terms.v_grad.at(b, j, g);
     double score = 0, product = 0, delta = 0;
-    for (int64_t d = 0; d < dims; ++d)
-      score += scale * double(x.q(b, i, h, d)) * double(x.k(b, j, g, d));
+    for (int64_t d = 0; d < dims; ++d) score += scale * q[d] * k[d];
     double bend = 1;
     if (cap > 0) {
       const double t = std::tanh(score / cap);
@@ -138,15 +173,14 @@ struct AttentionBackward {
     }
     const double weight = std::isinf(lse) && lse < 0 ? 0 : std::exp(score - lse);
     for (int64_t d = 0; d < value_dims; ++d) {
-      const double grad = double(x.grad(b, i, h, d));
-      product += grad * double(x.v(b, j, g, d));
-      delta += grad * double(x.output(b, i, h, d));
-      v_grad[place(x.v, b, j, g, d)] += weight * grad;
+      product += grad[d] * v[d];
+      delta += grad[d] * output[d];
+      v_grad[d] += weight * grad[d];
     }
     const double slope = scale * bend * weight * (product - delta);
     for (int64_t d = 0; d < dims; ++d) {
-      q_grad[place(x.q, b, i, h, d)] += slope * double(x.k(b, j, g, d));
-      k_grad[place(x.k, b, j, g, d)] += slope * double(x.q(b, i, h, d));
+      q_grad[d] += slope * k[d];
+      k_grad[d] += slope * q[d];
     }
   }
 };
