@@ -36,6 +36,7 @@ if(TILEWRIGHT_CUDA)
   if(TILEWRIGHT_CUDA_RESOURCES)
     list(APPEND nvcc_flags -Xptxas=-v)
   endif()
+  # Images are made with -c, which means nothing beside -fatbin: without it ccache keeps none.
   set(sources)
   set(neutral_images)
   set(embedded)
@@ -54,8 +55,8 @@ if(TILEWRIGHT_CUDA)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_kernel.cu.in ${stem}.cu @ONLY)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_host.cc.in ${stem}.cc @ONLY)
     add_custom_command(OUTPUT ${IMAGE} DEPENDS ${stem}.cu DEPFILE ${stem}.d
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} -fatbin -MD -MF ${stem}.d -MT ${IMAGE}
-              ${stem}.cu -o ${IMAGE}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} -c -fatbin -MD -MF ${stem}.d
+              -MT ${IMAGE} ${stem}.cu -o ${IMAGE}
       COMMENT "Building CUDA kernels of ${NAME}" VERBATIM)
     list(APPEND sources ${stem}.cc)
     list(APPEND neutral_images ${IMAGE})
@@ -84,7 +85,7 @@ if(TILEWRIGHT_CUDA)
       endif()
       set(definitions -DTW_${upper}_ELEMENT=${type} -DTW_${upper}_HAS_SM90=1)
       add_custom_command(OUTPUT ${image} DEPENDS ${source} DEPFILE ${image}.d
-        COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -fatbin
+        COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${nvcc_flags} ${definitions} -c -fatbin
                 -MD -MF ${image}.d -MT ${image} ${source} -o ${image}
         COMMENT "Building CUDA kernels of ${FILE}_${element}" VERBATIM)
       list(APPEND images ${image})

@@ -45,8 +45,6 @@ def has_rule(case: Case) -> bool:
         return False
     if case.op.name in ("attention", "attention_varlen") and len(set(case.dtypes)) > 1:
         return False
-    if {"f16", "f8_e4m3fn", "f8_e5m2"} & {*case.dtypes}:  # the C++ tests have all dtypes
-        return False
     named = dict(zip((arg.name for arg in case.op.inputs), case.arguments(), strict=True))
     given = {name: "absent" if named[name] is None else str(named[name]) for name in named}
     return all(given[name] == value for name, value in gradient.conditions.items())
@@ -116,8 +114,11 @@ def test_matches_pytorchs_gradient_in_float64(case: Case) -> None:
     ]
     want = gradients(COMPOSITES[case.op.name], wide)
     for g, w in zip(got, want, strict=True):
-        # More than one rounding: of the forward, whose result is used, and of the backward.
-        assert_close(g, w.to(g.dtype), 4 * case.tolerance(g.dtype))
+        # Of these PyTorch's gradients in float16 are as far off, to the digit: they follow from a
+        # result that was rounded (near 1, where 1 - y is small), or add up products that were.
+        slack = {"lerp": 2.0, "sigmoid": 1.6, "tanh": 2.1}.get(case.op.name, 1.0)
+        assert_close(g, w.to(g.dtype), (slack if g.dtype == torch.float16 else 1) *
+                     case.tolerance(g.dtype))  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [c for c in EACH.values() if in_float64(c)], ids=str)
