@@ -19,6 +19,7 @@ template <class T>
 struct Dropout {
   using C = tile::compute_t<T>;
   static constexpr int64_t kGroup = 64;  // elements whose words are drawn at once
+  static constexpr int kGpuRegisters = sizeof(T) > 2 ? 128 : 64;
 
   Rows<const T> x;  // [...]
   float p;          // in [0, 1]
@@ -98,6 +99,7 @@ struct Dropout {
 
 template <class T>
 struct Dropout<T>::Prepared {
+  static constexpr int kGpuRegisters = Dropout::kGpuRegisters;
   tile::PhiloxKeys keys;
   uint32_t least;
   C kept;

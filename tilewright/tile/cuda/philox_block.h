@@ -25,12 +25,13 @@ __device__ __forceinline__ Raw<T, 8> kept_of(const Raw<T, 8>& raw, uint2 kept) {
   return out;
 }
 
-/// Bytes of ones for the words of four counters that are at least `least`: four times four.
+/// Bytes of ones for the words of four counters, the first a multiple of four, that are at least
+/// `least`: four times four.
 __device__ __forceinline__ void draw(const PhiloxKeys& keys, uint64_t counter, uint32_t least,
                                      uint32_t (&kept)[4]) {
   TW_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const PhiloxBits bits = philox(keys, counter + uint64_t(i), 0);
+    const PhiloxBits bits = philox(keys, counter | uint64_t(i), 0);
     TW_UNROLL
     for (int w = 0; w < 4; ++w)
       if (bits.word[w] >= least) kept[w] |= 0xffu << i * 8;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void scale_drawn(P p, const PhiloxKeys& keys, int64_t
 }
 /// A draw of eight counters serves four spans that are 16 elements apart. So that warps read and
 /// write memory in order, a thread draws for spans that others have, and leaves in scratch what
-/// these need.
+/// these need. The row has fewer than 2^31 columns.
 template <class C, class P, class T, class U>
 __device__ __forceinline__ void scale_drawn(P p, const PhiloxKeys& keys, int64_t first,
                                             uint32_t least, C scale, const AlignedRow<T>& from,
@@ -69,13 +70,14 @@ __device__ __forceinline__ void scale_drawn(P p, const PhiloxKeys& keys, int64_t
   const int lane = p.thread() % 32, warp = p.thread() / 32, warps = p.threads() / 32;
   uint32_t* const drawn = p.template scratch<uint32_t>() + warp * P::kDrawnWords;
   const uint32_t* const needed = drawn + lane % 8 / 2 * kLane + lane / 8 * 2 + lane % 2;
+  const int n = int(to.size(0));
   TW_ROLLED
-  for (int64_t part = warp * kPart; part < to.size(0); part += warps * kPart) {
-    const int64_t column = part + lane * kN;
+  for (int part = warp * kPart; part < n; part += warps * kPart) {
+    const int column = part + lane * kN;
     RawOf<P, C, T> raw[kSpans] = {};
     TW_UNROLL
     for (int j = 0; j < kSpans; ++j)
-      if (column + j * 32 * kN < to.size(0))
+      if (column + j * 32 * kN < n)
         raw[j] = load_raw(from, span_at<C>(p, from, column + j * 32 * kN));
     __syncwarp();  // loads are under way before words are drawn; those drawn before have been read
     const uint64_t counter = uint64_t(first + part) / kSpans + unsigned(lane * kN);
@@ -90,7 +92,7 @@ __device__ __forceinline__ void scale_drawn(P p, const PhiloxKeys& keys, int64_t
     __syncwarp();
     TW_UNROLL
     for (int j = 0; j < kSpans; ++j) {
-      if (column + j * 32 * kN >= to.size(0)) break;
+      if (column + j * 32 * kN >= n) break;
       using R = RawOf<P, C, U>;
       const R scaled = R::narrow(raw[j].template widen<C>() * scale);
       detail::kept_of(scaled, make_uint2(needed[j * 8], needed[j * 8 + kHalf]))
