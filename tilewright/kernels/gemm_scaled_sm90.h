@@ -331,7 +331,7 @@ struct ScaledGemmSm90 {
   /// A warp has read a stage, operands and scales.
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) empty.arrive();
+    if (tile::cuda::elect_one()) empty.arrive();  // the number of the thread would be spilled
   }
 
   /// What TileStore stores to.
