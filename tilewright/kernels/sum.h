@@ -19,7 +19,7 @@ struct Sum {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnSums<P, T>::takes(x)) return ColumnSums<P, T>(x).plan();
-    return parts().plan(x);
+    return parts().plan(x.rows, x.cols);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
@@ -46,13 +46,13 @@ struct Sum {
   struct Parts {
     int64_t count = 1, columns = 0;
 
-    TW_INLINE tile::Plan plan(const Rows<const T>& x) const {
-      const int64_t programs = x.rows * count;
+    TW_INLINE tile::Plan plan(int64_t rows, int64_t cols) const {
+      const int64_t programs = rows * count;
       tile::Plan plan =
-          tile::plan_of(programs).over_at_most(x.cols, tile::columns_read_once(programs));
+          tile::plan_of(programs).over_at_most(cols, tile::columns_read_once(programs));
       if (count == 1) return plan;
       plan.phases = 2;
-      plan.grid[1] = x.rows;
+      plan.grid[1] = rows;
       plan.workspace_bytes = programs * int64_t{sizeof(C)};
       return plan;
     }
