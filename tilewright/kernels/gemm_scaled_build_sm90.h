@@ -57,9 +57,7 @@ struct ScaledGemmArguments {
   bool is_long;       // four blocks of k, from a multiple of four on, have the same scales
   bool stores_boxes;  // out is what TMA can address
   ScaledGemmCut cut;
-  /// Where its blocks leave sums for another and tell of it: [blocks, consumers, a thread's sums /
-  /// 4, 128, 4] and [blocks, consumers], 0 at first.
-  float* part_sums = nullptr;
+  /// How many parts of each of its tiles are in out: [cut.tiles, consumers], 0 at first.
   int* arrived = nullptr;
   /// What is asked for before the kernel before has ended: so many bytes of each row of a block's
   /// part of b.

@@ -19,8 +19,8 @@
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
-#include "tilewright/kernels/gemm_scaled_parts_sm90.h"
 #include "tilewright/kernels/gemm_scaled_scales_sm90.h"
+#include "tilewright/kernels/gemm_scaled_turn_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
@@ -47,7 +47,6 @@ struct ScaledGemmSm90 {
   static constexpr int kSpanSums = ScaledGemmBuild::kSpan / 2;  // of a thread
   static_assert(!kInTurns || kConsumers == 2);
   const ScaledGemmArguments& given;
-
   struct alignas(1024) Shared {
     char a[kStages][kRows * 128];
     char b[kStages][kColumns * 128];
@@ -57,13 +56,11 @@ struct ScaledGemmSm90 {
     ScaledGemmPiece cut;  // of this block
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kSpans <= 4);
-
   using Position = tile::cuda::RingPosition<kStages>;
   using Cursor = GroupedTileCursor<kRows, 1>;
   using Sums = float[kColumns / 2];
   using Part = typename tile::cuda::WgmmaSum<Q>::type[kColumns / 2];
   using Factors = typename Scales::Factors;
-  using Parts = ScaledGemmParts<kConsumers, kColumns / 2>;
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
@@ -135,7 +132,7 @@ struct ScaledGemmSm90 {
     using namespace tile::cuda;
     Position at;
     Cursor tiles = cursor();
-    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    ScaledGemmWalk walk;
     for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const GroupedGemmPlace place = tiles.place(piece.tile);
       for (int i = piece.first; i < piece.last; ++i) {
@@ -156,7 +153,7 @@ struct ScaledGemmSm90 {
     const int lane = warp * 32 + int(threadIdx.x) % 32;
     Position at;
     Cursor tiles = cursor();
-    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    ScaledGemmWalk walk;
     for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const int first = piece.first, last = piece.last;
       const ScaleReader<kBuild> reader(given, tiles.place(piece.tile), lane, last);
@@ -183,7 +180,7 @@ struct ScaledGemmSm90 {
     Position at;
     Cursor tiles = cursor();
     if (kInTurns && consumer == 1) pass_turn(consumer);
-    ScaledGemmWalk walk{int64_t(blockIdx.x / kSplit)};
+    ScaledGemmWalk walk;
     for (auto piece = next(shared, walk); tiles.seek(piece.tile); piece = next(shared, walk)) {
       const GroupedGemmPlace place = tiles.place(piece.tile);
       Sums sums;
@@ -195,14 +192,10 @@ struct ScaledGemmSm90 {
         multiply_in_turns(shared, at, consumer, piece, sums);
       else
         multiply(shared, at, consumer, piece, sums);
-      if constexpr (kSplit > 1) {
+      if constexpr (kSplit > 1)
         put_split(shared, place, consumer, sums);
-      } else if (piece.last < given.k_blocks) {
-        Parts{given, consumer, kSelf + consumer}.leave(sums);
-      } else {
-        if (piece.first > 0) Parts{given, consumer, kSelf + consumer}.take(sums);
-        put(shared, place, consumer, sums);
-      }
+      else
+        put(shared, place, consumer, piece, sums);
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
   }
@@ -331,7 +324,7 @@ struct ScaledGemmSm90 {
   /// A warp has read a stage, operands and scales.
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
     __syncwarp();
-    if (tile::cuda::elect_one()) empty.arrive();  // the number of the thread would be spilled
+    if (tile::cuda::elect_one()) empty.arrive();
   }
 
   /// What TileStore stores to.
@@ -339,18 +332,25 @@ struct ScaledGemmSm90 {
     const tile::cuda::TensorMap& out;
     GemmScatter<float> scatter;
     GemmScale epilogue;
+    bool adds;  // to what other blocks have stored
   };
   /// The end of a group within out is no end of a box: its rows leave by the threads.
-  TW_PTX void put(Shared& shared, const GroupedGemmPlace& place, int consumer, Sums& sums) const {
+  TW_PTX void put(Shared& shared, const GroupedGemmPlace& place, int consumer,
+                  const ScaledGemmPiece& piece, Sums& sums) const {
     const int row = place.row + consumer * kHeight, end = place.row + place.rows;
     if (row >= end) return;
     const bool boxes = given.stores_boxes && (row + kHeight <= end || end == given.rows.size(0));
     float* const threads = boxes ? nullptr : given.rows.data;
     const GemmScatter<float> scatter = {threads, end, given.rows.size(1), given.rows.stride(0),
                                         1,       0};
-    shared.store[consumer].template put<kColumns, 4>(Destination{given.out, scatter, {1.0f}}, sums,
-                                                     {row, place.column * kColumns, 0},
-                                                     kSelf + consumer);
+    const bool is_cut = piece.tile >= given.cut.first;
+    const ScaledGemmTurn turn{
+        given.arrived + (piece.tile - given.cut.first) * kConsumers + consumer, kSelf + consumer};
+    if (is_cut) turn.wait(given.cut.part(int(blockIdx.x)));
+    shared.store[consumer].template put<kColumns, 4>(
+        Destination{given.out, scatter, {1.0f}, piece.first > 0}, sums,
+        {row, place.column * kColumns, 0}, kSelf + consumer);
+    if (is_cut) turn.pass();
   }
 
   /// The blocks of the cluster leave their sums in the memory of the ring; each adds up and stores

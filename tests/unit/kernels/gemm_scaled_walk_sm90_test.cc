@@ -27,7 +27,7 @@ std::vector<ScaledGemmPiece> pieces_of(const Product& p, int block) {
   const ScaledGemmCut cut = p.cut();
   const ScaledGemmPiece whole{0, part * p.k_blocks / p.split, (part + 1) * p.k_blocks / p.split};
   std::vector<ScaledGemmPiece> out;
-  ScaledGemmWalk walk{team};
+  ScaledGemmWalk walk;
   const auto next = [&] {
     return walk.next(cut.first, cut.piece(block, p.k_blocks), whole, team, p.blocks / p.split);
   };
@@ -52,7 +52,7 @@ TEST_P(EveryProduct, EveryBlockOfKOfEveryTileIsMultipliedOnce) {
     EXPECT_EQ(of, std::vector<int>(size_t(p.k_blocks), 1)) << "tile " << tile;
 }
 
-// A block with the last part takes what blocks cut.tiles apart have left, all of them before it.
+// A block waits for the one with the part before its own, which is cut.tiles blocks before it.
 TEST_P(EveryProduct, PartsOfATileAreInOrderAndApart) {
   const Product& p = GetParam();
   if (p.parts == 1) return;
@@ -67,6 +67,7 @@ TEST_P(EveryProduct, PartsOfATileAreInOrderAndApart) {
     EXPECT_LT(block, p.cut().tiles);
     for (const auto& [at, piece] : of) {
       EXPECT_EQ(at, block);
+      EXPECT_EQ(p.cut().part(at), (at - of[0].first) / p.cut().tiles);
       EXPECT_EQ(piece.first, end);
       EXPECT_NEAR(piece.last - piece.first, double(p.k_blocks) / p.parts, 1);
       end = piece.last, block += p.cut().tiles;

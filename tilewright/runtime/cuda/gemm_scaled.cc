@@ -97,27 +97,23 @@ kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmB
   return to;
 }
 
-/// The tiles whose k blocks share, and the memory through which their sums pass.
-struct Parts {
-  Parts(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, int64_t tiles, int parts,
-        const Gpu& on, Stream stream)
-      : count(parts > 1 ? int64_t{on.multiprocessors} * build.consumers() : 0),
-        sums(count * 64 * build.columns * int64_t{sizeof(float)}, stream, kName),
-        arrived(count * int64_t{sizeof(int)}, stream, kName) {
-    if (count == 0) return;
-    to.cut.tiles = int(tiles % on.multiprocessors);
-    to.cut.first = tiles - to.cut.tiles;
-    to.cut.parts = parts;
-    to.part_sums = static_cast<float*>(sums.data());
+/// Blocks share the k of the tiles of the last round, and counters say how far they are.
+struct Cut {
+  Cut(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, int64_t tiles, int parts,
+      const Gpu& on, Stream stream)
+      : rest(parts > 1 ? tiles % on.multiprocessors : 0),
+        arrived(rest * build.consumers() * int64_t{sizeof(int)}, stream, kName) {
+    if (rest == 0) return;
+    to.cut = {tiles - rest, int(rest), parts};
     to.arrived = static_cast<int*>(arrived.data());
-    check(driver().memset_words_async(reinterpret_cast<DevicePointer>(to.arrived), 0, size_t(count),
-                                      stream),
+    check(driver().memset_words_async(reinterpret_cast<DevicePointer>(to.arrived), 0,
+                                      size_t(rest * build.consumers()), stream),
           "scaled_grouped_matmul: clearing its workspace");
   }
 
  private:
-  int64_t count;
-  StreamMemory sums, arrived;
+  int64_t rest;
+  StreamMemory arrived;
 };
 
 template <class Q>
@@ -149,8 +145,8 @@ void launch(const Call<Q>& call, int device, Stream stream) {
   const ScaledGemmBuild& build = kScaledGemmBuilds[index];
   kernels::ScaledGemmArguments arguments = arguments_of(call, build);
   const int64_t tiles = scaled_gemm_tiles(build, size);
-  const Parts parts(arguments, build, tiles,
-                    kernels::scaled_gemm_parts(int(index), size, on.multiprocessors), on, stream);
+  const Cut cut(arguments, build, tiles,
+                kernels::scaled_gemm_parts(int(index), size, on.multiprocessors), on, stream);
 
   ScaledModule<Q>& from = module<Q>();
   const int shared_bytes = build.shared_bytes();
