@@ -55,7 +55,7 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
     assert [kernel["op"] for kernel in kernels] == ops
     symbols = {
         "rms_norm": b"10cuda_entry3runENS_7kernels7RmsNormINS_4bf16EEE",
-        "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedE",
+        "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedI",
         "gelu": b"10cuda_entry3runENS_7kernels15GeluElementwiseINS_4bf16EE",
         "matmul": b"10cuda_entry12gemm_stridedILi",
     }

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import tilewright
 
 torch = pytest.importorskip("torch")
+ROOT = Path(__file__).resolve().parents[3]
 ON_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 STEPS = 8  # products of an instruction
 SIZES = [(1024, 1024, 1024), (640, 768, 96), (1000, 1031, 517), (131, 4096, 2048), (257, 300, 33)]
@@ -42,7 +44,11 @@ def test_the_environment_sets_the_default(value: str, said: str | None) -> None:
     program = "import tilewright; print(tilewright.get_float32_matmul_precision())"
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "TILEWRIGHT_FLOAT32_MATMUL_PRECISION": value},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT / "python"),
+            "TILEWRIGHT_FLOAT32_MATMUL_PRECISION": value,
+        },
         capture_output=True,
         text=True,
         check=False,
