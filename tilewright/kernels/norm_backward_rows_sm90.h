@@ -1,57 +1,19 @@
-// What the gradients of RMSNorm and of layer normalization do with a row on Hopper. Each thread has
-// four spans of 16 bytes of it. A row is looked at, which gives a part for each warp; the parts of
-// all warps settle the row's factors, by which it is finished. In shared memory zeros follow the
-// end of x, grad and the weight.
+// What the gradients of RMSNorm and of layer normalization do with a row on Hopper: see
+// norm_row_sm90.h. Inputs are x and grad.
 #pragma once
 
-#include "tilewright/kernels/norm_backward_build_sm90.h"
-#include "tilewright/tile/cuda/memory.h"
-#include "tilewright/tile/cuda/ptx.h"
+#include "tilewright/kernels/norm_row_sm90.h"
 
 namespace tw::kernels {
-
-namespace norm_backward_sm90 {
-
-inline constexpr int kSpans = NormBackwardBuild::kSpans;
-template <class T>
-inline constexpr int kLanes = NormBackwardBuild::kSpanBytes / int(sizeof(T));
-template <class T>
-using Span = tile::Raw<T, kLanes<T>>;
-/// Elements from a thread's span to the next: a warp has adjacent columns.
-template <class T>
-inline constexpr int kStep = 32 * kLanes<T>;
-/// Sums of the thread's columns over rows.
-template <class T>
-using Sums = tile::Pack<float, kLanes<T>>[kSpans];
-
-TW_PTX float add_lanes(float value) {
-  TW_UNROLL
-  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);
-  return value;
-}
-TW_PTX int lane() {
-  return int(threadIdx.x) % 32;
-}
-/// f(i) for i < n, each by one lane.
-template <class F>
-TW_PTX void for_lanes(int n, F&& f) {
-  TW_NO_UNROLL
-  for (int i = lane(); i < n; i += 32) f(i);
-}
-template <class T>
-TW_PTX auto load(const T* from) {
-  return Span<T>::load(from).template widen<float>();
-}
-
-}  // namespace norm_backward_sm90
 
 /// See rms_norm_backward.h.
 template <class T>
 struct RmsNormBackwardSm90 {
   using Element = T;
-  static constexpr int kSpans = norm_backward_sm90::kSpans, kLanes = norm_backward_sm90::kLanes<T>;
-  static constexpr int kSums = 1;
+  static constexpr int kOuts = 1, kSums = 1;
   static constexpr bool kHasResidual = true;
+  static constexpr int kSpans = norm_sm90::kSpans, kLanes = norm_sm90::kLanes<T>;
+  using Row = norm_sm90::Row<T>;
 
   struct alignas(8) Part {
     float squares, products;  // sums of x^2, grad weight x
@@ -60,45 +22,39 @@ struct RmsNormBackwardSm90 {
     float rstd, slope;
   };
 
-  /// From the thread's first columns on. The other arguments are LayerNormBackwardSm90's.
-  TW_PTX static Part look(const T* x, const T* grad, const T* weight, int, float) {
-    using namespace norm_backward_sm90;
+  /// The other arguments are LayerNormBackwardSm90's.
+  TW_PTX static Part look(const Row& row, int, float) {
     float squares = 0, products = 0;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
-      const auto v = load(x + s * kStep<T>), g = load(grad + s * kStep<T>);
-      const auto w = load(weight + s * kStep<T>);
+      const auto v = row.x(s), g = row.second(s), w = row.weight(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) {
         squares += v[e] * v[e];
         products += g[e] * w[e] * v[e];
       }
     }
-    return {add_lanes(squares), add_lanes(products)};
+    return {norm_sm90::add_lanes(squares), norm_sm90::add_lanes(products)};
   }
 
   /// Of the parts of a row. `inverse`: 1 / columns of the row.
   TW_PTX static Factors settle(const Part* parts, const float*, int count, float inverse,
                                float eps) {
-    using namespace norm_backward_sm90;
     float squares = 0, products = 0;
-    for_lanes(count, [&](int i) {
+    norm_sm90::for_lanes(count, [&](int i) {
       const Part part = parts[i];
       squares += part.squares;
       products += part.products;
     });
-    squares = add_lanes(squares), products = add_lanes(products);
+    squares = norm_sm90::add_lanes(squares), products = norm_sm90::add_lanes(products);
     const float rstd = rsqrtf(squares * inverse + eps);
     return {rstd, products * inverse * rstd * rstd};
   }
 
-  TW_PTX static tile::Pack<float, kLanes> finish(const tile::Pack<float, kLanes>& v,
-                                                 const tile::Pack<float, kLanes>& g,
-                                                 const tile::Pack<float, kLanes>& w,
-                                                 const Factors& by,
-                                                 norm_backward_sm90::Sums<T> (&sums)[kSums],
-                                                 int s) {
-    tile::Pack<float, kLanes> out;
+  TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
+                                          norm_sm90::Sums<T> (&sums)[kSums], int s) {
+    const auto v = row.x(s), g = row.second(s), w = row.weight(s);
+    norm_sm90::Pack<T> out;
     TW_UNROLL
     for (int e = 0; e < kLanes; ++e) {
       const float normal = v[e] * by.rstd;
@@ -114,9 +70,10 @@ struct RmsNormBackwardSm90 {
 template <class T>
 struct LayerNormBackwardSm90 {
   using Element = T;
-  static constexpr int kSpans = norm_backward_sm90::kSpans, kLanes = norm_backward_sm90::kLanes<T>;
-  static constexpr int kSums = 2;
+  static constexpr int kOuts = 1, kSums = 2;
   static constexpr bool kHasResidual = false;
+  static constexpr int kSpans = norm_sm90::kSpans, kLanes = norm_sm90::kLanes<T>;
+  using Row = norm_sm90::Row<T>;
 
   struct alignas(16) Part {
     float mean;                      // of x
@@ -127,22 +84,20 @@ struct LayerNormBackwardSm90 {
   };
 
   /// `spans` of the thread's have columns; `inverse`: 1 / columns of the warp.
-  TW_PTX static Part look(const T* x, const T* grad, const T* weight, int spans, float inverse) {
-    using namespace norm_backward_sm90;
+  TW_PTX static Part look(const Row& row, int spans, float inverse) {
     float sum = 0;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
-      const auto v = load(x + s * kStep<T>);
+      const auto v = row.x(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) sum += v[e];
     }
-    const float mean = add_lanes(sum) * inverse;
+    const float mean = norm_sm90::add_lanes(sum) * inverse;
     float squares = 0, grads = 0, products = 0;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       const float center = s < spans ? mean : 0;  // so that what is beyond adds nothing
-      const auto v = load(x + s * kStep<T>), g = load(grad + s * kStep<T>);
-      const auto w = load(weight + s * kStep<T>);
+      const auto v = row.x(s), g = row.second(s), w = row.weight(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) {
         const float d = v[e] - center, u = g[e] * w[e];
@@ -151,13 +106,14 @@ struct LayerNormBackwardSm90 {
         products += u * d;
       }
     }
-    return {mean, add_lanes(squares), add_lanes(grads), add_lanes(products)};
+    return {mean, norm_sm90::add_lanes(squares), norm_sm90::add_lanes(grads),
+            norm_sm90::add_lanes(products)};
   }
 
   /// Of the parts of a row and how many columns each is of.
   TW_PTX static Factors settle(const Part* parts, const float* columns, int count, float inverse,
                                float eps) {
-    using namespace norm_backward_sm90;
+    using namespace norm_sm90;
     float sum = 0, squares = 0, grads = 0, products = 0;
     for_lanes(count, [&](int i) { sum += columns[i] * parts[i].mean; });
     const float mean = add_lanes(sum) * inverse;
@@ -173,13 +129,10 @@ struct LayerNormBackwardSm90 {
     return {mean, rstd, products * inverse * rstd * rstd, grads * inverse * rstd};
   }
 
-  TW_PTX static tile::Pack<float, kLanes> finish(const tile::Pack<float, kLanes>& v,
-                                                 const tile::Pack<float, kLanes>& g,
-                                                 const tile::Pack<float, kLanes>& w,
-                                                 const Factors& by,
-                                                 norm_backward_sm90::Sums<T> (&sums)[kSums],
-                                                 int s) {
-    tile::Pack<float, kLanes> out;
+  TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
+                                          norm_sm90::Sums<T> (&sums)[kSums], int s) {
+    const auto v = row.x(s), g = row.second(s), w = row.weight(s);
+    norm_sm90::Pack<T> out;
     TW_UNROLL
     for (int e = 0; e < kLanes; ++e) {
       const float normal = (v[e] - by.mean) * by.rstd;

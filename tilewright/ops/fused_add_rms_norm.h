@@ -52,7 +52,8 @@ struct FusedAddRmsNorm {
                                         {"no columns", "*=3 C=0"},
                                         {"one element", "*=1 C=1"},
                                         {"single spans and a tail", "*=3 C=45"},
-                                        {"unrolled spans and a tail", "*=2x3 C=1031"}};
+                                        {"unrolled spans and a tail", "*=2x3 C=1031"},
+                                        {"rows of two blocks and of four", "*=5 C=16392"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/decode", "*=1 C=4096"},
                                         {"llama-3.1-8b/prefill", "*=2048 C=4096"}};
 };

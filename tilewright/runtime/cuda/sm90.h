@@ -7,7 +7,7 @@
 #include "tilewright/runtime/cuda/gemm_scaled.h"
 #include "tilewright/runtime/cuda/linear_int4.h"
 #include "tilewright/runtime/cuda/mla.h"
-#include "tilewright/runtime/cuda/norm_backward.h"
+#include "tilewright/runtime/cuda/norm.h"
 
 namespace tw::runtime::cuda {
 

@@ -1,6 +1,6 @@
-// Gradients of norms on Hopper. A block stays on its multiprocessor and its groups of warps take
-// rows in turn; a row that one block does not hold is shared by the blocks of a cluster. Rows of x
-// and grad come by bulk copies into a ring in shared memory, which a group has for itself: while it
+// Norms and their gradients on Hopper. A block stays on its multiprocessor and its groups of warps
+// take rows in turn; a row that one block does not hold is shared by the blocks of a cluster. Rows of
+// inputs come by bulk copies into a ring in shared memory, which a group has for itself: while it
 // finishes a row, having looked at the one after it, the next ones are on their way.
 //
 // What the warps of a row tell each other they meet for once a row, and that one meeting serves
@@ -8,7 +8,7 @@
 // over rows stay in registers for the life of the block; equal calls give equal bits.
 #pragma once
 
-#include "tilewright/kernels/norm_backward_rows_sm90.h"
+#include "tilewright/kernels/norm_row_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
 #include "tilewright/tile/cuda/fence.h"
@@ -18,23 +18,23 @@
 namespace tw::kernels {
 
 template <class Norm, bool kIsCluster>
-struct NormBackwardSm90 {
+struct NormSm90 {
   using T = typename Norm::Element;
-  using Build = NormBackwardBuild;
+  using Build = NormBuild;
   using Part = typename Norm::Part;
-  using Span = norm_backward_sm90::Span<T>;
+  using Span = norm_sm90::Span<T>;
   using Mbarrier = tile::cuda::Mbarrier;
-  static constexpr int kSpans = Build::kSpans, kLanes = norm_backward_sm90::kLanes<T>;
-  static constexpr int kStep = norm_backward_sm90::kStep<T>, kWarpColumns = kSpans * kStep;
-  static constexpr int kStages = Build::kStages, kSums = Norm::kSums;
+  static constexpr int kSpans = Build::kSpans, kLanes = norm_sm90::kLanes<T>;
+  static constexpr int kStep = norm_sm90::kStep<T>, kWarpColumns = kSpans * kStep;
+  static constexpr int kInputs = Build::kInputs, kStages = Build::kStages, kSums = Norm::kSums;
   static constexpr int kParts = (kIsCluster ? Build::kRanks : 1) * Build::kWarps;
   using Position = tile::cuda::RingPosition<kStages>;
   using Turn = tile::cuda::RingPosition<2>;  // of parts
-  using Sums = norm_backward_sm90::Sums<T>[kSums];
-  const NormBackwardArguments<T>& given;
+  using Sums = norm_sm90::Sums<T>[kSums > 0 ? kSums : 1];
+  const NormArguments<T>& given;
 
   struct alignas(128) Shared {
-    char ring[Build::kRingBytes];  // [kStages][x, grad][groups], then [kSums][groups] of sums
+    char ring[Build::kRingBytes];  // [kStages][kInputs][groups], then [kSums][groups] of sums
     char weight[Build::kRowBytes];
     Part parts[2][kParts];                  // of a row and of the next one
     float columns[kParts];                  // that the parts of a row are of
@@ -58,7 +58,8 @@ struct NormBackwardSm90 {
     launch_grids_after();
     Sums sums = {};
     walk(shared, at, sums);
-    if (given.sums > 0) put(shared, at, sums);
+    if constexpr (kSums > 0)
+      if (given.sums > 0) put(shared, at, sums);
   }
 
  private:
@@ -92,16 +93,25 @@ struct NormBackwardSm90 {
     at.cluster = kIsCluster ? int(blockIdx.x) / ranks() : int(blockIdx.x);
     at.first_column = at.rank * given.shape.columns;
     at.columns = columns_of(at.rank);
-    at.first = at.warp * kWarpColumns + norm_backward_sm90::lane() * kLanes;
-    const int rest = columns_of(at.rank, at.warp) - norm_backward_sm90::lane() * kLanes;
+    at.first = at.warp * kWarpColumns + norm_sm90::lane() * kLanes;
+    const int rest = columns_of(at.rank, at.warp) - norm_sm90::lane() * kLanes;
     at.spans = max(0, rest + kStep - kLanes) / kStep;
     return at;
   }
 
-  /// Row 0 is of x, 1 of grad. From its group's first column.
-  TW_PTX T* row(Shared& shared, const Place& at, int stage, int which) const {
-    char* const rows = shared.ring + (stage * Build::kRowsOfStage + which) * Build::kRowBytes;
+  /// Of an input, from its group's first column.
+  TW_PTX T* input(Shared& shared, const Place& at, int stage, int which) const {
+    char* const rows = shared.ring + (stage * kInputs + which) * Build::kRowBytes;
     return reinterpret_cast<T*>(rows) + at.group * group_columns();
+  }
+  TW_PTX static T* weight(Shared& shared) { return reinterpret_cast<T*>(shared.weight); }
+  /// What a thread has of a row.
+  TW_PTX typename Norm::Row row(Shared& shared, const Place& at, int stage) const {
+    typename Norm::Row of;
+    TW_UNROLL
+    for (int i = 0; i < kInputs; ++i) of.inputs[i] = input(shared, at, stage, i) + at.first;
+    of.weights = weight(shared) + at.first;
+    return of;
   }
 
   /// What needs no data of others: barriers, and zeros where rows end before their threads do.
@@ -111,14 +121,14 @@ struct NormBackwardSm90 {
       shared.full[thread / kStages][thread % kStages].init(1);
     if (kIsCluster && thread < 2) shared.told[thread].init(1);
     tile::cuda::fence_barrier_init();
-    norm_backward_sm90::for_lanes(at.group == 0 && at.warp == 0 ? ranks() * warps : 0, [&](int i) {
+    norm_sm90::for_lanes(at.group == 0 && at.warp == 0 ? ranks() * warps : 0, [&](int i) {
       shared.columns[i] = float(columns_of(i / warps, i % warps));
       shared.inverses[i] = shared.columns[i] > 0 ? 1 / shared.columns[i] : 0;
     });
     for (int s = at.spans; s < kSpans; ++s)
       for (int stage = 0; stage < kStages; ++stage)
-        for (int which = 0; which < Build::kRowsOfStage; ++which)
-          Span{}.store(row(shared, at, stage, which) + at.first + s * kStep);
+        for (int which = 0; which < kInputs; ++which)
+          Span{}.store(input(shared, at, stage, which) + at.first + s * kStep);
   }
 
   /// One group does, for all.
@@ -127,46 +137,43 @@ struct NormBackwardSm90 {
     tile::Pack<float, kLanes> ones;
     TW_UNROLL
     for (int e = 0; e < kLanes; ++e) ones[e] = 1;
-    const int mine = at.first;
-    const T* const from = given.weight + at.first_column + mine;
+    const T* const from = given.weight + at.first_column + at.first;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       Span span{};
       if (s < at.spans)
         span = given.weight != nullptr ? Span::load(from + s * kStep) : Span::narrow(ones);
-      span.store(weight(shared) + mine + s * kStep);
+      span.store(weight(shared) + at.first + s * kStep);
     }
   }
-  TW_PTX static T* weight(Shared& shared) { return reinterpret_cast<T*>(shared.weight); }
 
   /// One thread orders row r.
   TW_PTX void order(Shared& shared, const Place& at, int64_t r, int stage) const {
     const int bytes = at.columns * int(sizeof(T));
     Mbarrier& full = shared.full[at.group][stage];
-    full.arrive_expect(Build::kRowsOfStage * bytes);
-    const int column = at.first_column;
-    tile::cuda::load_bulk(row(shared, at, stage, 0), given.x + r * given.x_stride + column, bytes,
-                          full);
-    tile::cuda::load_bulk(row(shared, at, stage, 1), given.grad + r * given.grad_stride + column,
-                          bytes, full);
+    full.arrive_expect(kInputs * bytes);
+    TW_UNROLL
+    for (int i = 0; i < kInputs; ++i)
+      tile::cuda::load_bulk(input(shared, at, stage, i),
+                            given.inputs[i] + r * given.input_strides[i] + at.first_column, bytes,
+                            full);
     if (Norm::kHasResidual && given.residual_grad != nullptr)
-      tile::cuda::prefetch_bulk(given.residual_grad + r * given.residual_stride + column, bytes);
+      tile::cuda::prefetch_bulk(given.residual_grad + r * given.residual_stride + at.first_column,
+                                bytes);
   }
 
   /// Waits for the row in `place` and tells all warps that share it what this one finds.
   TW_PTX void look(Shared& shared, const Place& at, Position place, int which) const {
     shared.full[at.group][place.index].wait(place.phase);
-    const Part part =
-        Norm::look(row(shared, at, place.index, 0) + at.first,
-                   row(shared, at, place.index, 1) + at.first, weight(shared) + at.first, at.spans,
-                   shared.inverses[at.rank * given.shape.warps + at.warp]);
+    const Part part = Norm::look(row(shared, at, place.index), at.spans,
+                                 shared.inverses[at.rank * given.shape.warps + at.warp]);
     if constexpr (kIsCluster) {
       Mbarrier& told = shared.told[which];
       if (at.orders()) told.arrive_expect(ranks() * given.shape.warps * int(sizeof(Part)));
-      if (norm_backward_sm90::lane() < ranks())
+      if (norm_sm90::lane() < ranks())
         tile::cuda::send_cluster(&shared.parts[which][at.rank * given.shape.warps + at.warp], part,
-                                 &told, norm_backward_sm90::lane());
-    } else if (norm_backward_sm90::lane() == 0) {
+                                 &told, norm_sm90::lane());
+    } else if (norm_sm90::lane() == 0) {
       shared.parts[which][at.group * given.shape.warps + at.warp] = part;
     }
   }
@@ -229,22 +236,23 @@ struct NormBackwardSm90 {
   TW_PTX void finish(Shared& shared, const Place& at, int stage, int64_t r,
                      const typename Norm::Factors& by, const Span (&rest)[kRest],
                      Sums& sums) const {
-    using norm_backward_sm90::load;
-    const int mine = at.first;
-    const T* const x = row(shared, at, stage, 0) + mine;
-    const T* const grad = row(shared, at, stage, 1) + mine;
-    T* const to = given.x_grad + r * given.x_grad_stride + at.first_column + mine;
+    const typename Norm::Row from = row(shared, at, stage);
+    T* to[Norm::kOuts];
+    TW_UNROLL
+    for (int i = 0; i < Norm::kOuts; ++i)
+      to[i] = given.outs[i] + r * given.out_strides[i] + at.first_column + at.first;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
-      auto out = Norm::finish(load(x + s * kStep), load(grad + s * kStep),
-                              load(weight(shared) + mine + s * kStep), by, sums, s);
+      auto out = Norm::finish(from, by, sums, s);
       if constexpr (Norm::kHasResidual)
         if (given.residual_grad != nullptr) {
           const auto more = rest[s].template widen<float>();
           TW_UNROLL
           for (int e = 0; e < kLanes; ++e) out[e] += more[e];
         }
-      if (s < at.spans) Span::narrow(out).store(to + s * kStep);
+      if (s >= at.spans) continue;
+      Span::narrow(out).store(to[0] + s * kStep);
+      if constexpr (Norm::kOuts > 1) Norm::second_out(from, s).store(to[1] + s * kStep);
     }
   }
 

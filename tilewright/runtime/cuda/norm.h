@@ -1,8 +1,8 @@
-// The gradients of RMSNorm and of layer normalization on Hopper: whether they take a call, and
-// launching them.
+// Norms and their gradients on Hopper: whether they take a call, and launching them.
 #pragma once
 
 #include "tilewright/core/error.h"
+#include "tilewright/kernels/fused_add_rms_norm.h"
 #include "tilewright/kernels/layer_norm_backward.h"
 #include "tilewright/kernels/rms_norm_backward.h"
 #include "tilewright/runtime/cuda/driver.h"
@@ -10,20 +10,22 @@
 namespace tw::runtime::cuda {
 
 template <class K>
-inline constexpr bool kHasNormBackwardSm90 = false;
+inline constexpr bool kHasNormSm90 = false;
 template <class T>
-inline constexpr bool kHasNormBackwardSm90<kernels::RmsNormBackward<T>> = true;
+inline constexpr bool kHasNormSm90<kernels::RmsNormBackward<T>> = true;
 template <class T>
-inline constexpr bool kHasNormBackwardSm90<kernels::LayerNormBackward<T>> = true;
+inline constexpr bool kHasNormSm90<kernels::LayerNormBackward<T>> = true;
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::FusedAddRmsNorm<T>> = true;
 
 /// Whether they take this call on that device, or why the neutral kernel must.
 template <class K>
-  requires kHasNormBackwardSm90<K>
+  requires kHasNormSm90<K>
 TW_API Support supports_sm90(const K& call, int device);
 
 /// Launches it into `stream`; the call must be supported.
 template <class K>
-  requires kHasNormBackwardSm90<K>
+  requires kHasNormSm90<K>
 TW_API void launch_sm90(const K& call, int device, Stream stream);
 
 }  // namespace tw::runtime::cuda

@@ -1,35 +1,35 @@
-#include "tilewright/runtime/cuda/norm_backward.h"
+#include "tilewright/runtime/cuda/norm.h"
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "tilewright/kernels/norm_backward_build_sm90.h"
+#include "tilewright/kernels/norm_build_sm90.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
-#include "tilewright/runtime/cuda/norm_backward_image.h"
+#include "tilewright/runtime/cuda/norm_image.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
 namespace tw::runtime::cuda {
 namespace {
 
-using kernels::kNormBackwardFunctions;
-using kernels::NormBackwardArguments;
-using kernels::NormBackwardFoldArguments;
-using Build = kernels::NormBackwardBuild;
+using kernels::kNormFunctions;
+using kernels::NormArguments;
+using kernels::NormKind;
+using Build = kernels::NormBuild;
 
 /// The functions of one element type, found when the first of them is launched.
 struct NormModule {
-  std::array<Kernel, size_t{kNormBackwardFunctions}> functions{};
+  std::array<Kernel, size_t{kNormFunctions}> functions{};
   Kernel fold = nullptr;
-  PreparedOnce<size_t{kNormBackwardFunctions}> prepared;
+  PreparedOnce<size_t{kNormFunctions}> prepared;
 
   explicit NormModule(const char* image) {
-    load_kernels("norm_backward", "this GPU", image, [this](std::string_view name, Kernel kernel) {
-      if (name.find("norm_backward_fold") != name.npos) fold = kernel;
-      const int function = number_after(name, "10cuda_entry13norm_backwardILi");
+    load_kernels("norm", "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      if (name.find("norm_fold") != name.npos) fold = kernel;
+      const int function = number_after(name, "10cuda_entry4normILi");
       if (function >= 0) functions.at(size_t(function)) = kernel;
     });
   }
@@ -37,77 +37,54 @@ struct NormModule {
 
 template <class T>
 NormModule& module() {
-  static NormModule loaded(norm_backward_image<T>());
+  static NormModule loaded(norm_image<T>());
   return loaded;
 }
 
-/// What both norms have in common.
+/// What they have in common.
 template <class T>
 struct NormProblem {
   const char* name;
-  bool is_layer_norm;
-  const Rows<const T>& grad;
-  const Rows<const T>& x;
+  NormKind kind;
+  Rows<const T> inputs[2];
   Rows<const T> residual_grad;
   View<const T, 1> weight;
-  const Rows<T>& x_grad;
+  Rows<T> outs[2];
   View<T, 1> sums[2];  // outputs of the kernel's sums
   float eps;
 
   explicit NormProblem(const kernels::RmsNormBackward<T>& call)
       : name("rms_norm_backward"),
-        is_layer_norm(false),
-        grad(call.grad),
-        x(call.x),
+        kind(NormKind::kRmsBackward),
+        inputs{call.x, call.grad},
         residual_grad(call.residual_grad),
         weight(call.weight),
-        x_grad(call.x_grad),
+        outs{call.x_grad, {}},
         sums{call.weight_grad, {}},
         eps(call.eps) {}
   explicit NormProblem(const kernels::LayerNormBackward<T>& call)
       : name("layer_norm_backward"),
-        is_layer_norm(true),
-        grad(call.grad),
-        x(call.x),
+        kind(NormKind::kLayerBackward),
+        inputs{call.x, call.grad},
         weight(call.weight),
-        x_grad(call.x_grad),
+        outs{call.x_grad, {}},
         sums{call.weight_grad, call.bias_grad},
         eps(call.eps) {}
+  explicit NormProblem(const kernels::FusedAddRmsNorm<T>& call)
+      : name("fused_add_rms_norm"),
+        kind(NormKind::kFusedAddRms),
+        inputs{call.x, call.residual},
+        weight(call.weight),
+        outs{call.out, call.residual_out},
+        eps(call.eps) {}
+
+  const Rows<const T>& x() const { return inputs[0]; }
 };
 
 bool in_words(const void* data, int64_t stride_bytes) {
   return reinterpret_cast<uintptr_t>(data) % Build::kSpanBytes == 0 &&
          stride_bytes % Build::kSpanBytes == 0;
 }
-/// Rows that bulk copies take.
-template <class T>
-bool in_words(const Rows<T>& rows) {
-  const int64_t stride = rows.rows > 1 ? rows.lead_strides[0] : 0;
-  return !rows || ((rows.cols == 1 || rows.col_stride == 1) &&
-                   in_words(rows.data, stride * int64_t{sizeof(T)}));
-}
-
-template <class T>
-Support supports(const NormProblem<T>& p, int device) {
-  constexpr int64_t kMost = int64_t{1} << 30;
-  constexpr int64_t kLeastBytes = 1024;  // of a row, which a warp has for itself
-  const int64_t bytes = p.x.cols * int64_t{sizeof(T)};
-  if (Support s = supports_hopper(gpu(device)); !s) return s;
-  if (p.x.rows == 0 || p.x.cols == 0) return Support::no("an empty operand");
-  if (p.grad.lead > 1 || p.x.lead > 1 || p.residual_grad.lead > 1 || p.x_grad.lead > 1)
-    return Support::no("leading dimensions that no one stride describes");
-  if (!in_words(p.grad) || !in_words(p.x) || !in_words(p.residual_grad) || !in_words(p.x_grad) ||
-      bytes % Build::kSpanBytes != 0)
-    return Support::no("rows that start or end at no multiple of 16 bytes");
-  if (p.weight && (p.weight.stride(0) != 1 || !in_words(p.weight.data, 0)))
-    return Support::no("a weight with gaps or that starts at no multiple of 16 bytes");
-  if (bytes < kLeastBytes) return Support::no("rows of less than 1 KiB");
-  if (bytes > int64_t{Build::kRanks} * Build::kRowBytes)
-    return Support::no("rows that four blocks do not hold");
-  if (p.x.rows > kMost) return Support::no("more than 2^30 rows");
-  return Support::yes();
-}
-
 /// How many clusters of `ranks` blocks run at once. Larger ones than pairs leave multiprocessors
 /// out, as not every part of the GPU has a multiple of them.
 int clusters_at_once(int multiprocessors, int ranks) {
@@ -116,26 +93,67 @@ int clusters_at_once(int multiprocessors, int ranks) {
   return std::max(1, multiprocessors / kOfPart * kOfPart / ranks);
 }
 
+/// Rows that bulk copies take, or none.
 template <class T>
-NormBackwardArguments<T> arguments_of(const NormProblem<T>& p) {
-  NormBackwardArguments<T> to{};
-  to.grad = p.grad.data, to.x = p.x.data, to.residual_grad = p.residual_grad.data;
-  to.weight = p.weight.data, to.x_grad = p.x_grad.data;
-  to.grad_stride = p.grad.lead_strides[0], to.x_stride = p.x.lead_strides[0];
-  to.residual_stride = p.residual_grad.lead_strides[0];
-  to.x_grad_stride = p.x_grad.lead_strides[0];
-  to.rows = int(p.x.rows), to.cols = int(p.x.cols);
+bool in_words(const Rows<T>& rows) {
+  const int64_t stride = rows.rows > 1 ? rows.lead_strides[0] : 0;
+  return !rows || ((rows.cols == 1 || rows.col_stride == 1) &&
+                   in_words(rows.data, stride * int64_t{sizeof(T)}));
+}
+
+template <class T>
+Support supports_layout(const NormProblem<T>& p) {
+  bool is_one_stride = p.residual_grad.lead <= 1;
+  bool is_in_words = in_words(p.residual_grad) &&
+                     p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
+  for (const auto& rows : p.inputs)
+    is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
+  for (const auto& rows : p.outs) is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
+  if (!is_one_stride) return Support::no("leading dimensions that no one stride describes");
+  if (!is_in_words) return Support::no("rows that start or end at no multiple of 16 bytes");
+  if (p.weight && (p.weight.stride(0) != 1 || !in_words(p.weight.data, 0)))
+    return Support::no("a weight with gaps or that starts at no multiple of 16 bytes");
+  return Support::yes();
+}
+
+template <class T>
+Support supports(const NormProblem<T>& p, int device) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kLeastBytes = 1024;  // of a row, which a warp has for itself
+  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
+  if (Support s = supports_hopper(gpu(device)); !s) return s;
+  if (p.x().rows == 0 || p.x().cols == 0) return Support::no("an empty operand");
+  if (Support s = supports_layout(p); !s) return s;
+  if (bytes < kLeastBytes) return Support::no("rows of less than 1 KiB");
+  if (bytes > int64_t{Build::kRanks} * Build::kRowBytes)
+    return Support::no("rows that four blocks do not hold");
+  if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
+  if (p.kind == NormKind::kFusedAddRms && bytes <= Build::kRowBytes)
+    return Support::no("rows that registers hold");  // where the neutral kernel is as fast
+  return Support::yes();
+}
+
+template <class T>
+NormArguments<T> arguments_of(const NormProblem<T>& p) {
+  NormArguments<T> to{};
+  for (size_t i = 0; i < 2; ++i) {
+    to.inputs[i] = p.inputs[i].data, to.input_strides[i] = p.inputs[i].lead_strides[0];
+    to.outs[i] = p.outs[i].data, to.out_strides[i] = p.outs[i].lead_strides[0];
+    to.place[i] = p.sums[i] ? to.sums++ : -1;
+  }
+  to.weight = p.weight.data;
+  to.residual_grad = p.residual_grad.data, to.residual_stride = p.residual_grad.lead_strides[0];
+  to.rows = int(p.x().rows), to.cols = int(p.x().cols);
   to.eps = p.eps;
-  to.shape = kernels::choose_norm_backward_sm90(p.x.cols, int64_t{sizeof(T)});
-  for (size_t i = 0; i < 2; ++i) to.place[i] = p.sums[i] ? to.sums++ : -1;
+  to.shape = kernels::choose_norm_sm90(p.x().cols, int64_t{sizeof(T)});
   return to;
 }
 
 /// Adds up what the clusters left.
 template <class T>
-void fold(const NormProblem<T>& p, const NormBackwardArguments<T>& of, int clusters, const Gpu& on,
+void fold(const NormProblem<T>& p, const NormArguments<T>& of, int clusters, const Gpu& on,
           Stream stream) {
-  using Fold = NormBackwardFoldArguments<T>;
+  using Fold = kernels::NormFoldArguments<T>;
   Fold to{of.partials, clusters, of.cols, of.sums, {}};
   for (size_t i = 0; i < 2; ++i)
     if (of.place[i] >= 0) to.outs[of.place[i]] = p.sums[i];
@@ -150,14 +168,14 @@ template <class T>
 void launch(const NormProblem<T>& p, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  NormBackwardArguments<T> arguments = arguments_of(p);
-  const kernels::NormBackwardShape& shape = arguments.shape;
+  NormArguments<T> arguments = arguments_of(p);
+  const kernels::NormShape& shape = arguments.shape;
   const int clusters = std::min(clusters_at_once(on.multiprocessors, shape.ranks), arguments.rows);
   const StreamMemory partials(
       int64_t{clusters} * arguments.sums * arguments.cols * int64_t{sizeof(float)}, stream, p.name);
   arguments.partials = static_cast<float*>(partials.data());
   NormModule& from = module<T>();
-  const auto index = size_t(kernels::norm_backward_function(p.is_layer_norm, shape.ranks > 1));
+  const auto index = size_t(kernels::norm_function(p.kind, shape.ranks > 1));
   const Kernel kernel = from.functions[index];
   from.prepared(index, on, [&] { allow_shared_bytes(p.name, kernel, Build::kSharedBytes, on); });
   void* pointers[] = {&arguments};
@@ -172,13 +190,13 @@ void launch(const NormProblem<T>& p, int device, Stream stream) {
 }  // namespace
 
 template <class K>
-  requires kHasNormBackwardSm90<K>
+  requires kHasNormSm90<K>
 Support supports_sm90(const K& call, int device) {
   return supports(NormProblem(call), device);
 }
 
 template <class K>
-  requires kHasNormBackwardSm90<K>
+  requires kHasNormSm90<K>
 void launch_sm90(const K& call, int device, Stream stream) {
   launch(NormProblem(call), device, stream);
 }
@@ -192,6 +210,9 @@ TW_INSTANTIATE(RmsNormBackward, bf16)
 TW_INSTANTIATE(LayerNormBackward, float)
 TW_INSTANTIATE(LayerNormBackward, f16)
 TW_INSTANTIATE(LayerNormBackward, bf16)
+TW_INSTANTIATE(FusedAddRmsNorm, float)
+TW_INSTANTIATE(FusedAddRmsNorm, f16)
+TW_INSTANTIATE(FusedAddRmsNorm, bf16)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

@@ -1,6 +1,6 @@
-// The gradients of norms on Hopper, whole: the device's text, run by threads as lanes
+// Norms and their gradients on Hopper, whole: the device's text, run by threads as lanes
 // (testing/lanes), beside sums in double precision.
-#include "tilewright/kernels/norm_backward_sm90.h"
+#include "tilewright/kernels/norm_sm90.h"
 
 #include <memory>
 #include <random>
@@ -8,21 +8,23 @@
 
 #include <gtest/gtest.h>
 
-#include "tilewright/kernels/norm_backward_fold_sm90.h"
+#include "tilewright/kernels/norm_backward_rows_sm90.h"
+#include "tilewright/kernels/norm_fold_sm90.h"
+#include "tilewright/kernels/norm_fused_add_row_sm90.h"
 
 namespace tw::kernels {
 namespace {
 
 struct Sizes {
   int rows, cols, clusters;
-  NormBackwardShape shape;
+  NormShape shape;
 };
 
 /// One call: operands, and what the kernels make of them.
 template <class T>
 struct Call {
   Sizes of;
-  std::vector<T> grad, x, weight, residual, x_grad;
+  std::vector<T> grad, x, weight, residual, out, second_out;
   std::vector<float> partials;
   std::vector<T> outs[2];
   bool is_weighted = true, has_residual = false, wants[2] = {true, true};
@@ -37,16 +39,20 @@ struct Call {
     fill(x, of.rows * of.cols, mean);
     fill(residual, of.rows * of.cols, 0);
     fill(weight, of.cols, 1);
-    x_grad.assign(x.size(), T(std::nanf("")));
+    out.assign(x.size(), T(std::nanf("")));
+    second_out = out;
   }
 
   template <class Norm, bool kIsCluster>
   void run() {
-    NormBackwardArguments<T> given{};
-    given.grad = grad.data(), given.x = x.data(), given.x_grad = x_grad.data();
+    NormArguments<T> given{};
+    constexpr bool kIsGradient = Norm::kSums > 0;
+    given.inputs[0] = x.data(), given.inputs[1] = kIsGradient ? grad.data() : residual.data();
+    given.outs[0] = out.data(), given.outs[1] = second_out.data();
     given.weight = is_weighted ? weight.data() : nullptr;
     given.residual_grad = has_residual ? residual.data() : nullptr;
-    given.grad_stride = given.x_stride = given.residual_stride = given.x_grad_stride = of.cols;
+    for (int i = 0; i < 2; ++i) given.input_strides[i] = given.out_strides[i] = of.cols;
+    given.residual_stride = of.cols;
     given.rows = of.rows, given.cols = of.cols, given.eps = 1e-5F;
     given.shape = of.shape;
     given.place[0] = given.place[1] = -1;
@@ -55,13 +61,13 @@ struct Call {
     given.partials = partials.data();
     gridDim.x = unsigned(of.clusters * of.shape.ranks);
     for (int cluster = 0; cluster < of.clusters; ++cluster)
-      run_cluster<NormBackwardSm90<Norm, kIsCluster>>(given, cluster);
+      run_cluster<NormSm90<Norm, kIsCluster>>(given, cluster);
     fold(given);
   }
 
  private:
   template <class Kernel>
-  void run_cluster(const NormBackwardArguments<T>& given, int cluster) const {
+  void run_cluster(const NormArguments<T>& given, int cluster) const {
     using Shared = typename Kernel::Shared;
     const int ranks = of.shape.ranks;
     const auto threads = unsigned(32 * of.shape.warps * of.shape.groups);
@@ -82,7 +88,7 @@ struct Call {
   }
 
   /// As the fold does, of which there is a test of its own.
-  void fold(const NormBackwardArguments<T>& given) {
+  void fold(const NormArguments<T>& given) {
     for (int i = 0; i < 2; ++i) {
       if (given.place[i] < 0) continue;
       for (int c = 0; c < of.cols; ++c) {
@@ -125,7 +131,7 @@ void expect_gradients(const Call<T>& call, bool is_layer_norm) {
       sums[1][size_t(c)] += at(call.grad, c);
     }
     for (int c = 0; c < cols; ++c)
-      expect_near<T>(at(call.x_grad, c),
+      expect_near<T>(at(call.out, c),
                      (scaled(c) - grads - normal(c) * products) * rstd +
                          (call.has_residual ? at(call.residual, c) : 0),
                      1, "row " + std::to_string(r) + ", column " + std::to_string(c));
@@ -146,22 +152,55 @@ void expect_both(const Sizes& sizes, float mean = 0.3F) {
   expect_gradients(layer, true);
 }
 
-TEST(NormBackwardSm90, RowsOfAWarp) {
+template <class T, bool kIsCluster = false>
+void expect_fused_add(const Sizes& sizes) {
+  Call<T> call(sizes, 0.3F);
+  call.template run<FusedAddRmsNormSm90<T>, kIsCluster>();
+  const int rows = sizes.rows, cols = sizes.cols;
+  for (int r = 0; r < rows; ++r) {
+    const auto at = [&](const std::vector<T>& from, int c) {
+      return double(float(from[size_t(r) * size_t(cols) + size_t(c)]));
+    };
+    const auto sum = [&](int c) {
+      return double(float(T(float(at(call.x, c) + at(call.residual, c)))));
+    };
+    double squares = 0;
+    for (int c = 0; c < cols; ++c) squares += std::pow(sum(c), 2) / cols;
+    const double rstd = 1 / std::sqrt(squares + double(1e-5F));
+    for (int c = 0; c < cols; ++c) {
+      const std::string what = "row " + std::to_string(r) + ", column " + std::to_string(c);
+      expect_near<T>(at(call.out, c), sum(c) * rstd * double(float(call.weight[size_t(c)])), 1,
+                     what);
+      ASSERT_EQ(at(call.second_out, c), sum(c)) << what;
+    }
+  }
+}
+
+TEST(NormSm90, FusedAdd) {
+  expect_fused_add<float>({23, 512, 2, {1, 512, 1, 2}});
+  expect_fused_add<bf16>({9, 1000, 1, {1, 1000, 1, 2}});
+  expect_fused_add<float>({9, 600, 1, {1, 600, 2, 2}});
+  expect_fused_add<float>({1, 300, 1, {1, 300, 1, 4}});
+  for (const int ranks : {2, 4})
+    expect_fused_add<float, true>({9, 524 * ranks - 4 * ranks + 4, 1, {ranks, 524, 2, 1}});
+}
+
+TEST(NormSm90, RowsOfAWarp) {
   expect_both<float>({11, 512, 2, {1, 512, 1, 2}});
   expect_both<bf16>({9, 1000, 1, {1, 1000, 1, 2}});
 }
 
-TEST(NormBackwardSm90, RowsOfSeveralWarps) {
+TEST(NormSm90, RowsOfSeveralWarps) {
   expect_both<float>({9, 600, 1, {1, 600, 2, 2}});
   expect_both<bf16>({5, 2048, 1, {1, 2048, 2, 1}});
 }
 
-TEST(NormBackwardSm90, FewerRowsThanGroups) {
+TEST(NormSm90, FewerRowsThanGroups) {
   expect_both<float>({1, 300, 1, {1, 300, 1, 4}});
   expect_both<float>({3, 600, 1, {1, 600, 2, 3}});
 }
 
-TEST(NormBackwardSm90, RowsOfACluster) {
+TEST(NormSm90, RowsOfACluster) {
   for (const int ranks : {2, 4}) {
     const Sizes sizes{6, 524 * ranks - 4 * ranks + 4, 1, {ranks, 524, 2, 1}};
     Call<float> rms(sizes, 0.3F), layer(sizes, 0.3F);
@@ -173,7 +212,7 @@ TEST(NormBackwardSm90, RowsOfACluster) {
   }
 }
 
-TEST(NormBackwardSm90, WhatIsAbsent) {
+TEST(NormSm90, WhatIsAbsent) {
   const Sizes sizes{4, 400, 1, {1, 400, 1, 2}};
   Call<float> residual(sizes, 0.3F), alone(sizes, 0.3F), bias(sizes, 0.3F);
   residual.has_residual = true;
@@ -190,28 +229,28 @@ TEST(NormBackwardSm90, WhatIsAbsent) {
 }
 
 /// A sum of squares about zero would lose all digits of the variance.
-TEST(NormBackwardSm90, ADistantMean) {
+TEST(NormSm90, ADistantMean) {
   Call<float> call({4, 1100, 1, {1, 1100, 3, 1}}, 0.3F);
   for (float& x : call.x) x = std::round(x * 8) / 8 + 100;
   call.run<LayerNormBackwardSm90<float>, false>();
   expect_gradients(call, true);
 }
 
-TEST(NormBackwardSm90, FoldAddsUpWhatClustersLeft) {
-  constexpr int kCols = 40, kSums = 2, kThreads = NormBackwardFoldArguments<float>::kThreads;
+TEST(NormSm90, FoldAddsUpWhatClustersLeft) {
+  constexpr int kCols = 40, kSums = 2, kThreads = NormFoldArguments<float>::kThreads;
   for (const int clusters : {1, 33, 132}) {
     std::mt19937 random(3);
     std::normal_distribution<float> normal;
     std::vector<float> partials(size_t(clusters * kSums * kCols)), outs[kSums];
     for (float& x : partials) x = normal(random);
-    NormBackwardFoldArguments<float> given{partials.data(), clusters, kCols, kSums, {}};
+    NormFoldArguments<float> given{partials.data(), clusters, kCols, kSums, {}};
     for (int i = 0; i < kSums; ++i) {
       outs[i].assign(2 * kCols, std::nanf(""));
       given.outs[i] = {outs[i].data(), {kCols}, {2}};
     }
     for (unsigned block = 0; block < 2 * kSums; ++block) {
-      NormBackwardFold<float>::Shared shared;
-      testing::run_block(block, kThreads, [&] { NormBackwardFold<float>{given}(shared); });
+      NormFold<float>::Shared shared;
+      testing::run_block(block, kThreads, [&] { NormFold<float>{given}(shared); });
     }
     for (int i = 0; i < kSums; ++i)
       for (int c = 0; c < kCols; ++c) {
@@ -224,12 +263,12 @@ TEST(NormBackwardSm90, FoldAddsUpWhatClustersLeft) {
   }
 }
 
-TEST(NormBackwardSm90, ShapesCoverRows) {
-  using Build = NormBackwardBuild;
+TEST(NormSm90, ShapesCoverRows) {
+  using Build = NormBuild;
   for (const int bytes : {2, 4})
     for (int64_t cols = 1024 / bytes; cols <= Build::kRanks * Build::kRowBytes / bytes;
          cols += Build::kSpanBytes / bytes) {
-      const NormBackwardShape shape = choose_norm_backward_sm90(cols, bytes);
+      const NormShape shape = choose_norm_sm90(cols, bytes);
       const int64_t of_warp = 32 * Build::kSpans * Build::kSpanBytes / bytes;
       ASSERT_GE(int64_t{shape.ranks} * shape.columns, cols);
       ASSERT_LT(int64_t{shape.ranks - 1} * shape.columns, cols);  // no block has none

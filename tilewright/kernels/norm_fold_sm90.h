@@ -2,7 +2,7 @@
 // block has 32 columns of a sum; its threads have four of them and each 32nd cluster.
 #pragma once
 
-#include "tilewright/kernels/norm_backward_build_sm90.h"
+#include "tilewright/kernels/norm_build_sm90.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/memory.h"
 #include "tilewright/tile/cuda/ptx.h"
@@ -10,8 +10,8 @@
 namespace tw::kernels {
 
 template <class T>
-struct NormBackwardFold {
-  using Arguments = NormBackwardFoldArguments<T>;
+struct NormFold {
+  using Arguments = NormFoldArguments<T>;
   static constexpr int kFour = 4, kColumns = Arguments::kColumns;
   static constexpr int kWarps = Arguments::kThreads / 32, kThreadsOfRow = kColumns / kFour;
   static constexpr int kRows = Arguments::kThreads / kThreadsOfRow;

@@ -1,0 +1,58 @@
+// A thread's part of a row of a norm on Hopper: four spans of 16 bytes. A row is looked at, which
+// gives a part for each warp; the parts of all warps settle the row's factors, by which it is
+// finished. In shared memory zeros follow the ends of the inputs and of the weight.
+#pragma once
+
+#include "tilewright/kernels/norm_build_sm90.h"
+#include "tilewright/tile/cuda/memory.h"
+#include "tilewright/tile/cuda/ptx.h"
+
+namespace tw::kernels::norm_sm90 {
+
+inline constexpr int kSpans = NormBuild::kSpans;
+template <class T>
+inline constexpr int kLanes = NormBuild::kSpanBytes / int(sizeof(T));
+template <class T>
+using Span = tile::Raw<T, kLanes<T>>;
+/// A span's values.
+template <class T>
+using Pack = tile::Pack<float, kLanes<T>>;
+/// Elements from a thread's span to the next: a warp has adjacent columns.
+template <class T>
+inline constexpr int kStep = 32 * kLanes<T>;
+/// Sums of the thread's columns over rows.
+template <class T>
+using Sums = Pack<T>[kSpans];
+
+TW_PTX float add_lanes(float value) {
+  TW_UNROLL
+  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);
+  return value;
+}
+TW_PTX int lane() {
+  return int(threadIdx.x) % 32;
+}
+/// f(i) for i < n, each by one lane.
+template <class F>
+TW_PTX void for_lanes(int n, F&& f) {
+  TW_NO_UNROLL
+  for (int i = lane(); i < n; i += 32) f(i);
+}
+
+/// In shared memory, from the thread's first columns on.
+template <class T>
+struct Row {
+  const T* inputs[NormBuild::kInputs];
+  const T* weights;
+
+  TW_PTX Pack<T> x(int span) const { return load(inputs[0], span); }
+  TW_PTX Pack<T> second(int span) const { return load(inputs[1], span); }
+  TW_PTX Pack<T> weight(int span) const { return load(weights, span); }
+
+ private:
+  TW_PTX static Pack<T> load(const T* from, int span) {
+    return Span<T>::load(from + span * kStep<T>).template widen<float>();
+  }
+};
+
+}  // namespace tw::kernels::norm_sm90
