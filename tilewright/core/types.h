@@ -1,6 +1,6 @@
 // Storage types f16, bf16, f8_e4m3fn, f8_e5m2. They convert and nothing else: arithmetic happens in
-// float32 or wider. Conversions round to nearest even and keep NaN, Inf and subnormals.
-// Freestanding: also read by NVRTC.
+// float32 or wider. Conversions round to nearest even and keep NaN, Inf and subnormals. Beside them
+// the unsigned integer of each size. Freestanding: also read by NVRTC.
 #pragma once
 
 #include "tilewright/core/macros.h"
@@ -20,6 +20,25 @@ using uint64_t = unsigned long;
 
 namespace tw {
 namespace detail {
+
+template <int kBytes>
+struct UintOf;
+template <>
+struct UintOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UintOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UintOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UintOf<8> {
+  using type = uint64_t;
+};
 
 TW_INLINE constexpr uint32_t float_bits(float x) {
   return __builtin_bit_cast(uint32_t, x);
@@ -70,6 +89,13 @@ TW_INLINE constexpr uint32_t encode_minifloat(float value) {
 }
 
 }  // namespace detail
+
+/// The unsigned integer of so many bytes.
+template <int kBytes>
+using uint_bytes_t = typename detail::UintOf<kBytes>::type;
+/// The unsigned integer as wide as T.
+template <class T>
+using bits_of = uint_bytes_t<int(sizeof(T))>;
 
 struct bf16 {
   uint16_t bits;

@@ -11,19 +11,8 @@
 namespace tw::kernels {
 
 template <int kBytes>
-struct RealignedWord;
-template <>
-struct RealignedWord<2> {
-  using type = uint16_t;
-};
-template <>
-struct RealignedWord<4> {
-  using type = uint32_t;
-};
-
-template <int kBytes>
 struct GemmRealignArguments {
-  using Element = typename RealignedWord<kBytes>::type;
+  using Element = uint_bytes_t<kBytes>;
   static constexpr int kEach = 16 / kBytes;  // elements of a thread
 
   const Element* from;

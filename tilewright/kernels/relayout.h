@@ -248,28 +248,6 @@ struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
   }
 };
 
-/// The unsigned integer as wide as T.
-template <int kBytes>
-struct BitsOf;
-template <>
-struct BitsOf<1> {
-  using type = uint8_t;
-};
-template <>
-struct BitsOf<2> {
-  using type = uint16_t;
-};
-template <>
-struct BitsOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct BitsOf<8> {
-  using type = uint64_t;
-};
-template <class T>
-using bits_of = typename BitsOf<int(sizeof(T))>::type;
-
 /// The same rows, their elements as bits.
 template <class U, class T>
 TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {

@@ -11,7 +11,7 @@ struct Copy : RelayoutOperator {
   static constexpr Gradient kGradient{"out.grad -> x.grad"};
 
   template <class T>
-  using Kernel = kernels::Copy<kernels::bits_of<T>>;
+  using Kernel = kernels::Copy<bits_of<T>>;
 
   static constexpr auto& kEdgeCases = kUnaryCases;
   static constexpr auto& kWorkloads = kUnaryWorkloads;

@@ -22,7 +22,7 @@ struct Embedding {
   using ReferenceTypes = Combos<Combo<double, int32_t>, Combo<double, int64_t>>;
 
   template <class T, class I>
-  using Kernel = kernels::Embedding<kernels::bits_of<T>, I>;
+  using Kernel = kernels::Embedding<bits_of<T>, I>;
 
   template <class T, class I>
   static Support supports(const kernels::Embedding<T, I>& k) {

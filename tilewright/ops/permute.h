@@ -19,7 +19,7 @@ struct Permute : RelayoutOperator {
   static constexpr Gradient kGradient{"permute(x=out.grad, dims=dims.inverse) -> x.grad"};
 
   template <class T>
-  using Kernel = kernels::Permute<kernels::bits_of<T>>;
+  using Kernel = kernels::Permute<bits_of<T>>;
 
   static void rearrange(Call& call) {
     TensorRef& x = call[0].tensor;

@@ -16,7 +16,7 @@ struct Transpose : RelayoutOperator {
   static constexpr Gradient kGradient{"transpose(x=out.grad, dim0, dim1) -> x.grad"};
 
   template <class T>
-  using Kernel = kernels::Transpose<kernels::bits_of<T>>;
+  using Kernel = kernels::Transpose<bits_of<T>>;
 
   static void rearrange(Call& call) {
     TensorRef& x = call[0].tensor;

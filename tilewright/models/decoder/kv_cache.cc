@@ -29,7 +29,7 @@ Rows<T> rows_of(const View<T, 3>& x) {
 template <class T>
 void store(runtime::Context& context, const View<const float, 3>& from, const View<T, 3>& to) {
   if constexpr (std::is_same_v<T, float>) {
-    using Bits = kernels::bits_of<T>;
+    using Bits = bits_of<T>;
     runtime::launch<ops::Copy>(context,
                                ops::Copy::Kernel<T>{kernels::rows_as<const Bits>(rows_of(from)),
                                                     kernels::rows_as<Bits>(rows_of(to))});

@@ -24,17 +24,6 @@ TW_INLINE auto concat(A a, A b) {
     return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-template <int kBytes>
-struct unsigned_of;
-template <>
-struct unsigned_of<1> {
-  using type = uint8_t;
-};
-template <>
-struct unsigned_of<2> {
-  using type = uint16_t;
-};
-
 /// Four elements from each of row[0], row[4], row[8] ..., at `at`, side by side.
 template <class E, int kLanes, class T>
 TW_INLINE auto load_quads(const T* const* row, int64_t at) {
@@ -103,7 +92,7 @@ struct WidenedUnits {
         if constexpr (sizeof(T) == sizeof(float)) {
           v[r] = detail::load_quads<float, kN>(row + r, at);
         } else {
-          using Bits = typename detail::unsigned_of<sizeof(T)>::type;
+          using Bits = bits_of<T>;
           const auto bits = detail::load_quads<Bits, kN>(row + r, at);
           v[r] = load<V>(reinterpret_cast<const T*>(&bits));
         }

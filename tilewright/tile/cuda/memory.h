@@ -10,17 +10,11 @@ namespace tw::tile {
 namespace detail {
 
 template <int kBytes>
-struct WordOf;
-template <>
-struct WordOf<2> {
-  using type = uint16_t;
+struct WordOf {
+  using type = uint_bytes_t<kBytes>;
 };
 template <>
-struct WordOf<4> {
-  using type = uint32_t;
-};
-template <>
-struct WordOf<8> {
+struct WordOf<8> {  // registers have 32 bits
   using type = uint2;
 };
 template <>
