@@ -30,20 +30,22 @@ constexpr int64_t scaled_gemm_tiles(const ScaledGemmBuild& build, const ScaledGe
   return size.groups * blocks(rows, build.rows) * blocks(size.n, build.columns);
 }
 
-/// How many blocks share the k of the tiles of the last round: 1 unless that saves more of it than
-/// it costs. Not of groups, whose tiles the host does not know.
-constexpr int scaled_gemm_parts(int build, const ScaledGemmSize& size, int multiprocessors) {
+/// The tiles of the last round, whose k blocks share: none unless that saves more of it than it
+/// costs. Not of groups, whose tiles the host does not know.
+constexpr ScaledGemmCut scaled_gemm_cut(int build, const ScaledGemmSize& size,
+                                        int multiprocessors) {
   using namespace gemm_policy;
   constexpr double kCostUs = 5;  // sums that pass through memory, and clearing what tells of them
   constexpr int64_t kMostParts = 8;
   const ScaledGemmBuild& of = kScaledGemmBuilds[build];
   const int64_t tiles = scaled_gemm_tiles(of, size), steps = blocks(size.k, kKBytes);
   const int64_t rest = tiles % multiprocessors;
-  if (size.is_grouped || of.split > 1 || rest == 0 || tiles < multiprocessors) return 1;
+  if (size.is_grouped || of.split > 1 || rest == 0 || tiles < multiprocessors) return {};
   const int64_t fit = multiprocessors / rest, most = fit < steps ? fit : steps;
   const int64_t parts = most < kMostParts ? most : kMostParts;
   const double round_us = double(steps) * kScaledGemmCosts[build].step_clocks / kMhz;
-  return round_us * double(parts - 1) / double(parts) > kCostUs ? int(parts) : 1;
+  if (round_us * double(parts - 1) / double(parts) <= kCostUs) return {};
+  return {tiles - rest, int(rest), int(parts)};
 }
 
 /// Predicted time of one build, in microseconds.
@@ -52,9 +54,9 @@ constexpr double scaled_gemm_us(int build, const ScaledGemmSize& size, int multi
   const ScaledGemmBuild& of = kScaledGemmBuilds[build];
   const ScaledGemmCost& cost = kScaledGemmCosts[build];
   const int64_t tiles = scaled_gemm_tiles(of, size), steps = blocks(size.k, kKBytes);
-  const int parts = scaled_gemm_parts(build, size, multiprocessors);
-  const double waves = parts > 1 ? double(tiles / multiprocessors) + 1.0 / parts
-                                 : double(blocks(tiles * of.split, multiprocessors));
+  const ScaledGemmCut cut = scaled_gemm_cut(build, size, multiprocessors);
+  const double waves = cut.tiles > 0 ? double(cut.first / multiprocessors) + 1.0 / cut.parts
+                                     : double(blocks(tiles * of.split, multiprocessors));
   const double multiplying =
       waves * (double(blocks(steps, of.split)) * cost.step_clocks / kMhz + cost.tile_us);
   const double loading = double(tiles * steps) * (of.rows + of.columns) * kKBytes / kL2BytesPerUs;

@@ -85,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(ScaledGemmWalk, EveryProduct,
 
 int parts_of(int64_t m, int64_t n, int64_t k, bool grouped = false) {
   const ScaledGemmSize size{1, m, n, k, grouped};
-  return scaled_gemm_parts(choose_scaled_gemm_sm90(size, kSms), size, kSms);
+  return scaled_gemm_cut(choose_scaled_gemm_sm90(size, kSms), size, kSms).parts;
 }
 
 TEST(ScaledGemmPolicy, BlocksShareKWhereTheLastRoundWouldLeaveMostIdle) {

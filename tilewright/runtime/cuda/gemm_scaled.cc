@@ -97,25 +97,6 @@ kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmB
   return to;
 }
 
-/// Blocks share the k of the tiles of the last round, and counters say how far they are.
-struct Cut {
-  Cut(kernels::ScaledGemmArguments& to, const ScaledGemmBuild& build, int64_t tiles, int parts,
-      const Gpu& on, Stream stream)
-      : rest(parts > 1 ? tiles % on.multiprocessors : 0),
-        arrived(rest * build.consumers() * int64_t{sizeof(int)}, stream, kName) {
-    if (rest == 0) return;
-    to.cut = {tiles - rest, int(rest), parts};
-    to.arrived = static_cast<int*>(arrived.data());
-    check(driver().memset_words_async(reinterpret_cast<DevicePointer>(to.arrived), 0,
-                                      size_t(rest * build.consumers()), stream),
-          "scaled_grouped_matmul: clearing its workspace");
-  }
-
- private:
-  int64_t rest;
-  StreamMemory arrived;
-};
-
 template <class Q>
 Support supports(const Call<Q>& call, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
@@ -144,14 +125,20 @@ void launch(const Call<Q>& call, int device, Stream stream) {
   const auto index = size_t(kernels::choose_scaled_gemm_sm90(size, on.multiprocessors));
   const ScaledGemmBuild& build = kScaledGemmBuilds[index];
   kernels::ScaledGemmArguments arguments = arguments_of(call, build);
-  const int64_t tiles = scaled_gemm_tiles(build, size);
-  const Cut cut(arguments, build, tiles,
-                kernels::scaled_gemm_parts(int(index), size, on.multiprocessors), on, stream);
+  arguments.cut = kernels::scaled_gemm_cut(int(index), size, on.multiprocessors);
+  const int64_t counters = int64_t{arguments.cut.tiles} * build.consumers();
+  const StreamMemory arrived(counters * int64_t{sizeof(int)}, stream, kName);
+  arguments.arrived = static_cast<int*>(arrived.data());
+  if (counters > 0)
+    check(driver().memset_words_async(reinterpret_cast<DevicePointer>(arrived.data()), 0,
+                                      size_t(counters), stream),
+          "scaled_grouped_matmul: clearing its workspace");
 
   ScaledModule<Q>& from = module<Q>();
   const int shared_bytes = build.shared_bytes();
   from.prepared(index, on,
                 [&] { allow_shared_bytes(kName, from.builds[index], shared_bytes, on); });
+  const int64_t tiles = scaled_gemm_tiles(build, size);
   const int64_t blocks = build.split > 1   ? tiles * build.split
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
