@@ -57,34 +57,39 @@ TW_INLINE tile::Plan plan_elementwise(const Rows<T>& out) {
       .over(out.cols < block_size ? out.cols : block_size);
 }
 
-/// The columns [begin, begin + count) of a row.
-template <class T>
-TW_INLINE View<T, 1> columns_of(const Rows<T>& rows, int64_t row, int64_t begin, int64_t count) {
-  View<T, 1> out = rows.row(row);
-  out.data += begin * out.strides[0];
-  out.sizes[0] = count;
-  return out;
+/// What a program has: columns [begin, begin + count) of rows [first_row, end_row).
+struct ElementwiseBlock {
+  int64_t first_row, end_row, begin, count;
+};
+/// Of one row alone it is found without division, which a GPU does not have and the first load
+/// would wait for.
+template <class P, class T>
+TW_INLINE ElementwiseBlock block_of(P p, const Rows<T>& out) {
+  const int64_t size = elementwise_block<P>(out);
+  int64_t first_row = 0, rows = 1, block = p.index();
+  if (out.rows > 1) {
+    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
+    const int64_t group = index_quotient(p.index(), grid.blocks_per_row);
+    block -= group * grid.blocks_per_row;
+    rows = grid.rows_per_block;
+    first_row = group * rows;
+  }
+  const int64_t left = out.rows - first_row, begin = block * size, rest = out.cols - begin;
+  return {first_row, first_row + (left < rows ? left : rows), begin, rest < size ? rest : size};
 }
 
-/// The same of a program of a GPU, which has a block of one row. Of one row alone it is found
-/// without division, which a GPU does not have and the first load would wait for.
+/// Calls f(number of the block's first element, views of the block...). On a GPU, where a block is
+/// of one row.
 template <class P, class T, class F, class... In>
 TW_INLINE void with_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
-  const int64_t size = elementwise_block<P>(out);
-  int64_t row = 0, block = p.index();
-  if (out.rows > 1) {
-    const int64_t blocks = ElementwiseGrid::of<P>(out).blocks_per_row;
-    row = index_quotient(p.index(), blocks);
-    block -= row * blocks;
-  }
-  const int64_t begin = block * size, rest = out.cols - begin, count = rest < size ? rest : size;
+  const ElementwiseBlock block = block_of(p, out);
   const auto part = [&](const auto& rows) {
-    const int64_t before = out.rows > 1 ? rows.row(row).data - rows.data : 0;
-    auto view = columns_of(rows, 0, begin, count);
+    const int64_t before = out.rows > 1 ? rows.row(block.first_row).data - rows.data : 0;
+    auto view = rows.row(0).part(block.begin, block.count);
     view.data += before;
     return view;
   };
-  f(row * out.cols + begin, part(out), part(in)...);
+  f(block.first_row * out.cols + block.begin, part(out), part(in)...);
 }
 
 /// The work of one program: f over its block, in arithmetic type C. kChains: see tile::for_row.
@@ -96,20 +101,11 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
         [&](int64_t, const auto& to, const auto&... from) { tile::map_row<C>(p, to, f, from...); },
         in...);
   } else {
-    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
-    const int64_t block_size = grid.block;
-    int64_t first_row = 0, block = p.index();
-    if (out.rows > 1) {
-      const int64_t group = index_quotient(p.index(), grid.blocks_per_row);
-      first_row = group * grid.rows_per_block;
-      block = p.index() - group * grid.blocks_per_row;
-    }
-    const int64_t begin = block * block_size, rest = out.cols - begin;
-    const int64_t count = rest < block_size ? rest : block_size;
-    const int64_t last_row = first_row + grid.rows_per_block;
+    const ElementwiseBlock block = block_of(p, out);
+    const int64_t count = block.count;
     const auto run = [&](const auto& to_rows, const auto&... from_rows) {
-      for (int64_t r = first_row; r < last_row && r < out.rows; ++r) {
-        const auto whole = to_rows.row(r).part(begin, count);
+      for (int64_t r = block.first_row; r < block.end_row; ++r) {
+        const auto whole = to_rows.row(r).part(block.begin, count);
         int64_t n = tile::first_part(whole);
         for (int64_t c = 0; c < count; c += n, n = count - c) {
           const auto to = whole.part(c, n);
@@ -118,7 +114,7 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
               (tile::prefetch_ahead(p, from, at), ...);
               tile::store(p, to, at, f(tile::load(from, at)...));
             });
-          }(from_rows.row(r).part(begin + c, n)...);
+          }(from_rows.row(r).part(block.begin + c, n)...);
         }
       }
     };
