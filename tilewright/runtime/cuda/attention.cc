@@ -75,12 +75,6 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
 }
 
 template <class K>
-struct ElementOf;
-template <template <class, class> class K, class T>
-struct ElementOf<K<T, T>> {
-  using type = T;
-};
-template <class K>
 using ProblemOf = AttentionProblem<typename ElementOf<K>::type>;
 
 }  // namespace

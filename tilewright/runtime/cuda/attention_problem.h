@@ -22,6 +22,10 @@ template <template <class> class K, class T>
 struct ElementOf<K<T>> {
   using type = T;
 };
+template <template <class, class> class K, class T>
+struct ElementOf<K<T, T>> {  // queries' and keys'
+  using type = T;
+};
 
 template <class T>
 struct AttentionProblem {

@@ -354,8 +354,7 @@ template <class T>
 std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream stream) {
   if (call.out.rows == 0 || call.out.cols == 0) return kPortable;
   const auto& weight = call.weight;
-  const GemmOperand<const T> right{
-      weight.data, weight.size(0), weight.size(1), weight.stride(0), weight.stride(1), 0, 1};
+  const GemmOperand<const T> right = as_operand(weight);
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   const bool one_stride =
