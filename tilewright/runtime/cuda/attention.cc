@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/attention.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tilewright/runtime/cuda/attention_arguments.h"
@@ -22,28 +21,14 @@ using kernels::kAttentionBuilds;
 
 /// The functions of one element type, found when the first of them is launched.
 struct AttentionModule {
-  std::array<Kernel, size_t(kAttentionBuildCount)> builds{};
+  KernelBuilds<size_t(kAttentionBuildCount)> builds;
   Kernel combine = nullptr;
-  PreparedOnce<size_t(kAttentionBuildCount)> prepared;
 
   explicit AttentionModule(const char* image) {
-    load_kernels("attention", "this GPU", image,
-                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
-  }
-
-  void prepare(int build, const Gpu& on) {
-    const auto index = size_t(build);
-    prepared(index, on, [&] {
-      allow_shared_bytes("attention", builds[index], kAttentionBuilds[build].shared_bytes(), on);
+    load_kernels("attention", "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      builds.place(name, "10cuda_entry9attentionILi", kernel);  // attention_kernels.cu
+      if (name.find("attention_combine") != name.npos) combine = kernel;
     });
-  }
-
- private:
-  /// By the mangled name (attention_kernels.cu).
-  void place(std::string_view name, Kernel kernel) {
-    if (name.find("attention_combine") != name.npos) combine = kernel;
-    const int build = number_after(name, "10cuda_entry9attentionILi");
-    if (build >= 0) builds.at(size_t(build)) = kernel;
   }
 };
 
@@ -65,11 +50,11 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
   AttentionModule& from = module<T>();
-  from.prepare(choice.build, on);
+  const Kernel kernel =
+      from.builds.with_shared_bytes("attention", size_t(choice.build), build.shared_bytes(), on);
   void* pointers[] = {&arguments};
-  check(driver().launch_kernel(from.builds[size_t(choice.build)], unsigned(blocks), 1, 1,
-                               unsigned(build.threads()), 1, 1, unsigned(build.shared_bytes()),
-                               stream, pointers, nullptr),
+  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(build.threads()), 1, 1,
+                               unsigned(build.shared_bytes()), stream, pointers, nullptr),
         "attention: launching");
   partials.add_up(from.combine, arguments, stream, "attention", pointers);
 }

@@ -1,6 +1,5 @@
 #include "tilewright/runtime/cuda/attention_backward.h"
 
-#include <array>
 #include <string_view>
 
 #include "tilewright/runtime/cuda/attention_backward_image.h"
@@ -19,29 +18,18 @@ using kernels::AttentionBackwardBuild;
 using kernels::kAttentionBackwardBuildCount;
 using kernels::kAttentionBackwardBuilds;
 
-constexpr size_t kBuilds = size_t(kAttentionBackwardBuildCount);
-
 /// The functions of one element type, found when the first of them is launched.
 struct BackwardModule {
-  std::array<Kernel, kBuilds> schedules{}, rows{}, products{}, queries{};
-  PreparedOnce<kBuilds> prepared;
+  KernelBuilds<size_t(kAttentionBackwardBuildCount)> schedules, rows, products, queries;
 
   explicit BackwardModule(const char* image) {
     load_kernels("attention_backward", "this GPU", image,
-                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
-  }
-
- private:
-  /// By the mangled name (attention_backward_kernels.cu).
-  void place(std::string_view name, Kernel kernel) {
-    const auto take = [&](std::array<Kernel, kBuilds>& into, std::string_view text) {
-      const int build = number_after(name, text);
-      if (build >= 0) into.at(size_t(build)) = kernel;
-    };
-    take(schedules, "17backward_scheduleILi");
-    take(rows, "13backward_rowsILi");
-    take(products, "10cuda_entry8backwardILi");
-    take(queries, "16backward_queriesILi");
+                 [this](std::string_view name, Kernel kernel) {  // attention_backward_kernels.cu
+                   schedules.place(name, "17backward_scheduleILi", kernel);
+                   rows.place(name, "13backward_rowsILi", kernel);
+                   products.place(name, "10cuda_entry8backwardILi", kernel);
+                   queries.place(name, "16backward_queriesILi", kernel);
+                 });
   }
 };
 
@@ -110,8 +98,8 @@ void launch(const AttentionBackwardProblem<T>& call, const Gpu& on, Stream strea
   const Workspace<T> workspace(build, stream, a);
 
   BackwardModule& from = module<T>();
-  const auto shared = unsigned(build.shared_bytes());
-  from.prepared(index, on, [&] { allow_shared_bytes(op, from.products[index], int(shared), on); });
+  const int shared = build.shared_bytes();
+  const Kernel products = from.products.with_shared_bytes(op, index, shared, on);
   void* pointers[] = {&a};
   const auto overlap = [&](Kernel kernel, unsigned blocks, unsigned threads) {
     check(launch_overlapped(kernel, on, blocks, threads, 1, 0, stream, pointers),
@@ -119,8 +107,8 @@ void launch(const AttentionBackwardProblem<T>& call, const Gpu& on, Stream strea
   };
   if (a.q_offsets) overlap(from.schedules[index], 1, kernels::kAttentionScheduleThreads);
   overlap(from.rows[index], workspace.blocks(), build.kRowThreads);
-  check(launch_together(from.products[index], unsigned(ring.size * ring.count),
-                        AttentionBackwardBuild::kThreads, shared, stream, pointers),
+  check(launch_together(products, unsigned(ring.size * ring.count),
+                        AttentionBackwardBuild::kThreads, unsigned(shared), stream, pointers),
         op + ": launching the products");
   overlap(from.queries[index], workspace.blocks(), unsigned(build.query_threads()));
 }

@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/gemm.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <mutex>
 #include <string>
@@ -33,17 +32,14 @@ using kernels::GemmVariant;
 
 /// The functions for any GPU.
 struct StridedKernels {
-  std::array<Kernel, kernels::kGemmStridedShapeCount> shapes{};
-  std::array<Kernel, GemmFewRowsBuild::kCount> few_rows{};
+  KernelBuilds<kernels::kGemmStridedShapeCount> shapes;
+  KernelBuilds<GemmFewRowsBuild::kCount> few_rows;
   Kernel sum = nullptr;
-  PreparedOnce<kernels::kGemmStridedShapeCount> prepared;
 
   /// By the mangled name (gemm_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
-    const int index = number_after(name, "12gemm_stridedILi");
-    if (index >= 0 && index < kernels::kGemmStridedShapeCount) shapes[size_t(index)] = kernel;
-    const int few = number_after(name, "13gemm_few_rowsILi");
-    if (few >= 0 && few < GemmFewRowsBuild::kCount) few_rows[size_t(few)] = kernel;
+    shapes.place(name, "12gemm_stridedILi", kernel);
+    few_rows.place(name, "13gemm_few_rowsILi", kernel);
     if (name.find("gemm_strided_sum") != std::string_view::npos) sum = kernel;
   }
 };
@@ -52,8 +48,7 @@ struct StridedKernels {
 struct GemmModule {
   Kernel realign = nullptr;
   StridedKernels strided;
-  std::array<Kernel, GemmVariant::kCount> variants{};
-  PreparedOnce<GemmVariant::kCount> prepared;
+  KernelBuilds<GemmVariant::kCount> variants;
 
   explicit GemmModule(const char* image) {
     load_kernels("gemm", "this GPU", image,
@@ -65,10 +60,8 @@ struct GemmModule {
   void place(std::string_view name, Kernel kernel) {
     strided.place(name, kernel);
     if (name.find("gemm_realign") != std::string_view::npos) realign = kernel;
-    for (const std::string_view text : {"10cuda_entry4gemmILi", "10cuda_entry12gemm_clusterILi"}) {
-      const int index = number_after(name, text);
-      if (index >= 0 && index < GemmVariant::kCount) variants[size_t(index)] = kernel;
-    }
+    variants.place(name, "10cuda_entry4gemmILi", kernel);
+    variants.place(name, "10cuda_entry12gemm_clusterILi", kernel);
   }
 };
 
@@ -204,17 +197,14 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   arguments.epilogue = epilogue;
   arguments.ahead = ahead_of(a, kernels::kGemmShapes[variant.shape].ahead);
 
-  GemmModule& from = module<T>();
-  const auto index = size_t(variant.index());
-  from.prepared(index, on, [&] {
-    allow_shared_bytes("gemm", from.variants[index], build.shared_bytes(), on);
-  });
+  const Kernel kernel = module<T>().variants.with_shared_bytes("gemm", size_t(variant.index()),
+                                                               build.shared_bytes(), on);
   const int64_t clusters = arguments.order.tiles;
   const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
   void* pointers[] = {&arguments};
-  check(launch_overlapped(
-            from.variants[index], on, unsigned(std::min(clusters, most) * build.cluster()),
-            unsigned(build.threads()), 1, unsigned(build.shared_bytes()), stream, pointers),
+  check(launch_overlapped(kernel, on, unsigned(std::min(clusters, most) * build.cluster()),
+                          unsigned(build.threads()), 1, unsigned(build.shared_bytes()), stream,
+                          pointers),
         "gemm: launching");
 }
 
@@ -269,12 +259,11 @@ void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, 
   arguments.parts = static_cast<float*>(parts.data());
 
   StridedKernels& from = strided<T>(on);
-  const auto index = size_t(choice.shape);
-  from.prepared(index, on,
-                [&] { allow_shared_bytes("gemm", from.shapes[index], build.shared_bytes(), on); });
+  const Kernel kernel =
+      from.shapes.with_shared_bytes("gemm", size_t(choice.shape), build.shared_bytes(), on);
   int64_t count = choice.parts;
   void* pointers[] = {&arguments, &count};
-  launch(from.shapes[index],
+  launch(kernel,
          {blocks(m, build.tile_m) * blocks(n, build.tile_n), std::min(batch, kMostY), count},
          build.threads(), build.shared_bytes(), pointers, stream);
   if (count == 1) return;

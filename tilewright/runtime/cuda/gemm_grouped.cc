@@ -1,6 +1,5 @@
 #include "tilewright/runtime/cuda/gemm_grouped.h"
 
-#include <array>
 #include <string_view>
 
 #include "tilewright/kernels/gemm_grouped_build_sm90.h"
@@ -21,15 +20,12 @@ constexpr const char* kName = "grouped_matmul";
 
 /// The functions of one element type: weights with k, and with n along memory.
 struct GroupedModule {
-  std::array<Kernel, 2> builds{};
-  PreparedOnce<2> prepared;
+  KernelBuilds<2> builds;
 
   explicit GroupedModule(const char* image) {
-    load_kernels(kName, "this GPU", image,
-                 [this](std::string_view name, Kernel kernel) {  // gemm_grouped_kernels.cu
-                   const int build = number_after(name, "10cuda_entry12gemm_groupedILi");
-                   if (build >= 0) builds.at(size_t(build)) = kernel;
-                 });
+    load_kernels(kName, "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      builds.place(name, "10cuda_entry12gemm_groupedILi", kernel);  // gemm_grouped_kernels.cu
+    });
   }
 };
 
@@ -85,14 +81,11 @@ void launch_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream strea
   arguments.column_tiles = int((weight.rows + Build::kColumns - 1) / Build::kColumns);
   arguments.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
 
-  GroupedModule& from = module<T>();
-  const auto index = size_t(along_n);
-  from.prepared(index, on,
-                [&] { allow_shared_bytes(kName, from.builds[index], Build::kSharedBytes, on); });
+  const Kernel kernel =
+      module<T>().builds.with_shared_bytes(kName, size_t(along_n), Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
-  check(launch_overlapped(from.builds[index], on, unsigned(on.multiprocessors),
-                          unsigned(Build::kThreads), 1, unsigned(Build::kSharedBytes), stream,
-                          pointers),
+  check(launch_overlapped(kernel, on, unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
+                          unsigned(Build::kSharedBytes), stream, pointers),
         "grouped_matmul: launching");
   wait_if_asked(kName, on, stream);
 }

@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/gemm_scaled.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tilewright/kernels/gemm_scaled_policy_sm90.h"
@@ -30,17 +29,13 @@ constexpr int kAhead = 1024;     // bytes of a row of b that are asked for befor
 
 template <class Q>
 struct ScaledModule {
-  std::array<Kernel, kScaledGemmBuildCount> builds{};
-  PreparedOnce<kScaledGemmBuildCount> prepared;
+  KernelBuilds<kScaledGemmBuildCount> builds;
 
   ScaledModule() {
     load_kernels(kName, "this GPU", gemm_scaled_image<Q>(),
-                 [this](std::string_view name, Kernel kernel) {
-                   for (const std::string_view text :  // gemm_scaled_kernels.cu
-                        {"10cuda_entry11gemm_scaledILi", "10cuda_entry17gemm_scaled_splitILi"}) {
-                     const int build = number_after(name, text);
-                     if (build >= 0) builds.at(size_t(build)) = kernel;
-                   }
+                 [this](std::string_view name, Kernel kernel) {  // gemm_scaled_kernels.cu
+                   builds.place(name, "10cuda_entry11gemm_scaledILi", kernel);
+                   builds.place(name, "10cuda_entry17gemm_scaled_splitILi", kernel);
                  });
   }
 };
@@ -134,16 +129,14 @@ void launch(const Call<Q>& call, int device, Stream stream) {
                                       size_t(counters), stream),
           "scaled_grouped_matmul: clearing its workspace");
 
-  ScaledModule<Q>& from = module<Q>();
   const int shared_bytes = build.shared_bytes();
-  from.prepared(index, on,
-                [&] { allow_shared_bytes(kName, from.builds[index], shared_bytes, on); });
+  const Kernel kernel = module<Q>().builds.with_shared_bytes(kName, index, shared_bytes, on);
   const int64_t tiles = scaled_gemm_tiles(build, size);
   const int64_t blocks = build.split > 1   ? tiles * build.split
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
   void* pointers[] = {&arguments};
-  check(launch_overlapped(from.builds[index], on, unsigned(blocks), unsigned(build.threads()), 1,
+  check(launch_overlapped(kernel, on, unsigned(blocks), unsigned(build.threads()), 1,
                           unsigned(shared_bytes), stream, pointers),
         "scaled_grouped_matmul: launching");
   wait_if_asked(kName, on, stream);

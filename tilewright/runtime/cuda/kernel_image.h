@@ -32,22 +32,43 @@ int number_after(std::string_view name, std::string_view text);
 /// Lets `kernel` have so many bytes of dynamic shared memory on this GPU.
 void allow_shared_bytes(std::string_view op, Kernel kernel, int bytes, const Gpu& on);
 
-/// Which of kCount kernels were prepared on which GPU.
-template <size_t kCount>
-class PreparedOnce {
+/// A kernel whose launches have the same dynamic shared memory, or less: more than any has unasked.
+class LargeKernel {
  public:
-  /// Calls prepare() the first time for the kernel and GPU. Threads that come together may all call
-  /// it.
-  template <class F>
-  void operator()(size_t kernel, const Gpu& on, F&& prepare) {
+  void set(Kernel kernel) { kernel_ = kernel; }
+  Kernel get() const { return kernel_; }
+  /// The kernel, which may have so many bytes on this GPU. Threads that come first together all
+  /// allow it.
+  Kernel with_shared_bytes(std::string_view op, int bytes, const Gpu& on) {
     const uint64_t bit = uint64_t{1} << (on.id % 64);
-    if ((done_[kernel].load() & bit) != 0) return;
-    prepare();
-    done_[kernel] |= bit;
+    if ((allowed_.load() & bit) == 0) {
+      allow_shared_bytes(op, kernel_, bytes, on);
+      allowed_ |= bit;
+    }
+    return kernel_;
   }
 
  private:
-  std::array<std::atomic<uint64_t>, kCount> done_{};  // a bit for each GPU
+  Kernel kernel_ = nullptr;
+  std::atomic<uint64_t> allowed_{};  // a bit for each GPU
+};
+
+/// The instances of a kernel's template, by the number that it was instantiated with.
+template <size_t kCount>
+class KernelBuilds {
+ public:
+  /// Takes the kernel if its mangled name has `text` and then such a number.
+  void place(std::string_view name, std::string_view text, Kernel kernel) {
+    const int build = number_after(name, text);
+    if (build >= 0) builds_.at(size_t(build)).set(kernel);
+  }
+  Kernel operator[](size_t build) const { return builds_[build].get(); }
+  Kernel with_shared_bytes(std::string_view op, size_t build, int bytes, const Gpu& on) {
+    return builds_[build].with_shared_bytes(op, bytes, on);
+  }
+
+ private:
+  std::array<LargeKernel, kCount> builds_;
 };
 
 }  // namespace tw::runtime::cuda

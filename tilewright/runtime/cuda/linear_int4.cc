@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/linear_int4.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tilewright/kernels/linear_int4_policy_sm90.h"
@@ -29,18 +28,15 @@ constexpr const char* kName = "linear_int4";
 
 /// The functions of one element type, found when the first of them is launched.
 struct Int4Module {
-  std::array<Kernel, kLinearInt4BuildCount> builds{};
-  std::array<Kernel, kLinearInt4FewBuildCount> few{};
-  Kernel row = nullptr;
-  PreparedOnce<kLinearInt4BuildCount + 1> prepared;  // the row's is the last
+  KernelBuilds<kLinearInt4BuildCount> builds;
+  KernelBuilds<kLinearInt4FewBuildCount> few;
+  LargeKernel row;
 
   explicit Int4Module(const char* image) {
     load_kernels(kName, "this GPU", image, [this](std::string_view name, Kernel kernel) {
-      const int of_few = number_after(name, "10cuda_entry15linear_int4_fewILi");
-      if (of_few >= 0) few.at(size_t(of_few)) = kernel;
-      if (name.find("linear_int4_row") != std::string_view::npos) row = kernel;
-      const int build = number_after(name, "10cuda_entry11linear_int4ILi");
-      if (build >= 0) builds.at(size_t(build)) = kernel;
+      builds.place(name, "10cuda_entry11linear_int4ILi", kernel);  // linear_int4_kernels.cu
+      few.place(name, "10cuda_entry15linear_int4_fewILi", kernel);
+      if (name.find("linear_int4_row") != name.npos) row.set(kernel);
     });
   }
 };
@@ -132,11 +128,9 @@ Launch row_launch(const kernels::LinearInt4<T>& call, const Gpu& on,
   arguments.warp_spans = kBuild.warp_spans(k);
   arguments.asking_blocks = on.multiprocessors;
   arguments.asked_bytes = kAskedBytes;
-  Int4Module& from = module<T>();
-  from.prepared(kLinearInt4BuildCount, on, [&] {
-    allow_shared_bytes(kName, from.row, LinearInt4RowBuild::kMostSharedBytes, on);
-  });
-  return {from.row, int(call.out.rows), LinearInt4RowBuild::kFeatures, kBuild.threads,
+  const Kernel kernel =
+      module<T>().row.with_shared_bytes(kName, LinearInt4RowBuild::kMostSharedBytes, on);
+  return {kernel, int(call.out.rows), LinearInt4RowBuild::kFeatures, kBuild.threads,
           int(kBuild.shared_bytes(call.out.rows, k))};
 }
 
@@ -150,10 +144,9 @@ template <class T>
 Launch many_launch(const kernels::LinearInt4<T>& call, size_t index, const Gpu& on,
                    kernels::LinearInt4Arguments<T>& arguments) {
   const LinearInt4Build& build = kLinearInt4Builds[index];
-  Int4Module& from = module<T>();
-  const Launch out = {from.builds[index], build.tokens, build.features(), LinearInt4Build::kThreads,
-                      build.shared_bytes()};
-  from.prepared(index, on, [&] { allow_shared_bytes(kName, out.kernel, out.shared_bytes, on); });
+  const int shared_bytes = build.shared_bytes();
+  const Launch out = {module<T>().builds.with_shared_bytes(kName, index, shared_bytes, on),
+                      build.tokens, build.features(), LinearInt4Build::kThreads, shared_bytes};
   arguments.x = operand_map(kName, as_operand(call.x), out.tokens);
   arguments.weight = operand_map(kName, as_operand(call.weight), out.features);
   arguments.stages = int((call.x.cols + LinearInt4Build::kDepth - 1) / LinearInt4Build::kDepth);

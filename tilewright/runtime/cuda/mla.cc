@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/mla.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tilewright/kernels/mla_policy_sm90.h"
@@ -20,28 +19,14 @@ using kernels::MlaBuild;
 
 /// The functions of one element type, found when the first of them is launched.
 struct MlaModule {
-  std::array<Kernel, size_t(kMlaBuildCount)> builds{};
+  KernelBuilds<size_t(kMlaBuildCount)> builds;
   Kernel combine = nullptr;
-  PreparedOnce<size_t(kMlaBuildCount)> prepared;
 
   explicit MlaModule(const char* image) {
-    load_kernels("mla", "this GPU", image,
-                 [this](std::string_view name, Kernel kernel) { place(name, kernel); });
-  }
-
-  void prepare(int build, const Gpu& on) {
-    const auto index = size_t(build);
-    prepared(index, on, [&] {
-      allow_shared_bytes("mla", builds[index], kMlaBuilds[build].shared_bytes(), on);
+    load_kernels("mla", "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      builds.place(name, "10cuda_entry3mlaILi", kernel);  // mla_kernels.cu
+      if (name.find("attention_combine") != name.npos) combine = kernel;
     });
-  }
-
- private:
-  /// By the mangled name (mla_kernels.cu).
-  void place(std::string_view name, Kernel kernel) {
-    if (name.find("attention_combine") != name.npos) combine = kernel;
-    const int build = number_after(name, "10cuda_entry3mlaILi");
-    if (build >= 0) builds.at(size_t(build)) = kernel;
   }
 };
 
@@ -87,11 +72,12 @@ void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "mla", arguments);
   MlaModule& from = module<T>();
-  from.prepare(choice.build, on);
+  const int shared_bytes = kMlaBuilds[choice.build].shared_bytes();
+  const Kernel kernel =
+      from.builds.with_shared_bytes("mla", size_t(choice.build), shared_bytes, on);
   void* pointers[] = {&arguments};
-  check(driver().launch_kernel(
-            from.builds[size_t(choice.build)], unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
-            unsigned(kMlaBuilds[choice.build].shared_bytes()), stream, pointers, nullptr),
+  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
+                               unsigned(shared_bytes), stream, pointers, nullptr),
         "mla: launching");
   partials.add_up(from.combine, arguments, stream, "mla", pointers);
 }

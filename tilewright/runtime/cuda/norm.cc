@@ -1,7 +1,6 @@
 #include "tilewright/runtime/cuda/norm.h"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "tilewright/kernels/norm_build_sm90.h"
@@ -22,15 +21,13 @@ using Build = kernels::NormBuild;
 
 /// The functions of one element type, found when the first of them is launched.
 struct NormModule {
-  std::array<Kernel, size_t{kNormFunctions}> functions{};
+  KernelBuilds<size_t{kNormFunctions}> functions;
   Kernel fold = nullptr;
-  PreparedOnce<size_t{kNormFunctions}> prepared;
 
   explicit NormModule(const char* image) {
     load_kernels("norm", "this GPU", image, [this](std::string_view name, Kernel kernel) {
+      functions.place(name, "10cuda_entry4normILi", kernel);  // norm_kernels.cu
       if (name.find("norm_fold") != name.npos) fold = kernel;
-      const int function = number_after(name, "10cuda_entry4normILi");
-      if (function >= 0) functions.at(size_t(function)) = kernel;
     });
   }
 };
@@ -174,10 +171,9 @@ void launch(const NormProblem<T>& p, int device, Stream stream) {
   const StreamMemory partials(
       int64_t{clusters} * arguments.sums * arguments.cols * int64_t{sizeof(float)}, stream, p.name);
   arguments.partials = static_cast<float*>(partials.data());
-  NormModule& from = module<T>();
   const auto index = size_t(kernels::norm_function(p.kind, shape.ranks > 1));
-  const Kernel kernel = from.functions[index];
-  from.prepared(index, on, [&] { allow_shared_bytes(p.name, kernel, Build::kSharedBytes, on); });
+  const Kernel kernel =
+      module<T>().functions.with_shared_bytes(p.name, index, Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
   check(launch_overlapped(kernel, on, unsigned(clusters * shape.ranks),
                           unsigned(32 * shape.warps * shape.groups), 1, Build::kSharedBytes, stream,
