@@ -14,22 +14,16 @@ struct Copy {
   TW_DEVICE auto prepared() const
     requires(P::kOnGpu)
   {
-    return relayout_on_gpu<P>(x, out);
+    return relayout<P>(x, out);
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if constexpr (P::kOnGpu)
-      return prepared<P>().plan();
-    else
-      return relayout(x, out).template plan<P>(machine);
+    return relayout<P>(x, out).plan(machine);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu)
-      prepared<P>()(p);
-    else
-      relayout(x, out).run(p);
+    relayout<P>(x, out)(p);
   }
 };
 

@@ -28,22 +28,12 @@ struct ElementwiseGrid {
 
   template <class P, class T>
   TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
-    return make(out, elementwise_block<P>(out), !P::kOnGpu);
-  }
-  template <class T>
-  TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
-    return make(out, kElementwiseBlock, true);
-  }
-
- private:
-  template <class T>
-  TW_INLINE static ElementwiseGrid make(const Rows<T>& out, int64_t block_size, bool group_rows) {
     ElementwiseGrid grid;
-    grid.block = block_size;
+    grid.block = elementwise_block<P>(out);
     if (out.rows == 0 || out.cols == 0) return grid;
-    grid.blocks_per_row = (out.cols + block_size - 1) / block_size;
-    if (grid.blocks_per_row == 1 && group_rows)
-      grid.rows_per_block = (block_size + out.cols - 1) / out.cols;
+    grid.blocks_per_row = (out.cols + grid.block - 1) / grid.block;
+    if (grid.blocks_per_row == 1 && !P::kOnGpu)
+      grid.rows_per_block = (grid.block + out.cols - 1) / out.cols;
     grid.programs =
         (out.rows + grid.rows_per_block - 1) / grid.rows_per_block * grid.blocks_per_row;
     return grid;

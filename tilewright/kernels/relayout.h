@@ -59,7 +59,7 @@ struct RelayoutDims {
 
 /// How a relayout is cut into programs, on every target. A turned block is kUnits of the source's
 /// columns by kLasts of its rows.
-template <class U, int64_t kUnits, int64_t kLasts>
+template <class P, class U, int64_t kUnits, int64_t kLasts>
 struct RelayoutCut {
   const U* from;
   U* to;
@@ -70,10 +70,7 @@ struct RelayoutCut {
   ElementwiseGrid grid;  // of rows x last, if not turned
   int64_t unit_blocks = 1, last_blocks = 1;
 
-  /// grid_of(shape): the target's ElementwiseGrid.
-  template <class GridOf>
-  TW_INLINE RelayoutCut(const Rows<const U>& x, const Rows<U>& out, GridOf&& grid_of)
-      : from(x.data), to(out.data) {
+  TW_INLINE RelayoutCut(const Rows<const U>& x, const Rows<U>& out) : from(x.data), to(out.data) {
     if (out.rows == 0 || out.cols == 0) return;
     dims = RelayoutDims::of(x, out);
     if (dims.rank == 0) dims.push(1, 1, 1);
@@ -98,7 +95,7 @@ struct RelayoutCut {
       Rows<U> shape;
       shape.rows = rows;
       shape.cols = dims.sizes[last];
-      grid = grid_of(shape);
+      grid = ElementwiseGrid::of<P>(shape);
     }
   }
 
@@ -165,27 +162,24 @@ template <class U>
 inline constexpr int64_t kTurnedLasts = 512 / int64_t{sizeof(U)};
 
 /// A relayout on the CPU.
-template <class U>
-struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
-  using Cut = RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>>;
+template <class P, class U>
+struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
+  using Cut = RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
   static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
   static constexpr int64_t kPitch =
       kLasts + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
 
-  TW_INLINE Relayout(const Rows<const U>& x, const Rows<U>& out)
-      : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of(shape); }) {}
+  TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {}
 
-  template <class P>
   TW_INLINE tile::Plan plan(const Machine& machine) const {
     if (!turned) return tile::plan_of(grid.programs);
     return tile::plan_of(tile::row_groups<P>(blocks(), kGroupWork, machine),
                          2 * kUnits * kPitch * int64_t{sizeof(U)});
   }
 
-  template <class P>
-  TW_INLINE void run(P p) const {
+  TW_INLINE void operator()(P p) const {
     if (turned)
       turn(p);
     else
@@ -193,7 +187,6 @@ struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
   }
 
  private:
-  template <class P>
   TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
     const auto run = [&](const auto& source, const auto& target) {
       tile::for_row<U>(p, in.size(0),
@@ -204,7 +197,6 @@ struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
 
   /// While a block is read, a few rows at a time, the one before it is written: memory is busy both
   /// ways.
-  template <class P>
   TW_INLINE void turn(P p) const {
     const int64_t step = dims.from[dims.rank - 1];
     const auto group = tile::row_group(p, blocks(), kGroupWork);
@@ -226,7 +218,6 @@ struct Relayout : RelayoutCut<U, kTurnedUnits<U>, kTurnedLasts<U>> {
     write_units(p, before, turned_block(group.last + 1), 0, before.units);
   }
 
-  template <class P>
   TW_INLINE void write_units(P p, const typename Cut::Block& block, const U* turned_block,
                              int64_t first, int64_t end) const {
     const int last = dims.rank - 1, unit = last - 1;
@@ -263,11 +254,6 @@ TW_INLINE Rows<U> rows_as(const Rows<T>& rows) {
     out.lead_strides[d] = rows.lead_strides[d];
   }
   return out;
-}
-
-template <class U>
-TW_INLINE Relayout<U> relayout(const Rows<const U>& x, const Rows<U>& out) {
-  return {x, out};
 }
 
 }  // namespace tw::kernels

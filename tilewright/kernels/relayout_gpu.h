@@ -7,21 +7,20 @@ namespace tw::kernels {
 
 /// Worked out on the host: every thread uses it.
 template <class P, class U>
-struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>> {
-  using Cut = RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
+struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>> {
+  using Cut = RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
   /// Rows of one span a thread are copied together, so that loads of all are under way at once.
   static constexpr int64_t kTogether = 4, kShortRow = 256;
   int64_t groups = 0;  // of the innermost outer dimension's short rows; 0: they come one by one
 
-  TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out)
-      : Cut(x, out, [](const auto& shape) { return ElementwiseGrid::of<P>(shape); }) {
+  TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
     if (turned || Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
     groups = (inner() + kTogether - 1) / kTogether;
   }
 
-  TW_INLINE tile::Plan plan() const {
+  TW_INLINE tile::Plan plan(const Machine&) const {
     if (turned) return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over(kTurnedColumns);
     if (groups > 0) return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0, width = grid.block;
@@ -83,9 +82,13 @@ struct RelayoutOnGpu : RelayoutCut<U, tile::kTurnedBlock<U>, tile::kTurnedBlock<
   }
 };
 
+/// The schedule of P's target.
 template <class P, class U>
-TW_INLINE RelayoutOnGpu<P, U> relayout_on_gpu(const Rows<const U>& x, const Rows<U>& out) {
-  return {x, out};
+TW_INLINE auto relayout(const Rows<const U>& x, const Rows<U>& out) {
+  if constexpr (P::kOnGpu)
+    return RelayoutOnGpu<P, U>(x, out);
+  else
+    return RelayoutOnCpu<P, U>(x, out);
 }
 
 }  // namespace tw::kernels
