@@ -42,13 +42,10 @@ struct Dropout {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P program) const {
-    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
-    const int64_t group = index_quotient(program.index(), grid.blocks_per_row);
-    const int64_t first_row = group * grid.rows_per_block;
-    const int64_t begin = (program.index() - group * grid.blocks_per_row) * grid.block;
-    const int64_t rest = out.cols - begin, end = begin + (rest < grid.block ? rest : grid.block);
+    const ElementwiseBlock block = block_of(program, out);
+    const int64_t begin = block.begin, end = begin + block.count;
     const auto run = [&](const auto& from, const auto& to) {
-      for (int64_t r = first_row; r < first_row + grid.rows_per_block && r < out.rows; ++r)
+      for (int64_t r = block.first_row; r < block.end_row; ++r)
         drop_columns(program, from.row(r), to.row(r), r * out.cols, begin, end);
     };
     tile::with_rows<C>(program, run, x, out);
