@@ -6,6 +6,27 @@
 
 namespace tw::kernels {
 
+namespace norm_sm90 {
+
+/// The gradient of a span of x. Adds what the span has of the gradient of the weight to the first
+/// sum, and of the bias to the second, if there is one.
+template <class T, class Factors, int kSums>
+TW_PTX Pack<T> finish_gradient(const Row<T>& row, const Factors& by, Sums<T> (&sums)[kSums],
+                               int span) {
+  const auto v = row.x(span), g = row.second(span), w = row.weight(span);
+  Pack<T> out;
+  TW_UNROLL
+  for (int e = 0; e < kLanes<T>; ++e) {
+    const float normal = by.normal(v[e]);
+    sums[0][span][e] += g[e] * normal;
+    if constexpr (kSums > 1) sums[1][span][e] += g[e];
+    out[e] = (g[e] * w[e]) * by.rstd - by.correction(normal);
+  }
+  return out;
+}
+
+}  // namespace norm_sm90
+
 /// See rms_norm_backward.h.
 template <class T>
 struct RmsNormBackwardSm90 {
@@ -20,6 +41,8 @@ struct RmsNormBackwardSm90 {
   };
   struct Factors {
     float rstd, slope;
+    TW_PTX float normal(float x) const { return x * rstd; }
+    TW_PTX float correction(float normal) const { return normal * slope; }
   };
 
   /// The other arguments are LayerNormBackwardSm90's.
@@ -53,15 +76,7 @@ struct RmsNormBackwardSm90 {
 
   TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
                                           norm_sm90::Sums<T> (&sums)[kSums], int s) {
-    const auto v = row.x(s), g = row.second(s), w = row.weight(s);
-    norm_sm90::Pack<T> out;
-    TW_UNROLL
-    for (int e = 0; e < kLanes; ++e) {
-      const float normal = v[e] * by.rstd;
-      sums[0][s][e] += g[e] * normal;
-      out[e] = (g[e] * w[e]) * by.rstd - normal * by.slope;
-    }
-    return out;
+    return norm_sm90::finish_gradient(row, by, sums, s);
   }
 };
 
@@ -81,6 +96,8 @@ struct LayerNormBackwardSm90 {
   };
   struct Factors {
     float mean, rstd, slope, shift;
+    TW_PTX float normal(float x) const { return (x - mean) * rstd; }
+    TW_PTX float correction(float normal) const { return normal * slope + shift; }
   };
 
   /// `spans` of the thread's have columns; `inverse`: 1 / columns of the warp.
@@ -131,16 +148,7 @@ struct LayerNormBackwardSm90 {
 
   TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
                                           norm_sm90::Sums<T> (&sums)[kSums], int s) {
-    const auto v = row.x(s), g = row.second(s), w = row.weight(s);
-    norm_sm90::Pack<T> out;
-    TW_UNROLL
-    for (int e = 0; e < kLanes; ++e) {
-      const float normal = (v[e] - by.mean) * by.rstd;
-      sums[0][s][e] += g[e] * normal;
-      sums[1][s][e] += g[e];
-      out[e] = (g[e] * w[e]) * by.rstd - (normal * by.slope + by.shift);
-    }
-    return out;
+    return norm_sm90::finish_gradient(row, by, sums, s);
   }
 };
 
