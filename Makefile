@@ -29,7 +29,7 @@ HERE = $(if $(wildcard build/release/CMakeCache.txt),,-DTILEWRIGHT_ISAS=native)
 .PHONY: help demo build native cuda test bench compare lint tidy format docs asan tsan fuzz install wheel testwheel clean
 
 help:  ## what each target does
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 18
 
 demo:  ## a language model writes an answer (set-up, build, run)
 	@tools/setup.sh demo
@@ -128,9 +128,9 @@ install: build  ## headers, library and tool to PREFIX=~/.local
 	cmake --install build/release --prefix $(PREFIX)
 
 wheel:  ## the Python package, for every Python from 3.10, in build/dist
-	@tools/setup.sh build
+	@tools/setup.sh wheel
 	rm -f build/dist/*.whl
-	tools/measured.py python3 -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
+	tools/measured.py .venv/bin/python -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
 
 testwheel:  ## build the wheel, install it into fresh environments and try it there
 	@tools/setup.sh dev

