@@ -135,6 +135,7 @@ def test_every_number_is_tested() -> None:
         (["generate", "m", "--tokens", "1", "--chat"], "--chat excludes --tokens"),
         (["logits", "m", "--out", "o"], "--tokens is required"),
         (["logits", "m", "--tokens", "1"], "--out is required"),
+        (["logits", "m", "--tokens", "", "--out", "o"], "--tokens: '' is not a list"),
         (["tokenize", "m", "--jsonl", "-p", "a"], "--jsonl requires --file"),
         (["inspect", "m", "--tensor", "t"], "--tensor requires --out"),
         (["bench", "--device", "gpu"], "--device: 'gpu' is not cpu, cuda or cuda:N"),

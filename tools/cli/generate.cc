@@ -76,7 +76,8 @@ Answer answer(LoadedModel& model, models::Generator& generator,
     out.text += piece;
     if (options.model.as_json) return;
     std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw Error(ErrorKind::kIo, "cannot write the output");
   };
   out.result = generator.run(tokens, options.generate, [&](int32_t token) {
     emit(decoder.push(token));

@@ -27,7 +27,8 @@ constexpr int kExitIo = 6;
 constexpr const char* kExitCodes =
     "Data goes to stdout, progress and errors to stderr.\n"
     "Exit codes: 0 done, 1 internal error, 2 wrong usage or argument, 3 malformed file,\n"
-    "            4 unsupported, 5 out of memory, 6 input or output failed.\n\n"
+    "            4 unsupported, 5 out of memory, 6 input or output failed;\n"
+    "            in a shell 130 after Ctrl-C.\n\n"
     "Example: tilewright generate model.gguf --chat -p \"What is a tile?\"";
 
 int exit_code(ErrorKind kind) {
