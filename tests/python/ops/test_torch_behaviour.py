@@ -57,6 +57,22 @@ def test_refusals(call, error, message) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("wants_gradient", [False, True])
+def test_nested_tensors_are_refused(wants_gradient: bool) -> None:
+    nested = torch.nested.nested_tensor([X, X[:1]], requires_grad=wants_gradient)
+    with pytest.raises(NotImplementedError, match="NestedTensorCPU"):
+        OPS.relu(nested)
+
+
+def test_calls_after_a_refusal_are_recorded() -> None:
+    x = X.clone().requires_grad_()
+    for mode in (torch.enable_grad, torch.no_grad):
+        with mode(), pytest.raises(ValueError, match="but C = 12"):
+            OPS.rms_norm(x, torch.ones(5))
+    OPS.rms_norm(x * 2, torch.ones(12)).sum().backward()
+    assert x.grad is not None
+
+
 def test_no_call_keeps_memory() -> None:
     def calls() -> None:
         x = torch.ones(1, 2**18)
