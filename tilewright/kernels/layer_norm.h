@@ -6,13 +6,31 @@
 // the square of the mean would lose all digits where the mean is large.
 #pragma once
 
-#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
+/// Mean and 1 / sqrt(variance + eps) of a row.
+struct RowMoments {
+  float mean, rstd;
+
+  template <class P, class Row>
+  TW_INLINE static RowMoments of(P p, const Row& row, float eps) {
+    const float n = static_cast<float>(row.size(0));
+    const float mean =
+        tile::reduce_row(p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at); }) / n;
+    const float squares = tile::reduce_row(p, tile::Sum{}, row, [&](auto at) {
+      const auto d = tile::load(row, at) - mean;
+      return d * d;
+    });
+    return {mean, tile::rsqrt(squares / n + eps)};
+  }
+};
+
 template <class T>
 struct LayerNorm {
+  static constexpr int kGpuSpans = 4, kGpuRegisters = 128;  // of two rows, weight and bias
+
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols], or no data: 1
   View<const T, 1> bias;    // [cols], or no data: 0
@@ -21,9 +39,7 @@ struct LayerNorm {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
-                         tile::kept_bytes<P, float, T>(x.cols))
-        .over(x.cols);
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine)).over(x.cols);
   }
 
   template <tile::Program P>
@@ -31,51 +47,25 @@ struct LayerNorm {
     const tile::RowGroup group = tile::row_group(p, x.rows, x.cols);
     if (group.first >= group.last) return;
     const bool scaled = bool(weight), shifted = bool(bias);
-    const float n = static_cast<float>(x.cols);
-    const auto run = [&](const auto& in, const auto& scale, const auto& shift, const auto& to) {
-      pipeline_rows(
-          p, tile::Sum{}, group,
-          [&](int64_t i) {
-            const auto row = tile::keep_row(p, in.row(i));
-            const float sum = tile::reduce_row(p, tile::Sum{}, row,
-                                               [&](auto at) { return tile::load(row, at); });
-            return centered(row, sum / n);
-          },
-          [](int64_t, const auto& row) {
-            return [&row](auto at) {
-              const auto d = row.difference(at);
-              return d * d;
-            };
-          },
-          [&](int64_t i, const auto& row, float squares) {
-            const float rstd = tile::rsqrt(squares / n + eps);
-            return [&, rstd, target = to.row(i)](auto at) {
-              auto v = row.difference(at) * rstd;
-              if (scaled) v = v * tile::load(scale, at);
-              if (shifted) v = v + tile::load(shift, at);
-              tile::store(p, target, at, v);
-            };
-          });
+    const auto run = [&](const auto& in, const auto& weights, const auto& biases, const auto& to) {
+      const auto scale = tile::fetch_row(p, weights), shift = tile::fetch_row(p, biases);
+      auto next = tile::fetch_row(p, in.row(group.first));
+      for (int64_t r = group.first; r < group.last; ++r) {
+        const auto row = next;
+        if (r + 1 < group.last) next = tile::fetch_row(p, in.row(r + 1));
+        const RowMoments moments = RowMoments::of(p, row, eps);
+        const auto target = to.row(r);
+        tile::for_row(p, row, [&](auto at) {
+          auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
+          if (scaled) v = v * tile::load(scale, at);
+          if (shifted) v = v + tile::load(shift, at);
+          tile::store(p, target, at, v);
+        });
+      }
     };
     // What is absent is not read: any row will do.
     const auto any = x.row(group.first);
     tile::with_rows(p, run, x, scaled ? weight : any, shifted ? bias : any, out);
-  }
-
- private:
-  /// A row and its mean.
-  template <class Row>
-  struct Centered : Row {
-    float mean;
-
-    template <class At>
-    TW_INLINE auto difference(At at) const {
-      return tile::load(static_cast<const Row&>(*this), at) - mean;
-    }
-  };
-  template <class Row>
-  TW_INLINE static Centered<Row> centered(const Row& row, float mean) {
-    return {row, mean};
   }
 };
 
