@@ -144,11 +144,13 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order = walk.order();
       const AttentionBackwardTile tile = order.tile(walk.key_block());
-      if (tile.steps > 0) prefetch_keys(walk, given.k_origin(order.sequence));
+      if (kBuild.looks_ahead() && tile.steps > 0)
+        prefetch_keys(walk, given.k_origin(order.sequence));
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
         const int head = walk.kv_head() * given.group + within;
-        if (step == 0) prefetch_queries(given.q_origin(order.sequence), head, block);
+        if (kBuild.looks_ahead() && step == 0)
+          prefetch_queries(given.q_origin(order.sequence), head, block);
         const int64_t at = given.rank_place(order.sequence, within, block) + walk.key_block();
         const Addition next{given.place(order.sequence, head, block), given.ranks[at]};
         if (turn >= 0) hand_over(shared, turn, asked);
@@ -229,6 +231,7 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
         }
       }
       before = {counter, empty};
+      if (!kBuild.looks_ahead()) finish(before);
     }
     finish(before);
   }

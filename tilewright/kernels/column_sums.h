@@ -86,7 +86,8 @@ struct ColumnSums {
   /// The threads share a block's rows, up to kRows for each: many, so that blocks write little, but
   /// for smaller tensors only what one has on its way at a time, so that all is on its way at once.
   TW_INLINE void cut_for_threads() {
-    constexpr int64_t kWide = 256, kPrograms = 1024, kMost = 8192, kRows = 16, kMinRows = 8;
+    constexpr int64_t kWide = 256, kPrograms = 1024, kMost = 8192;
+    constexpr int64_t kRows = 64, kFewRows = 16, kMinRows = 8;
     const auto cut_by = [&](int64_t width, int64_t thread_rows) {
       columns = width;
       while (columns / 2 >= inner && columns > P::template kLanes<C>) columns /= 2;
@@ -95,6 +96,7 @@ struct ColumnSums {
       return outer * column_blocks * row_blocks;
     };
     int64_t thread_rows = kRows, count = cut_by(kWide, thread_rows);
+    while (count < kPrograms && thread_rows > kFewRows) count = cut_by(kWide, thread_rows /= 2);
     if (count < kPrograms) count = cut_by(kFolded, thread_rows);
     while (count < kPrograms && thread_rows > kMinRows) count = cut_by(kFolded, thread_rows /= 2);
     if (count > kMost && row_blocks > 1) {
