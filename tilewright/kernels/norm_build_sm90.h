@@ -1,5 +1,5 @@
-// What the host and the device agree on about norms and their gradients on Hopper: how threads share
-// rows and what the kernels are given. Neutral.
+// What the host and the device agree on about norms and their gradients on Hopper: how threads
+// share rows and what the kernels are given. Neutral.
 #pragma once
 
 #include "tilewright/core/view.h"

@@ -1,7 +1,7 @@
 // Norms and their gradients on Hopper. A block stays on its multiprocessor and its groups of warps
-// take rows in turn; a row that one block does not hold is shared by the blocks of a cluster. Rows of
-// inputs come by bulk copies into a ring in shared memory, which a group has for itself: while it
-// finishes a row, having looked at the one after it, the next ones are on their way.
+// take rows in turn; a row that one block does not hold is shared by the blocks of a cluster. Rows
+// of inputs come by bulk copies into a ring in shared memory, which a group has for itself: while
+// it finishes a row, having looked at the one after it, the next ones are on their way.
 //
 // What the warps of a row tell each other they meet for once a row, and that one meeting serves
 // twice: nobody reads the row before any more, whose place in the ring is filled again. The sums

@@ -101,10 +101,9 @@ bool in_words(const Rows<T>& rows) {
 template <class T>
 Support supports_layout(const NormProblem<T>& p) {
   bool is_one_stride = p.residual_grad.lead <= 1;
-  bool is_in_words = in_words(p.residual_grad) &&
-                     p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
-  for (const auto& rows : p.inputs)
-    is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
+  bool is_in_words =
+      in_words(p.residual_grad) && p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
+  for (const auto& rows : p.inputs) is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
   for (const auto& rows : p.outs) is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
   if (!is_one_stride) return Support::no("leading dimensions that no one stride describes");
   if (!is_in_words) return Support::no("rows that start or end at no multiple of 16 bytes");

@@ -1,5 +1,6 @@
 // The device code of norms and of their gradients on Hopper, compiled once for each element type:
-// TW_NORM_ELEMENT is float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
+// TW_NORM_ELEMENT is float, tw::f16 or tw::bf16. The runtime finds the functions by name and
+// number.
 #include "tilewright/kernels/norm_backward_rows_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
 #include "tilewright/kernels/norm_fused_add_row_sm90.h"
