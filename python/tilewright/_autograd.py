@@ -52,8 +52,7 @@ def _evaluate(value: Value, to: Argument, env: _Tensors) -> Any:
         return int(value.number) if to.kind == "int" else float(value.number)
     if value.shape:
         return _like(env[value.name + ".like"])
-    name = value.name + ".grad" * value.grad
-    found = env[name]
+    found = env[value.key]
     if found is None and value.grad and not to.optional:
         found = _zeros(env[value.name + ".like"])
     if value.negated:
@@ -87,14 +86,14 @@ def _place(rule: Rule, value: Value | None, to: Argument) -> str:
         return ""
     if value.grad and len(rule.op.outputs) > 1 and not to.optional:
         return ""  # there may be none
-    return value.name + ".grad" * value.grad
+    return value.key
 
 
 def _call(rule: Rule, plan: Plan, step: Step) -> Callable[[_Tensors], None]:
     """What adds the results of a step to what there is."""
     if not step.op:
         (result,), first = step.results, step.inputs[0]
-        passed = first.name + ".grad" * first.grad
+        passed = first.key
         return lambda env: env.update({result: env[passed]})
     called = _schema.find(step.op)
     given = {value.parameter: value for value in step.inputs}

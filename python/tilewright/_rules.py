@@ -69,7 +69,7 @@ class Rule:
             if wanted.isdisjoint(step.results):
                 continue
             steps.insert(0, step)
-            wanted |= {value.name + ".grad" * value.grad for value in step.inputs}
+            wanted |= {value.key for value in step.inputs}
         values = [value for step in steps for value in step.inputs]
         saved = {v.name for v in values if not v.grad and not v.shape} & self.tensors
         others = {v.name for v in values if not v.grad} & self.arguments.keys() - self.tensors

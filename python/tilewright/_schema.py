@@ -59,6 +59,11 @@ class Value:
     inverse: bool
     negated: bool
 
+    @property
+    def key(self) -> str:
+        """The name of the tensor that it is made of."""
+        return self.name + ".grad" * self.grad
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:
