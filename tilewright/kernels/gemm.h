@@ -14,8 +14,13 @@ namespace tw::kernels {
 /// The sizes of a Problem's matrices, which may differ.
 template <class Problem>
 struct GemmSizes {
-  static constexpr bool kDiffer = requires(const Problem p) { p.occupied(); };
+  static constexpr bool kDiffer = requires(const Problem p) { p.differ(); };
   const Problem& problem;
+
+  TW_INLINE bool differ() const {
+    if constexpr (kDiffer) return problem.differ();
+    return false;
+  }
 
   TW_INLINE int64_t rows(int64_t i) const {
     if constexpr (kDiffer) return problem.rows(i);
@@ -117,12 +122,18 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 32);
   out.k_blocks = blocks(s.k, out.k_block);
 
-  // A block of a, k_block deep, keeps a quarter of L2; its results, where k has several blocks,
-  // half: what is read from beyond L2 is a for every column of these and b, which is prefetched,
-  // for every row.
-  const int64_t l2_rows = machine.l2_bytes / 4 / (out.k_block * s.packed_bytes);
-  int64_t block_tiles =
-      blocks(row_tiles, blocks(row_tiles, at_least(1, at_most(512, l2_rows) / out.tile_rows)));
+  // Packing b pays once for all rows, if there is memory for it, or else for those of one block. A
+  // block of a, k_block deep, keeps a quarter of L2, or half where that saves packing; its results,
+  // where k has several blocks, half: what is read from beyond L2 is a for every column of these
+  // and b, which is prefetched, for every row.
+  const bool shares_b =
+      s.may_share_b &&
+      double(s.batch) * double(s.n) * double(s.k * s.packed_bytes) <= double(kSharedBytes);
+  const int64_t quarter = machine.l2_bytes / 4 / (out.k_block * s.packed_bytes * out.tile_rows);
+  const int64_t half = 2 * quarter;
+  const bool halves = !s.panels_ready && (!shares_b || row_tiles <= half);
+  const int64_t most_tiles = at_least(1, at_most(512 / out.tile_rows, halves ? half : quarter));
+  int64_t block_tiles = blocks(row_tiles, blocks(row_tiles, most_tiles));
   out.block_rows = block_tiles * out.tile_rows;
   out.row_blocks = blocks(row_tiles, block_tiles);
   out.k_innermost = !s.b_across && out.block_rows * s.k * s.packed_bytes <= machine.l2_bytes / 2;
@@ -147,9 +158,7 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
     out.row_blocks = blocks(row_tiles, block_tiles);
   }
   out.share_a = may_share && out.panel_blocks > 1;
-  out.share_b =
-      s.may_share_b && (out.row_blocks > 1 || (s.b_across && row_tiles > 1)) &&
-      double(s.batch) * double(s.n) * double(s.k * s.packed_bytes) <= double(kSharedBytes);
+  out.share_b = shares_b && out.row_blocks > 1;
   if (s.b_across && !s.panels_ready && !out.share_b)  // in a quarter of L2
     out.group_panels = at_least(
         1,

@@ -15,6 +15,7 @@
 //     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns)
 //                                     and before that prefetch(first row, rows, ...)
 // One whose matrices differ in size says of each (m and k being the largest):
+//     differ()                        whether any do
 //     rows(batch), depth(batch)       its own m and k
 //     rows_before(batch), all_rows()  how many rows of a those before have, and all
 //     occupied()                      how many have any
@@ -69,7 +70,7 @@ struct Gemm {
                           .gflops = gflops,
                           .max_tile_rows = kMostRows,
                           .live_rows = Inner::kWholeTiles ? kMostRows + kPanel : 2 * kLanes,
-                          .may_share_b = Inner::kWholeTiles && !ready && !sizes.kDiffer,
+                          .may_share_b = !B::kPacked && !ready && !across && !sizes.differ(),
                           .b_across = b_across() && !across};
     s = schedule_gemm(shape, machine);
   }
@@ -323,6 +324,10 @@ struct Gemm {
                                               : (j + 1) * b.stride + first * kPanel;
         ahead = reinterpret_cast<const char*>(b.data + next);
         ahead_end = ahead + k * kPanel * int64_t{sizeof(T)};
+      } else if (plan.share_b) {
+        const Unit* next = panel_units + units(plan.k_innermost ? k : gemm.problem.k) * kPanel;
+        ahead = reinterpret_cast<const char*>(next);
+        ahead_end = reinterpret_cast<const char*>(next + units(k) * kPanel);
       }
       for (int64_t r = 0; r < rows; r += plan.tile_rows) {
         const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));

@@ -72,6 +72,7 @@ struct MatmulProblem {
   }
 
   // What differs from group to group.
+  TW_INLINE bool differ() const { return !is(Grouped::kNone); }
   TW_INLINE int64_t rows(int64_t i) const { return is(Grouped::kRows) ? groups.size(i) : m; }
   TW_INLINE int64_t depth(int64_t i) const { return is(Grouped::kDepth) ? groups.size(i) : k; }
   /// Rows of a that those before have, and all of them.
