@@ -101,6 +101,18 @@ TW_INLINE int64_t wanted_tasks(const GemmShape& s, const Machine& machine) {
   const int64_t most = machine.threads > 1 ? machine.threads * kTasksPerThread : 1;
   return tasks < double(most) ? at_least(1, int64_t(tasks)) : most;
 }
+
+/// Row tiles of a task. A block of a, k_block deep, keeps a quarter of L2, or half where that saves
+/// packing b again; its results, where k has several blocks, half: what is read from beyond L2 is a
+/// for every column of these and b, which is prefetched, for every row.
+TW_INLINE int64_t most_row_tiles(const GemmShape& s, const GemmSchedule& schedule,
+                                 const Machine& machine, bool shares_b) {
+  constexpr int64_t kMostRows = 512;
+  const int64_t tile_bytes = schedule.tile_rows * schedule.k_block * s.packed_bytes;
+  const int64_t half = machine.l2_bytes / 2 / tile_bytes;
+  const bool saves = !s.panels_ready && (!shares_b || blocks(s.m, schedule.tile_rows) <= half);
+  return at_least(1, at_most(kMostRows / schedule.tile_rows, saves ? half : half / 2));
+}
 }  // namespace gemm_detail
 
 /// The schedule for sizes > 0.
@@ -122,17 +134,10 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 32);
   out.k_blocks = blocks(s.k, out.k_block);
 
-  // Packing b pays once for all rows, if there is memory for it, or else for those of one block. A
-  // block of a, k_block deep, keeps a quarter of L2, or half where that saves packing; its results,
-  // where k has several blocks, half: what is read from beyond L2 is a for every column of these
-  // and b, which is prefetched, for every row.
-  const bool shares_b =
-      s.may_share_b &&
-      double(s.batch) * double(s.n) * double(s.k * s.packed_bytes) <= double(kSharedBytes);
-  const int64_t quarter = machine.l2_bytes / 4 / (out.k_block * s.packed_bytes * out.tile_rows);
-  const int64_t half = 2 * quarter;
-  const bool halves = !s.panels_ready && (!shares_b || row_tiles <= half);
-  const int64_t most_tiles = at_least(1, at_most(512 / out.tile_rows, halves ? half : quarter));
+  // Packing b pays once for all rows, if there is memory for it, or else for those of one block.
+  const double b_bytes = double(s.batch) * double(s.n) * double(s.k * s.packed_bytes);
+  const bool shares_b = s.may_share_b && b_bytes <= double(kSharedBytes);
+  const int64_t most_tiles = most_row_tiles(s, out, machine, shares_b);
   int64_t block_tiles = blocks(row_tiles, blocks(row_tiles, most_tiles));
   out.block_rows = block_tiles * out.tile_rows;
   out.row_blocks = blocks(row_tiles, block_tiles);

@@ -42,8 +42,7 @@ struct Gemm {
   using Unit = typename Units::Unit;
   using Scratch = typename Inner::Scratch;
   static constexpr int64_t kDepth = Units::kDepth, kStep = Inner::kStep;
-  static constexpr int64_t kMostRows = Inner::template kTileRows<P>;
-  static constexpr int64_t kPanel = GemmSchedule::kPanel;
+  static constexpr int64_t kMostRows = Inner::template kTileRows<P>, kPanel = GemmSchedule::kPanel;
   static constexpr bool kReadsAcross =
       Inner::kReadsAcross && requires(const B b) { b.side_by_side(); };
   static constexpr int kLanes = P::template kLanes<float>;
@@ -190,11 +189,10 @@ struct Gemm {
     const int64_t batch = index / s.k_blocks / s.panel_blocks;
     const int64_t begin = k_at * s.k_block;
     const int64_t end = gemm_detail::at_most(begin + s.k_block, problem.k);
-    const B b = problem.b(batch);
     const int64_t first_panel = panel_block * s.block_panels;
     const int64_t last_panel =
         gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
-    pack_panels(p, b, first_panel, last_panel, begin, end,
+    pack_panels(p, problem.b(batch), first_panel, last_panel, begin, end,
                 shared_b(p) + shared_b_units(batch, first_panel) + units(begin) * kPanel,
                 units(problem.k) * kPanel);
   }
@@ -260,8 +258,7 @@ struct Gemm {
     B b;
     int64_t all_rows = 0, depth = 0;  // of its matrices
     int64_t row = 0, rows = 0;
-    Unit* own_a = nullptr;
-    Unit* panel = nullptr;
+    Unit *own_a = nullptr, *panel = nullptr;
     float* tiles = nullptr;
     const Unit* shared_a = nullptr;
     const Unit* shared_b = nullptr;
@@ -317,18 +314,17 @@ struct Gemm {
       const Unit* packed = rows_of_a(p, block, first, k);
       const Unit* panel_units = gemm.ready ? nullptr : columns_of_b(p, j, nth, first, k);
       // What is needed next: the next panel, or the next block of k of this one.
-      const char* ahead = nullptr;
-      const char* ahead_end = nullptr;
-      if constexpr (B::kPacked) {
-        const int64_t next = plan.k_innermost ? j * b.stride + (first + k) * kPanel
-                                              : (j + 1) * b.stride + first * kPanel;
-        ahead = reinterpret_cast<const char*>(b.data + next);
-        ahead_end = ahead + k * kPanel * int64_t{sizeof(T)};
-      } else if (plan.share_b) {
-        const Unit* next = panel_units + units(plan.k_innermost ? k : gemm.problem.k) * kPanel;
+      const char *ahead = nullptr, *ahead_end = nullptr;
+      const auto ask_for = [&](const auto* next, int64_t count) {
         ahead = reinterpret_cast<const char*>(next);
-        ahead_end = reinterpret_cast<const char*>(next + units(k) * kPanel);
-      }
+        ahead_end = reinterpret_cast<const char*>(next + count);
+      };
+      if constexpr (B::kPacked)
+        ask_for(b.data + j * b.stride + first * kPanel + (plan.k_innermost ? k * kPanel : b.stride),
+                k * kPanel);
+      else if (plan.share_b)
+        ask_for(panel_units + units(plan.k_innermost ? k : gemm.problem.k) * kPanel,
+                units(k) * kPanel);
       for (int64_t r = 0; r < rows; r += plan.tile_rows) {
         const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));
         const int height = int(gemm.stored(count));
