@@ -15,6 +15,9 @@
 
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
+#if !defined(__CUDACC__)
+#include "tilewright/tile/cpu/quads.h"
+#endif
 
 namespace tw::kernels {
 
@@ -77,15 +80,6 @@ struct Fft {
   /// A row, real and imaginary parts apart.
   struct Buffer {
     C *re, *im;
-    template <class V, class At>
-    TW_INLINE Complex<V> load(int64_t from, int64_t n, const At& at) const {
-      return {tile::load(view(re + from, n), at), tile::load(view(im + from, n), at)};
-    }
-    template <class V, class At>
-    TW_INLINE void store(int64_t to, int64_t n, const At& at, const Complex<V>& v) const {
-      tile::store_cached(view(re + to, n), at, v.re);
-      tile::store_cached(view(im + to, n), at, v.im);
-    }
   };
 
   template <class P>
@@ -117,10 +111,7 @@ struct Fft {
     const int64_t n = x.size(1);
     C* const memory = p.template scratch<C>();
     Buffer from{memory, memory + n}, to{memory + 2 * n, memory + 3 * n};
-    each(p, n, [&](int64_t i) {
-      from.re[i] = x(p.index(), i, inverse ? 1 : 0);
-      from.im[i] = x(p.index(), i, inverse ? 0 : 1);
-    });
+    read(p, inverse ? from.im : from.re, inverse ? from.re : from.im);
     tile::sync(p);
     int64_t stride = 1, divisor = 4;
     while (stride < n) {
@@ -137,41 +128,151 @@ struct Fft {
       to = other;
       stride *= divisor;
     }
-    each(p, n, [&](int64_t i) {
-      out(p.index(), i, inverse ? 1 : 0) = from.re[i];
-      out(p.index(), i, inverse ? 0 : 1) = from.im[i];
-    });
+    write(p, inverse ? from.im : from.re, inverse ? from.re : from.im);
     tile::sync(p);  // another row of this instance writes the same memory
   }
 
-  /// One pass: on a CPU over vectors of q where there are enough of them.
+  /// The two parts of a row's numbers apart, and side by side again. On a CPU by vectors, where
+  /// they lie in order.
+  template <class P>
+  TW_INLINE void read(P p, C* __restrict first, C* __restrict second) const {
+    const View<const C, 2> row = x[p.index()];
+    if (!P::kOnGpu && row.stride(0) == 2 && row.stride(1) == 1)
+      return split(row.data, row.size(0), first, second);
+    each(p, row.size(0), [&](int64_t i) {
+      first[i] = row(i, 0);
+      second[i] = row(i, 1);
+    });
+  }
+  template <class P>
+  TW_INLINE void write(P p, const C* first, const C* second) const {
+    const View<C, 2> row = out[p.index()];
+    if (!P::kOnGpu && row.stride(0) == 2 && row.stride(1) == 1)
+      return join(first, second, row.size(0), row.data);
+    each(p, row.size(0), [&](int64_t i) {
+      row(i, 0) = first[i];
+      row(i, 1) = second[i];
+    });
+  }
+  TW_INLINE static void split(const C* __restrict pairs, int64_t n, C* __restrict first,
+                              C* __restrict second) {
+    for (int64_t i = 0; i < n; ++i) {
+      first[i] = pairs[2 * i];
+      second[i] = pairs[2 * i + 1];
+    }
+  }
+  TW_INLINE static void join(const C* __restrict first, const C* __restrict second, int64_t n,
+                             C* __restrict pairs) {
+    for (int64_t i = 0; i < n; ++i) {
+      pairs[2 * i] = first[i];
+      pairs[2 * i + 1] = second[i];
+    }
+  }
+
+  /// One pass: on a CPU over vectors of q where there are enough of them, or else of i.
   template <class P>
   TW_INLINE void run(P p, const Pass& pass, const Buffer& from, const Buffer& to) const {
-    using V = typename P::template Vec<C>;
-    if (P::kOnGpu || pass.stride < P::template kLanes<C>)
-      return each(p, pass.stride * pass.parts(), [&](int64_t i) {
-        const int64_t part = index_quotient(i, pass.stride);
-        combine<C>(
-            p, pass, part, [&](int64_t at) { return Complex<C>{from.re[i + at], from.im[i + at]}; },
-            [&](int64_t at, const Complex<C>& v) {
-              const int64_t place = i + pass.stride * (pass.radix - 1) * part + at;
-              to.re[place] = v.re;
-              to.im[place] = v.im;
-            });
-      });
-    if constexpr (!P::kOnGpu) {
-      for (int64_t part = 0; part < pass.parts(); ++part)
-        tile::for_row<C>(p, pass.stride, [&](auto span) {
-          combine<V>(
-              p, pass, part,
-              [&](int64_t at) {
-                return from.template load<V>(pass.stride * part + at, pass.stride, span);
-              },
-              [&](int64_t at, const Complex<V>& v) {
-                to.store(pass.stride * pass.radix * part + at, pass.stride, span, v);
-              });
-        });
+    const auto number = [&](int64_t i) {
+      const int64_t part = index_quotient(i, pass.stride);
+      combine_at<C>(p, pass, part, i - part * pass.stride, from, to);
+    };
+    if constexpr (P::kOnGpu) {
+      each(p, pass.stride * pass.parts(), number);
+    } else if (pass.stride < P::template kLanes<C>) {
+      for (int64_t i = run_quads(p, pass, from, to); i < pass.stride * pass.parts(); ++i) number(i);
+    } else {
+      using V = typename P::template Vec<C>;
+      for (int64_t part = 0; part < pass.parts(); ++part) {
+        int64_t q = 0;
+        for (; q + tile::kLanesOf<V> <= pass.stride; q += tile::kLanesOf<V>)
+          combine_at<V>(p, pass, part, q, from, to);
+        for (; q < pass.stride; ++q) combine_at<C>(p, pass, part, q, from, to);
+      }
     }
+  }
+  /// The outputs of the inputs from q of a part on.
+  template <class V, class P>
+  TW_INLINE void combine_at(P p, const Pass& pass, int64_t part, int64_t q, const Buffer& from,
+                            const Buffer& to) const {
+    const int64_t in = pass.stride * part + q, first = pass.stride * pass.radix * part + q;
+    combine<V>(
+        p, pass, part,
+        [&](int64_t at) {
+          return Complex<V>{load<V>(from.re + in + at), load<V>(from.im + in + at)};
+        },
+        [&](int64_t at, const Complex<V>& v) {
+          store(to.re + first + at, v.re);
+          store(to.im + first + at, v.im);
+        });
+  }
+  template <class V>
+  TW_INLINE static V load(const C* from) {
+    if constexpr (tile::same_type<V, C>)
+      return *from;
+    else
+      return tile::load<V>(from);
+  }
+  template <class V>
+  TW_INLINE static void store(C* to, V v) {
+    if constexpr (tile::same_type<V, C>)
+      *to = v;
+    else
+      tile::store(to, v);
+  }
+
+  /// As many i as fill vectors, of a pass of radix 4 whose outputs are runs of four numbers: those
+  /// of an i if s = 1, of four q if s = 4. Returns their number.
+  template <class P>
+  TW_INLINE int64_t run_quads([[maybe_unused]] P p, [[maybe_unused]] const Pass& pass,
+                              [[maybe_unused]] const Buffer& from,
+                              [[maybe_unused]] const Buffer& to) const {
+    int64_t i = 0;
+#if !defined(__CUDACC__)
+    if constexpr (!P::kOnGpu && sizeof(C) == sizeof(float)) {
+      using V = typename P::template Vec<C>;
+      constexpr int kLanes = tile::kLanesOf<V>, kRadix = 4;
+      const bool first = pass.stride == 1;
+      if (pass.radix != kRadix || (!first && pass.stride != kRadix)) return 0;
+      const int64_t step = pass.stride * pass.parts();
+      const Complex<C>* const w = roots(p);
+      for (; i + kLanes <= step; i += kLanes) {
+        const auto load = [&](int64_t j) {
+          return Complex<V>{tile::load<V>(from.re + i + j * step),
+                            tile::load<V>(from.im + i + j * step)};
+        };
+        const auto powers = [&](int64_t k) -> Complex<V> {
+          const Complex<C>* const of = w + i * k;
+          if (first) return {tile::gather<V>(&of->re, 2 * k), tile::gather<V>(&of->im, 2 * k)};
+          return {tile::splat_quads<V>([&](int64_t j) { return of[kRadix * j * k].re; }),
+                  tile::splat_quads<V>([&](int64_t j) { return of[kRadix * j * k].im; })};
+        };
+        Complex<V> y[kRadix];
+        of_four(load(0), load(1), load(2), load(3), y);
+        for (int k = 1; k < kRadix; ++k) y[k] = y[k].times(powers(k));
+        V re[kRadix] = {y[0].re, y[1].re, y[2].re, y[3].re};
+        V im[kRadix] = {y[0].im, y[1].im, y[2].im, y[3].im};
+        if (first) {
+          tile::transpose_quads(re);
+          tile::transpose_quads(im);
+        }
+        for (int k = 0; k < kRadix; ++k) {
+          const int64_t place = kRadix * (i + k);
+          tile::store_quads(re[k], [&](int j) { return to.re + place + 4 * kRadix * j; });
+          tile::store_quads(im[k], [&](int j) { return to.im + place + 4 * kRadix * j; });
+        }
+      }
+    }
+#endif
+    return i;
+  }
+  template <class V>
+  TW_INLINE static void of_four(const Complex<V>& a, const Complex<V>& b, const Complex<V>& c,
+                                const Complex<V>& d, Complex<V> (&y)[4]) {
+    const Complex<V> even = a + c, odd = a - c, sum = b + d, turned = (b - d).turned();
+    y[0] = even + sum;
+    y[1] = odd + turned;
+    y[2] = even - sum;
+    y[3] = odd - turned;
   }
 
   /// The r outputs of one set of inputs: load(s m j), store(s k, value).
@@ -183,12 +284,9 @@ struct Fft {
       store(pass.stride * k, v.times(w[power * k]));
     };
     if (pass.radix == 4) {
-      const Complex<V> a = load(0), b = load(step), c = load(2 * step), d = load(3 * step);
-      const Complex<V> even = a + c, odd = a - c, sum = b + d, turned = (b - d).turned();
-      put(0, even + sum);
-      put(1, odd + turned);
-      put(2, even - sum);
-      put(3, odd - turned);
+      Complex<V> y[4];
+      of_four(load(0), load(step), load(2 * step), load(3 * step), y);
+      for (int k = 0; k < 4; ++k) put(k, y[k]);
     } else if (pass.radix == 2) {
       const Complex<V> a = load(0), b = load(step);
       put(0, a + b);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewright/tile/cpu/program.h"
+#include "tilewright/tile/cpu/quads.h"
 
 namespace tw::tile {
 
@@ -11,56 +12,6 @@ namespace tw::tile {
 TW_INLINE void prefetch_l2(const void* p) {
   __builtin_prefetch(p, 0, 2);
 }
-
-namespace detail {
-
-/// The 128-bit chunks of 32-bit lanes in a, b side by side.
-template <class A>
-TW_INLINE auto concat(A a, A b) {
-  constexpr int kN = kLanesOf<A>;
-  if constexpr (kN == 4)
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
-  else
-    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-
-/// Four elements from each of row[0], row[4], row[8] ..., at `at`, side by side.
-template <class E, int kLanes, class T>
-TW_INLINE auto load_quads(const T* const* row, int64_t at) {
-  using Quad = vec<E, 4>;
-  const auto quad = [&](int i) { return load_bits<Quad>(row[i] + at); };
-  if constexpr (kLanes == 8)
-    return concat(quad(0), quad(4));
-  else
-    return concat(concat(quad(0), quad(4)), concat(quad(8), quad(12)));
-}
-
-/// Transposes the 4 x 4 blocks of 32-bit lanes that the 128-bit lanes of v hold.
-template <class V>
-TW_INLINE void transpose_quads(V (&v)[4]) {
-  const auto lo = [](V a, V b) {
-    if constexpr (kLanesOf<V> == 8)
-      return V(__builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13));
-    else
-      return V(
-          __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29));
-  };
-  const auto hi = [](V a, V b) {
-    if constexpr (kLanesOf<V> == 8)
-      return V(__builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
-    else
-      return V(__builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15,
-                                       31));
-  };
-  // Lanes interleave as 0 2, then as 01 23: two rounds of unpacking.
-  const V a = lo(v[0], v[2]), b = lo(v[1], v[3]), c = hi(v[0], v[2]), d = hi(v[1], v[3]);
-  v[0] = lo(a, b);
-  v[1] = hi(a, b);
-  v[2] = lo(c, d);
-  v[3] = hi(c, d);
-}
-
-}  // namespace detail
 
 // ---- units ---------------------------------------------------------------------------------
 
@@ -79,8 +30,8 @@ struct WidenedUnits {
       using Pairs = vec<uint32_t, kN>;
       Pairs pairs[4];
       TW_UNROLL
-      for (int r = 0; r < 4; ++r) pairs[r] = detail::load_quads<uint32_t, kN>(row + r, at);
-      detail::transpose_quads(pairs);
+      for (int r = 0; r < 4; ++r) pairs[r] = load_quads<uint32_t, kN>(row + r, at);
+      transpose_quads(pairs);
       TW_UNROLL
       for (int i = 0; i < 4; ++i) {
         v[2 * i] = bit_cast<V>(pairs[i] << 16);
@@ -90,14 +41,14 @@ struct WidenedUnits {
       TW_UNROLL
       for (int r = 0; r < 4; ++r) {
         if constexpr (sizeof(T) == sizeof(float)) {
-          v[r] = detail::load_quads<float, kN>(row + r, at);
+          v[r] = load_quads<float, kN>(row + r, at);
         } else {
           using Bits = bits_of<T>;
-          const auto bits = detail::load_quads<Bits, kN>(row + r, at);
+          const auto bits = load_quads<Bits, kN>(row + r, at);
           v[r] = load<V>(reinterpret_cast<const T*>(&bits));
         }
       }
-      detail::transpose_quads(v);
+      transpose_quads(v);
     }
   }
   /// One unit of `rows` rows whose values lie side by side.
@@ -122,8 +73,8 @@ struct PairUnits {
   template <class V>
   TW_INLINE static void block(const bf16* const* row, int64_t at, V (&v)[kBlock]) {
     TW_UNROLL
-    for (int r = 0; r < 4; ++r) v[r] = detail::load_quads<uint32_t, kLanesOf<V>>(row + r, at);
-    detail::transpose_quads(v);
+    for (int r = 0; r < 4; ++r) v[r] = load_quads<uint32_t, kLanesOf<V>>(row + r, at);
+    transpose_quads(v);
   }
   template <class V>
   TW_INLINE static V across(const bf16* p, int64_t stride, int rows, bool whole) {
@@ -270,8 +221,8 @@ TW_INLINE void pack_bytes(P, const int8_t* const* row, int64_t stride, int64_t f
   for (; stride == 1 && done + 16 <= count; done += 16) {
     V v[4];
     TW_UNROLL
-    for (int r = 0; r < 4; ++r) v[r] = detail::load_quads<uint32_t, kN>(row + r, first + done);
-    detail::transpose_quads(v);
+    for (int r = 0; r < 4; ++r) v[r] = load_quads<uint32_t, kN>(row + r, first + done);
+    transpose_quads(v);
     TW_UNROLL
     for (int u = 0; u < 4; ++u) store(to + (done / 4 + u) * pitch, v[u]);
   }

@@ -1,0 +1,76 @@
+// Quads: the four 32-bit lanes of each 128-bit part of a vector.
+#pragma once
+
+#include "tilewright/tile/cpu/memory.h"
+
+namespace tw::tile {
+
+/// The 128-bit chunks of 32-bit lanes in a, b side by side.
+template <class A>
+TW_INLINE auto concat(A a, A b) {
+  constexpr int kN = kLanesOf<A>;
+  if constexpr (kN == 4)
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+  else
+    return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+
+/// Four elements from each of row[0], row[4], row[8] ..., at `at`, side by side.
+template <class E, int kLanes, class T>
+TW_INLINE auto load_quads(const T* const* row, int64_t at) {
+  using Quad = vec<E, 4>;
+  const auto quad = [&](int i) { return load_bits<Quad>(row[i] + at); };
+  if constexpr (kLanes == 8)
+    return concat(quad(0), quad(4));
+  else
+    return concat(concat(quad(0), quad(4)), concat(quad(8), quad(12)));
+}
+
+/// Transposes the 4 x 4 blocks of 32-bit lanes that the 128-bit lanes of v hold.
+template <class V>
+TW_INLINE void transpose_quads(V (&v)[4]) {
+  const auto lo = [](V a, V b) {
+    if constexpr (kLanesOf<V> == 8)
+      return V(__builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13));
+    else
+      return V(
+          __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29));
+  };
+  const auto hi = [](V a, V b) {
+    if constexpr (kLanesOf<V> == 8)
+      return V(__builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15));
+    else
+      return V(__builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15,
+                                       31));
+  };
+  // Lanes interleave as 0 2, then as 01 23: two rounds of unpacking.
+  const V a = lo(v[0], v[2]), b = lo(v[1], v[3]), c = hi(v[0], v[2]), d = hi(v[1], v[3]);
+  v[0] = lo(a, b);
+  v[1] = hi(a, b);
+  v[2] = lo(c, d);
+  v[3] = hi(c, d);
+}
+
+/// One value for each quad of V, value_of(i), in all of its lanes.
+template <class V, class F>
+TW_INLINE V splat_quads(F&& value_of) {
+  using Quad = vec<typename vector_traits<V>::scalar, 4>;
+  const auto quad = [&](int i) { return splat<Quad>(value_of(i)); };
+  if constexpr (kLanesOf<V> == 8)
+    return concat(quad(0), quad(1));
+  else
+    return concat(concat(quad(0), quad(1)), concat(quad(2), quad(3)));
+}
+
+/// Each quad of v to where it belongs, to_of(i).
+template <class V, class F>
+TW_INLINE void store_quads(V v, F&& to_of) {
+  store(to_of(0), __builtin_shufflevector(v, v, 0, 1, 2, 3));
+  store(to_of(1), __builtin_shufflevector(v, v, 4, 5, 6, 7));
+  if constexpr (kLanesOf<V> == 16) {
+    store(to_of(2), __builtin_shufflevector(v, v, 8, 9, 10, 11));
+    store(to_of(3), __builtin_shufflevector(v, v, 12, 13, 14, 15));
+  }
+}
+
+}  // namespace tw::tile
