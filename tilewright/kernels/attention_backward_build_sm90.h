@@ -19,9 +19,6 @@ struct AttentionBackwardBuild {
   /// Products of 64 dims take no longer than exponentials and slopes. Registers and shared memory
   /// are enough to have some of two steps under way.
   TW_INLINE constexpr bool defers() const { return dims == 64; }
-  /// A tile's first keys and queries are prefetched, and additions overlap: of 128 dims, where both
-  /// were measured, short sequences are 2 to 5 % faster without.
-  TW_INLINE constexpr bool looks_ahead() const { return dims != 128; }
   /// 64 Ki registers, in the units of setmaxnreg: sums leave little for what loads.
   TW_INLINE constexpr int feed_registers() const { return dims == 64 ? 40 : 24; }
   TW_INLINE constexpr int consumer_registers() const { return dims == 64 ? 232 : 240; }

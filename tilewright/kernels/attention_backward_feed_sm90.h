@@ -144,13 +144,9 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     for (Walk walk(given); walk.more(); walk.next()) {
       const Order order = walk.order();
       const AttentionBackwardTile tile = order.tile(walk.key_block());
-      if (kBuild.looks_ahead() && tile.steps > 0)
-        prefetch_keys(walk, given.k_origin(order.sequence));
       for (int step = 0; step < tile.steps; ++step) {
         const auto [within, block] = tile.at(step);
         const int head = walk.kv_head() * given.group + within;
-        if (kBuild.looks_ahead() && step == 0)
-          prefetch_queries(given.q_origin(order.sequence), head, block);
         const int64_t at = given.rank_place(order.sequence, within, block) + walk.key_block();
         const Addition next{given.place(order.sequence, head, block), given.ranks[at]};
         if (turn >= 0) hand_over(shared, turn, asked);
@@ -161,25 +157,6 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     if (turn >= 0) hand_over(shared, turn, asked);
     hand_over(shared, turn + 1, {0, -1});
   }
-  /// What a tile begins with is on its way into L2 while the steps before are done.
-  TW_PTX void prefetch_keys(const Walk& walk, const AttentionOrigin& origin) const {
-    for (int i = 0; i < kKeys; i += kRows) {
-      const int row = origin.row + walk.key_block() * kKeys + i;
-      for (int c = 0; c < kChunks; ++c) {
-        tile::cuda::prefetch_box(given.k, c * kChunk, row, walk.kv_head(), origin.outer,
-                                 origin.wrap);
-        tile::cuda::prefetch_box(given.v, c * kChunk, row, walk.kv_head(), origin.outer,
-                                 origin.wrap);
-      }
-    }
-  }
-  TW_PTX void prefetch_queries(const AttentionOrigin& origin, int head, int block) const {
-    const int row = origin.row + block * kQueries;
-    for (int c = 0; c < kChunks; ++c) {
-      tile::cuda::prefetch_box(given.q, c * kChunk, row, head, origin.outer, origin.wrap);
-      tile::cuda::prefetch_box(given.grad, c * kChunk, row, head, origin.outer, origin.wrap);
-    }
-  }
   TW_PTX static void hand_over(Shared& shared, int turn, const Addition& addition) {
     const int slot = turn % kSlots;
     shared.unplanned[slot].wait((uint32_t(turn / kSlots) & 1) ^ 1);
@@ -187,53 +164,32 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     shared.planned[slot].arrive();
   }
 
-  /// A step whose additions are on their way, and the last buffer that they are read from.
-  struct UnderWay {
-    int* counter = nullptr;
-    tile::cuda::Mbarrier* empty;
-  };
-  /// A buffer is given back when it has been read or, of many, when its additions are there.
-  static constexpr bool kGivesBackLate = kSumBuffers > 2;
-
-  /// One thread: a consumer's pieces. It goes on while the additions of a step are under way, but
-  /// says that they are there before it waits for anything else: nobody waits for ever.
+  /// One thread: a consumer's pieces of a step, when those before have been added to.
   TW_PTX void add(Shared& shared, int consumer) const {
     using namespace tile::cuda;
     int count = 0;
-    UnderWay before;
     for (int turn = 0;; ++turn) {
       const int slot = turn % kSlots;
-      wait(shared.planned[slot], uint32_t(turn / kSlots) & 1, before);
+      shared.planned[slot].wait(uint32_t(turn / kSlots) & 1);
       const Addition addition = shared.additions[slot];
       shared.unplanned[slot].arrive();
-      if (addition.rank < 0) break;
+      if (addition.rank < 0) return;
       int* const counter = given.added + addition.place * kConsumers + consumer;
-      if (load_acquire(counter) != addition.rank) {
-        finish(before);
-        while (load_acquire(counter) != addition.rank) {
-        }
+      while (load_acquire(counter) != addition.rank) {
       }
       fence_async_global();
-      Mbarrier* empty = nullptr;
       for (int i = 0; i < kPieces; ++i, ++count) {
         const int buffer = count % kSumBuffers;
-        wait(shared.sums_full[consumer][buffer], uint32_t(count / kSumBuffers) & 1, before);
+        shared.sums_full[consumer][buffer].wait(uint32_t(count / kSumBuffers) & 1);
         const int64_t part = addition.place * kParts + consumer * kPieces + i;
         add_piece(shared.sums[consumer][buffer], part, addition.rank);
-        empty = &shared.sums_empty[consumer][buffer];
-        if (!kGivesBackLate) {
-          wait_stores_read<0>();
-          empty->arrive();
-        }
-        if (before.counter != nullptr) {
-          wait_stores_done<1>();
-          tell(before);
-        }
+        wait_stores_read<0>();
+        shared.sums_empty[consumer][buffer].arrive();
       }
-      before = {counter, empty};
-      if (!kBuild.looks_ahead()) finish(before);
+      wait_stores_done<0>();
+      fence_async_global();
+      add_release(counter, 1);
     }
-    finish(before);
   }
   TW_PTX void add_piece(const float* from, int64_t part, int rank) const {
     using namespace tile::cuda;
@@ -244,23 +200,6 @@ struct AttentionBackwardFeed : AttentionBackwardBlock<T, kBuild> {
     else
       add_bulk(to, from, kBytes);
     commit_stores();
-  }
-  TW_PTX static void wait(tile::cuda::Mbarrier& barrier, uint32_t phase, UnderWay& before) {
-    if (barrier.test(phase)) return;
-    finish(before);
-    barrier.wait(phase);
-  }
-  TW_PTX static void finish(UnderWay& before) {
-    if (before.counter == nullptr) return;
-    tile::cuda::wait_stores_done<0>();
-    tell(before);
-  }
-  /// The additions are there.
-  TW_PTX static void tell(UnderWay& before) {
-    if (kGivesBackLate) before.empty->arrive();
-    tile::cuda::fence_async_global();
-    tile::cuda::add_release(before.counter, 1);
-    before.counter = nullptr;
   }
 };
 

@@ -35,18 +35,6 @@ struct alignas(8) Mbarrier {
         "r"(bytes)
         : "memory");
   }
-  /// Whether the phase has completed.
-  TW_PTX bool test(uint32_t phase) {
-    uint32_t out;
-    asm volatile(
-        "{ .reg .pred done;\n"
-        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done; }"
-        : "=r"(out)
-        : "r"(shared_address(this)), "r"(phase)
-        : "memory");
-    return out != 0;
-  }
   TW_PTX void wait(uint32_t phase) {
     asm volatile(
         "{ .reg .pred done;\n"

@@ -20,11 +20,6 @@ TW_PTX void prefetch_box(const TensorMap& map, int c0, int c1, int c2, int c3) {
                "r"(c0), "r"(c1), "r"(c2), "r"(c3)
                : "memory");
 }
-TW_PTX void prefetch_box(const TensorMap& map, int c0, int c1, int c2, int c3, int c4) {
-  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(&map),
-               "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
-               : "memory");
-}
 /// Global to shared memory; the bytes count at `full`.
 TW_PTX void load_box(void* smem, const TensorMap& map, Mbarrier& full, int c0, int c1, int c2) {
   asm volatile(
