@@ -27,11 +27,17 @@ def checked(op: Operator, arguments: Sequence[Any]) -> list[Any]:
     return [_as_tensor(op, arg, value) for arg, value in zip(op.inputs, made, strict=True)]
 
 
+def may_be_none(arg: Argument) -> bool:
+    """Whether None stands for the default of an argument that is no tensor."""
+    is_number = arg.kind == "float" and bool(arg.default)
+    return is_number and float(arg.default) == 0  # which means none, or computed
+
+
 def _checked(op: Operator, arg: Argument, value: Any) -> Any:
     if value is None and not arg.optional:
         if not arg.default:
             raise TypeError(f"{op.name}: {arg.name} is missing\n  in {op.schema}")
-        if arg.kind != "float" or float(arg.default) != 0:  # whose default means none, or computed
+        if not may_be_none(arg):
             raise TypeError(f"{op.name}: {arg.name} must not be None\n  in {op.schema}")
     if value is None:
         return arg.default_value

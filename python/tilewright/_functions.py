@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import _call, _ranks, _schema
+from tilewright._check import may_be_none
 from tilewright._schema import Operator
 
 
@@ -42,6 +43,7 @@ def _documentation() -> dict[str, str]:
 def make(op: Operator) -> _schema.Function:
     """The function of tilewright.ops that calls an operator."""
     name, call_name, overload = op.name, op.call_name, "full" if op.is_full else "default"
+    first, numbers = op.inputs[0].name, {arg.name for arg in op.inputs if may_be_none(arg)}
     kernel: _schema.Function | None = None
 
     # What each call costs beyond torch.ops.tilewright: benchmarks/overhead.py.
@@ -49,11 +51,14 @@ def make(op: Operator) -> _schema.Function:
         nonlocal kernel
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(
-            positional[0] if positional else next(iter(named.values()), None), torch.Tensor
+            positional[0] if positional else named.get(first), torch.Tensor
         ):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
                 if _call.is_kernel_traced(call_name, backend):
                     packet = getattr(torch.ops.tilewright, name)
+                    absent = [key for key in named if key in numbers and named[key] is None]
+                    for key in absent:  # which the operator has a default for
+                        del named[key]
                     return getattr(packet, overload)(*positional, **named)
                 return _call.traced(op, _bind(op, positional, named), backend)
             if backend is None and _call.is_plain():

@@ -139,7 +139,9 @@ class Rule:
     def why_not(self, plan: Plan, arguments: dict[str, Any]) -> str:
         """Why there is no gradient for these arguments; nothing, if there is one."""
         if plan.missing:
-            return f"{self.op.name} has no gradient for {plan.missing}"
+            once = self.op.name.removesuffix("_backward")
+            twice = f": {once} cannot be differentiated twice" if once != self.op.name else ""
+            return f"{self.op.name} has no gradient for {plan.missing}{twice}"
         for name, value in self.conditions.items():
             given = "absent" if arguments[name] is None else str(arguments[name]).lower()
             if name in self.tensors and given != "absent":

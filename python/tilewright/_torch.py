@@ -89,22 +89,59 @@ def _unify(op: Operator, tensors: dict[str, torch.Tensor]) -> dict[str, list[Any
             factor, _, key = arg.dims[-d].rpartition("*")
             if key.isdigit():
                 if not isinstance(sizes[-d], int):
-                    torch._check(sizes[-d] == int(key))  # type: ignore[no-untyped-call]
+                    _guard(op, arg, sizes[-d], int(key))
                     sizes[-d] = int(key)
                 continue
             if not key.isidentifier():
                 break
             if factor:  # "2*H": twice the size of H
                 if key in bound and not isinstance(sizes[-d], int):
-                    torch._check(sizes[-d] == int(factor) * bound[key])  # type: ignore[no-untyped-call]
+                    _guard(op, arg, sizes[-d], int(factor) * bound[key])
                     sizes[-d] = (int(factor), bound[key])
                 continue
             first = bound[key]
             if not isinstance(sizes[-d], int) or not isinstance(first, int):
-                torch._check(sizes[-d] == first)  # type: ignore[no-untyped-call]
+                _guard(op, arg, sizes[-d], first)
                 sizes[-d] = first
         out[arg.name] = sizes
+    if not any(arg.name == "dim" for arg in op.inputs):  # else what leads is all but that one
+        _unify_leading(op, out)
     return out
+
+
+def _guard(op: Operator, arg: Argument, size: Any, wanted: Any) -> None:
+    """From here on both are known to be equal.
+
+    Raises:
+        RuntimeError: they are not.
+    """
+    said = f"{op.name}: {arg.name} has a size of {size}, but {wanted} is needed\n  in {op.schema}"
+    torch._check(size == wanted, lambda: said)  # type: ignore[no-untyped-call]
+
+
+def _unify_leading(op: Operator, out: dict[str, list[Any]]) -> None:
+    """The same of leading sizes: one of the inputs' that have any, or 1 where they broadcast."""
+    seen: dict[int, Any] = {}  # by distance from the last of them
+    for arg in op.inputs:
+        sizes = out.get(arg.name, [])
+        if not sizes or not arg.dims or arg.dims[0] not in ("*", "..."):
+            continue
+        for d, i in enumerate(range(len(sizes) - len(arg.dims), -1, -1)):
+            if arg.dims[0] == "..." and _is_one(sizes[i]):
+                sizes[i] = 1
+                continue
+            first = seen.setdefault(d, sizes[i])
+            if not isinstance(sizes[i], int) or not isinstance(first, int):
+                _guard(op, arg, sizes[i], first)
+                sizes[i] = first
+
+
+def _is_one(size: Any) -> bool:
+    if isinstance(size, int):
+        return size == 1
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    return guard_or_false(size == 1)
 
 
 def _size(size: Any) -> Any:

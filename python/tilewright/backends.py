@@ -20,6 +20,7 @@ import contextvars
 import dataclasses
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,7 +35,9 @@ _named: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "tilewright_named", default=None
 )
 _default = "cpu"
-_asked = ""  # by the latest block of any thread, for torch.compile, which cannot read _current
+_blocks: list[tuple[contextvars.Token[str], str]] = []  # that are open, of all threads
+_asked = ""  # by the latest of them, for torch.compile, which cannot read _current
+_lock = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,12 +163,17 @@ def use_backend(name: str) -> Iterator[None]:
         'reference'
     """
     global _asked
-    token, before = _current.set(check_backend(name)), _asked
-    _asked = name
+    token = _current.set(check_backend(name))
+    block = token, name
+    with _lock:
+        _blocks.append(block)
+        _asked = name
     try:
         yield
     finally:
-        _asked = before
+        with _lock:
+            _blocks.remove(block)
+            _asked = _blocks[-1][1] if _blocks else ""
         _current.reset(token)
 
 

@@ -211,6 +211,19 @@ def test_patches_in_any_order() -> None:
     assert torch.equal(model(ids).logits, want)
 
 
+def test_patches_of_a_family_in_any_order() -> None:
+    ids, want = tokens(2, 7), build("llama")(tokens(2, 7)).logits
+    first, second = patch_family("llama", rope=False), patch_family("llama")
+    assert second.replaced.keys() == {"rope"}
+    already = {"LlamaRMSNorm (rms_norm)", "LlamaMLP (swiglu)", "attn"}
+    assert second.skipped == dict.fromkeys(already, "it is tilewright's already")
+    first.undo()
+    second.undo()
+    model = build("llama")
+    assert model.config._attn_implementation == "sdpa"
+    assert torch.equal(model(ids).logits, want)
+
+
 def test_what_is_no_model_of_transformers() -> None:
     patched = patch(torch.nn.Linear(3, 3))
     assert str(patched) == "attn: not replaced: the model has no attention interface"

@@ -46,6 +46,15 @@ def test_rms_norm(options) -> None:
     same(nn.RMSNorm(**options), torch.nn.RMSNorm(**options), x)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("affine", [True, False])
+def test_default_eps_of_rms_norm_is_that_of_pytorch(dtype, affine) -> None:
+    x = torch.full((1, 8), 1e-4, dtype=dtype)  # whose square is below any dtype's eps but float64's
+    options = {"normalized_shape": 8, "elementwise_affine": affine, "dtype": dtype}
+    ours, theirs = nn.RMSNorm(**options)(x), torch.nn.RMSNorm(**options)(x)
+    torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=0)
+
+
 def test_layer_norm() -> None:
     same(nn.LayerNorm(24), torch.nn.LayerNorm(24), X)
     same(nn.LayerNorm((7, 24), 1e-3), torch.nn.LayerNorm((7, 24), 1e-3), X)

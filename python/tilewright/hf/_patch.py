@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from tilewright.hf._forms import FAMILIES, Family, replacement_of, rotations_in
 from tilewright.hf._replacements import activation_of, has_operator
 
 _MISSING = object()
+_ALREADY = "it is tilewright's already"
 
 
 class Patch:
@@ -122,7 +124,7 @@ def _replacement(module: torch.nn.Module, kind: str) -> tuple[Callable[..., Any]
 def _patch_attention(patch: Patch, model: Any) -> None:
     before = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if before == "tilewright":
-        patch.skipped["attn"] = "it is tilewright's already"
+        patch.skipped["attn"] = _ALREADY
         return
     kinds = ("attention_backend", "sdpa", "flash_attn", "flex_attn")
     has_attention = any(getattr(model, f"_supports_{kind}", False) for kind in kinds)
@@ -191,19 +193,25 @@ def _prefer_tilewright(original: Callable[..., str]) -> Callable[..., str]:
     return get_correct_attn_implementation
 
 
+def _is_ours(function: Any) -> bool:
+    """Whether a patch has put it where it is."""
+    return str(getattr(function, "__module__", "")).startswith("tilewright.")
+
+
 def _family(name: str) -> Family:
     """A family of transformers with parts that are known.
 
     Raises:
         ValueError: there is no such family.
     """
-    try:
-        family = Family(name)
-        norms = [replacement_of("rms_norm", cls) for cls in family.classes("RMSNorm")]
-        gates = [replacement_of("swiglu", cls) for cls in family.classes("MLP")]
-    except ImportError:
-        norms = gates = []
-    if not any(norms) and not any(gates):
+    family, known = Family(name), False
+    with contextlib.suppress(ImportError):
+        known = any(
+            _is_ours(cls.forward) or replacement_of(kind, cls)
+            for suffix, kind in _KINDS.items()
+            for cls in (family.classes(suffix) if kind != "rope" else ())
+        )
+    if not known:
         raise ValueError(
             f"no family {name!r}; there are {', '.join(FAMILIES)}, and others like them"
         )
@@ -233,14 +241,19 @@ def patch_family(
             if found is not None:
                 out.put(kind, cls.__name__, cls, "forward", found)
             else:
-                out.skipped[f"{cls.__name__} ({kind})"] = "it is of no known form"
+                reason = _ALREADY if _is_ours(cls.forward) else "it is of no known form"
+                out.skipped[f"{cls.__name__} ({kind})"] = reason
     module = family.module()
     for function, value in list(vars(module).items()) if rope else ():
         rotation = replacement_of("rope", value)
         if rotation is not None and not isinstance(value, type):
             out.put("rope", function, module, function, rotation)
+        elif _is_ours(value):
+            out.skipped[f"{function} (rope)"] = _ALREADY
     for base in family.classes("PreTrainedModel") if attn else ():
-        if base._supports_attention_backend:
+        if _is_ours(base.get_correct_attn_implementation):
+            out.skipped["attn"] = _ALREADY
+        elif base._supports_attention_backend:
             chosen = _prefer_tilewright(base.get_correct_attn_implementation)
             out.put("attn", base.__name__, base, "get_correct_attn_implementation", chosen)
         else:

@@ -35,7 +35,9 @@ class RMSNorm(torch.nn.RMSNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """X / rms(x) * weight over the last dimensions."""
         row = _row(self, x)
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        eps = self.eps
+        if eps is None:  # of the dtype that PyTorch computes in, which is never a half one
+            eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
         weight = x.new_ones(row.shape[-1]) if self.weight is None else self.weight.flatten()
         row, weight = _in_one_dtype(row, weight)
         out: torch.Tensor = ops.rms_norm(row, weight, eps)

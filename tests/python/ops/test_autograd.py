@@ -219,7 +219,7 @@ def test_opcheck(case: Case) -> None:
 def test_differentiating_twice_says_what_is_missing() -> None:
     x = torch.randn(2, 5, requires_grad=True)
     (grad,) = torch.autograd.grad(OPS.unary(x, "sin").square().sum(), x, create_graph=True)
-    with pytest.raises(NotImplementedError, match="unary_backward has no gradient for"):
+    with pytest.raises(NotImplementedError, match="for grad: unary cannot be differentiated tw"):
         grad.sum().backward()
     target, head = torch.tensor([3, 1]), torch.randn(7, 5)
     (grad,) = torch.autograd.grad(OPS.cross_entropy(x, target), x, create_graph=True)

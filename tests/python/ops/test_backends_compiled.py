@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,3 +91,34 @@ def test_the_definition_breaks_the_graph() -> None:
         torch.testing.assert_close(torch.compile(norm)(x, weight), want)
         with pytest.raises(torch._dynamo.exc.Unsupported, match="definitions run outside"):
             traced(norm)[0](x, weight)
+
+
+def test_arguments_as_outside_of_a_graph() -> None:
+    x, weight, want = operands()
+    function, _ = traced(lambda x, weight: norm(eps=1e-6, weight=weight, x=x))
+    torch.testing.assert_close(function(x, weight), want)
+    q = torch.randn(1, 3, 2, 8)
+    function, _ = traced(lambda q: ops.attention(q, q, q, scale=None, softcap=None))
+    torch.testing.assert_close(function(q), ops.attention(q, q, q))
+
+
+def test_blocks_of_several_threads_leave_nothing() -> None:
+    """Whichever ends first."""
+    for names in (("torch", "reference"), ("reference", "torch")):
+        opened, ended = threading.Event(), threading.Event()
+
+        def other(name: str, opened: threading.Event, ended: threading.Event) -> None:
+            with tilewright.use_backend(name):
+                opened.set()
+                ended.wait()
+
+        thread = threading.Thread(target=other, args=(names[1], opened, ended))
+        with tilewright.use_backend(names[0]):
+            thread.start()
+            opened.wait()
+        ended.set()
+        thread.join()
+        x, weight, want = operands()
+        function, graphs = traced(norm)
+        torch.testing.assert_close(function(x, weight), want)
+        assert KERNEL in graphs[0]

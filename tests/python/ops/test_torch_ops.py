@@ -171,6 +171,36 @@ def test_one_graph_serves_all_sizes(name: str) -> None:
     assert graphs[0] == graphs[-1], graphs
 
 
+# Sizes that broadcast, or lead, and are equal without PyTorch's knowing it before.
+EQUAL_SIZES = {
+    "a constant": lambda x, y, w: OPS.add(x, torch.ones(4)),
+    "a parameter": lambda x, y, w: OPS.mul(x, w),
+    "a sum": lambda x, y, w: OPS.swiglu(torch.cat([x, x]), y),
+    "a quotient": lambda x, y, w: OPS.binary(x.chunk(2, -1)[0], y[:, :2].narrow(0, 0, 1), "div"),
+    "a condition": lambda x, y, w: OPS.where(torch.ones(4, dtype=torch.bool), x, 2 * x),
+    "a residual": lambda x, y, w: OPS.linear(torch.cat([x, x]), x, None, y[:, :3]),
+    "a fixed residual": lambda x, y, w: OPS.fused_add_rms_norm(y, torch.ones(6, 4), w)[0],
+}
+
+
+@pytest.mark.parametrize("name", EQUAL_SIZES)
+def test_symbolic_sizes_are_found_equal(name: str) -> None:
+    torch._dynamo.reset()
+    function, w = EQUAL_SIZES[name], torch.nn.Parameter(torch.randn(4))
+    compiled = torch.compile(
+        lambda x, y: function(x, y, w), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(6, 4)
+    want = function(x, y, w)
+    torch.testing.assert_close(compiled(x, y), want)
+
+
+def test_sizes_that_are_not_equal_are_told_of() -> None:
+    compiled = torch.compile(OPS.mul, fullgraph=True, dynamic=True, backend="aot_eager")
+    with pytest.raises(RuntimeError, match=r"mul: other has a size of s\d+, but s\d+ is needed"):
+        compiled(torch.randn(3, 4), torch.randn(5))
+
+
 def test_inductor_runs_one_graph_at_several_sizes() -> None:
     def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         h = OPS.rms_norm(x, weight)
