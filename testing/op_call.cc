@@ -128,6 +128,20 @@ CaseSpec CaseSpec::parse(const ops::Schema& schema, std::string_view text) {
   return spec;
 }
 
+void CaseSpec::check_numbers(const runtime::OperatorInfo& op) const {
+  std::map<std::string, size_t> cases_with;
+  for (const auto& cases : {op.edge_cases, op.workloads})
+    for (const ops::Case& one : cases)
+      for (const auto& [name, number] : parse(*op.schema, one.text).dims) ++cases_with[name];
+  for (const auto& [name, number] : dims)
+    if (!cases_with.contains(name)) bad_case(*op.schema, name + "=" + std::to_string(number));
+  for (const auto& [name, count] : cases_with)
+    if (count == op.edge_cases.size() + op.workloads.size() && !dims.contains(name))
+      throw Error(ErrorKind::kInvalidArgument, std::string(op.name()) +
+                                                   ": the case does not say '" + name + "' of " +
+                                                   std::string(op.schema->text()));
+}
+
 bool CaseSpec::passes(std::string_view optional) const {
   return std::find(optionals.begin(), optionals.end(), optional) != optionals.end();
 }

@@ -29,6 +29,9 @@ struct CaseSpec {
 
   /// Throws kInvalidArgument for text outside the grammar or names outside the schema.
   static CaseSpec parse(const ops::Schema& schema, std::string_view text);
+  /// Throws kInvalidArgument for a number that no case of the operator has, or where one is missing
+  /// that all of them have: a schema does not name what an operator makes tensors of.
+  void check_numbers(const runtime::OperatorInfo& op) const;
   bool passes(std::string_view optional) const;
 };
 

@@ -213,6 +213,7 @@ def test_render_command(tmp_path: Path) -> None:
         ("{% if %}", 2, "line 1: "),
         ("{% include 'x' %}", 4, "'include' is not supported"),
         ("{{ raise_exception('no system role') }}", 2, "line 1: no system role"),
+        (r"{{ raise_exception('a\nb\x1b[31m') }}", 2, r"line 1: a\nb\x1b[31m"),
         ("{{ 'a' * 999999999999 }}", 2, "too much memory"),
         ("{% for i in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", 2, "too much memory"),
         ("\0\udc80", 2, "not valid UTF-8 at byte 1"),
@@ -228,7 +229,10 @@ def test_failures(template: str, code: int, words: str, tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["", "[", '{"a": 1', "nul"])
+DEEP = "[" * 200_000 + "]" * 200_000
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"a": 1', "nul", pytest.param(DEEP, id="deep")])
 def test_bad_json(text: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text(text)
@@ -239,3 +243,9 @@ def test_bad_json(text: str, tmp_path: Path) -> None:
         assert result.returncode == 3
         assert "bad.json" in result.stderr
     assert run(template, "--messages", tmp_path / "missing.json").returncode == 6
+
+
+def test_a_deep_variable_of_a_batch() -> None:
+    result = run("-", "--batch", text='{"template": "x", "variables": {"a": ' + DEEP + "}}")
+    assert (result.returncode, result.stderr.count("\n")) == (3, 1)
+    assert "line 1: JSON nested deeper than 1000 levels" in result.stderr

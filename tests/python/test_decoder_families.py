@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 
 import numpy as np
 import pytest
 import torch
 from command_line import TOOL, run_json, run_tool, tool_logits
-from tiny_models import CASES, VOCABULARY, Case, build, tokenizer_metadata
+from tiny_models import CASES, SIZES, VOCABULARY, Case, build, tokenizer_metadata
 
 LENGTHS = [1, 2, 17, 300]  # the last is beyond every sliding window, or nearly
 
@@ -115,6 +116,12 @@ def test_output_that_cannot_be_written_and_input_that_cannot_be_read(tmp_path):
     assert result.stderr == b"tilewright generate: cannot write the output\n"
     result = run_tool("generate", path, "-f", tmp_path, "-n", 1)
     assert (result.returncode, result.stderr.count("\n")) == (6, 1)
+    for command in (["-f", "-"], ["-i"]):
+        folder = os.open(tmp_path, os.O_RDONLY)
+        result = run_tool("generate", path, *command, stdin=folder)
+        os.close(folder)
+        assert result.returncode == 6
+        assert "cannot read" in result.stderr
 
 
 def test_files_of_other_versions(tmp_path):
@@ -154,6 +161,35 @@ def test_unfinished_logits_are_removed(tmp_path):
     result = run_tool("logits", path, "--tokens", f"1,{VOCABULARY}", "--chunk", 1, "--out", out)
     assert result.returncode == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("logits", "--tokens", "1"), ("inspect", "--tensor", "output_norm.weight")]
+)
+def test_output_does_not_replace_the_model(tmp_path, command):
+    path = build(Case("io", "llama"), tmp_path).path
+    content = path.read_bytes()
+    (tmp_path / "link").symlink_to(path)
+    for out in (path, tmp_path / "link"):
+        result = run_tool(command[0], path, *command[1:], "--out", out)
+        assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+        assert "is the file that is read" in result.stderr
+        assert path.read_bytes() == content
+
+
+def test_outputs_that_are_not_numbers_are_no_text(tmp_path):
+    """Of weights that are not, for one: every token would be the first of the vocabulary."""
+    norm = np.full(SIZES["hidden_size"], np.nan, np.float32)
+    path = build(Case("nan", "llama", extra={"output_norm.weight": norm}), tmp_path).path
+    (tmp_path / "text").write_text("abc")
+    for command in (
+        ["generate", path, "-p", "abc"],
+        ["generate", path, "-p", "abc", "--temperature", 1],
+        ["perplexity", path, tmp_path / "text"],
+    ):
+        result = run_tool(*command)
+        assert result.returncode == 3
+        assert "outputs are not numbers" in result.stderr
 
 
 def test_answers_of_a_conversation_end_in_new_lines(tmp_path):

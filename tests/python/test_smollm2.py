@@ -149,6 +149,16 @@ def test_the_same_seed_writes_the_same_text(smollm):
     assert run_json("generate", smollm, *flags, "--seed", 6)["tokens"] != first
 
 
+def test_an_option_for_drawing_draws(smollm):
+    prompt = ["-p", "Once", "-n", 24]
+    greedy = run_json("generate", smollm, *prompt)["tokens"]
+    assert run_json("generate", smollm, *prompt, "--seed", 5, "--greedy")["tokens"] == greedy
+    for flags in (["--seed", 5], ["--top-p", 0.9, "--seed", 5], ["--top-k", 40]):
+        drawn = run_json("generate", smollm, *prompt, *flags)["tokens"]
+        assert drawn != greedy
+        assert drawn == run_json("generate", smollm, *prompt, *flags, "--temperature", 1)["tokens"]
+
+
 def test_text_goes_to_stdout_and_speed_to_stderr(smollm):
     result = run_tool("generate", smollm, "-p", "The capital of France is", "-n", 4, "--greedy")
     assert result.returncode == 0

@@ -262,7 +262,8 @@ def test_modes_of_the_command(tmp_path: Path) -> None:
     assert tool(path, "--decode", "999999").returncode == 2
     assert tool(path, "-f", tmp_path / "absent").returncode == 6
     assert tool(tmp_path / "absent", "-p", "a").returncode == 6
-    assert tool(path, "-f", "-", "--jsonl", text='"a"\n{}\n').returncode == 2
+    for line in ("{}", "[" * 200_000 + "]" * 200_000):
+        assert tool(path, "-f", "-", "--jsonl", text=f'"a"\n{line}\n').returncode == 2
 
 
 BASE: dict[str, Any] = {

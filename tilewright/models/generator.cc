@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "tilewright/ops/core/bind.h"
@@ -45,6 +46,8 @@ int32_t Generator::sample(const std::vector<int32_t>& text, const GenerateOption
                                rows<int32_t>(&token, 1, 1)};
   ops::check_support<ops::Sample>(kernel, Device{});
   runtime::launch<ops::Sample>(*context_, kernel);
+  if (std::isnan(logits_[size_t(token)]))  // only where nothing else is left to choose
+    throw Error(ErrorKind::kBadFile, "generate: the model's outputs are not numbers");
   return token;
 }
 

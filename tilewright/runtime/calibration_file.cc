@@ -27,6 +27,7 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 constexpr int64_t kMostBytes = 1 << 20;  // a file beyond this is not ours
+constexpr int kMostDepth = 16;           // nor is one beyond this, and copying it recurses
 
 // The rates of a build, X(field, whether it may lack the instruction); the rates of the machine,
 // X(field).
@@ -115,7 +116,13 @@ json read_processors(const std::string& path) {
   if (file.bad()) io_failed(path, "cannot read");
   text.resize(size_t(file.gcount()));
   if (int64_t(text.size()) > kMostBytes) bad(path, "larger than 1 MiB");
-  const json root = json::parse(text, nullptr, false);
+  bool deep = false;
+  const auto check_depth = [&](int depth, json::parse_event_t, json&) {
+    deep = deep || depth > kMostDepth;
+    return !deep;
+  };
+  const json root = json::parse(text, check_depth, false);
+  if (deep) bad(path, "nested deeper than " + std::to_string(kMostDepth) + " levels");
   if (!root.is_object()) bad(path, "is no JSON object");
   const auto format = root.find("format"), processors = root.find("processors");
   if (format == root.end() || *format != kFormat) bad(path, "format is not 1");

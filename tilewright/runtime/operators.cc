@@ -1,5 +1,6 @@
 #include "tilewright/runtime/operators.h"
 
+#include "tilewright/core/printable.h"
 #include "tilewright/ops/catalog.h"
 
 namespace tw::runtime {
@@ -48,7 +49,7 @@ const OperatorInfo& find_operator(std::string_view name) {
     if (op.name().find(name) != std::string_view::npos ||
         name.find(op.name()) != std::string_view::npos)
       near += (near.empty() ? "; did you mean " : ", ") + std::string(op.name());
-  throw Error(ErrorKind::kInvalidArgument, "there is no operator " + std::string(name) + near);
+  throw Error(ErrorKind::kInvalidArgument, "there is no operator " + printable(name, 80) + near);
 }
 
 }  // namespace tw::runtime

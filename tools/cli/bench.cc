@@ -188,8 +188,9 @@ void for_each_workload(const BenchOptions& options, F&& f) {
       if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), dtypes_of(combo))) continue;
       if (!options.case_text.empty()) {
         const auto& names = options.filters;
-        if (std::count(names.begin(), names.end(), op.name()) > 0)
-          f(op, combo, ops::Case{"given", options.case_text});
+        if (std::count(names.begin(), names.end(), op.name()) == 0) continue;
+        testing::CaseSpec::parse(*op.schema, options.case_text).check_numbers(op);
+        f(op, combo, ops::Case{"given", options.case_text});
         continue;
       }
       for (const ops::Case& workload : op.workloads)
@@ -215,6 +216,14 @@ int gpu_number(const std::string& device) {
                            {.least = 0}, device);
 }
 
+[[noreturn]] void refuse_empty(const BenchOptions& options) {
+  throw Error(ErrorKind::kInvalidArgument,
+              options.case_text.empty()
+                  ? "no workload matches; see `tilewright ops`"
+                  : "no workload matches: --case is for operators that FILTER names in full, of "
+                    "dtypes that they have; see `tilewright ops`");
+}
+
 void run_on_gpu(const BenchOptions& options) {
   const int device = gpu_number(options.device);
   const json limits = gpu_limits(device);
@@ -227,8 +236,7 @@ void run_on_gpu(const BenchOptions& options) {
     rows.back()["dtype"] = dtypes_of(combo);
     if (!options.as_json) print_gpu_row(rows.back());
   });
-  if (rows.empty())
-    throw Error(ErrorKind::kInvalidArgument, "no workload matches; see `tilewright ops`");
+  if (rows.empty()) refuse_empty(options);
   if (options.as_json)
     std::cout << json{{"version", TILEWRIGHT_VERSION}, {"limits", limits}, {"results", rows}}.dump(
                      1)
@@ -253,8 +261,7 @@ void run_bench(const BenchOptions& options) {
       if (!options.as_json) print_row(rows.back());
     });
   }
-  if (rows.empty())
-    throw Error(ErrorKind::kInvalidArgument, "no workload matches; see `tilewright ops`");
+  if (rows.empty()) refuse_empty(options);
   if (!options.as_json) return;
   const runtime::CpuInfo& cpu = runtime::cpu_info();
   std::cout << json{{"version", TILEWRIGHT_VERSION},

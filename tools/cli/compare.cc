@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/quantile.h"
@@ -98,10 +99,10 @@ std::string key_of(const json& row) {
 /// The times of each row of a file, in microseconds.
 std::map<std::string, std::vector<double>> load(const std::string& path) {
   std::ifstream file(path);
-  if (!file) throw Error(ErrorKind::kIo, path + ": cannot be read");
+  if (!file) throw Error(ErrorKind::kIo, printable(path) + ": cannot be read");
   const json parsed = json::parse(file, nullptr, false);
   if (!parsed.is_object() || !parsed.contains("results") || !parsed["results"].is_array())
-    throw Error(ErrorKind::kBadFile, path + ": holds no \"results\" of a benchmark");
+    throw Error(ErrorKind::kBadFile, printable(path) + ": holds no \"results\" of a benchmark");
   std::map<std::string, std::vector<double>> out;
   for (const json& row : parsed["results"]) {
     if (!row.is_object() || !row.contains("us_samples")) continue;

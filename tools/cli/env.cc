@@ -290,11 +290,16 @@ void add_env(CLI::App& app) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* const command = app.add_subcommand(
-      "env", "Shows the machine, the chosen build of the kernels, threads and settings");
-  command->add_flag("--json", options->as_json, "print JSON");
+      "env", "Show the machine, the chosen build of the kernels, threads and settings");
+  command->add_flag("--json", options->as_json, "Print JSON");
   command->add_flag("--calibrate", options->calibrate,
-                    "measure this machine's rates first (about 10 s) and store them");
-  command->footer("Example: tilewright env --calibrate");
+                    "Measure this machine's rates first (about 10 s) and store them");
+  command->footer(
+      "Where set, TILEWRIGHT_ISA names the build of the kernels, TILEWRIGHT_NUM_THREADS the "
+      "number\n"
+      "of threads, TILEWRIGHT_CACHE_DIR the folder of measurements and compiled kernels.\n\n"
+      "Example: tilewright env --calibrate\n"
+      "         TILEWRIGHT_ISA=avx2 tilewright env");
   command->callback([options] {
     std::optional<runtime::Calibration> calibration;
     if (options->calibrate)

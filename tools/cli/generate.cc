@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tilewright/core/printable.h"
 #include "tilewright/models/chat_template/chat_template.h"
 #include "tilewright/models/generator.h"
 #include "tilewright/models/tokenizer/stream_decoder.h"
@@ -50,7 +51,8 @@ class Chat {
   static std::string_view source(const models::GgufFile& file) {
     const auto found = file.find_string("tokenizer.chat_template");
     if (!found)
-      throw Error(ErrorKind::kUnsupported, file.name() + ": the model has no chat template");
+      throw Error(ErrorKind::kUnsupported,
+                  printable(file.name()) + ": the model has no chat template");
     return *found;
   }
   models::ChatTemplate template_;
@@ -135,6 +137,8 @@ void converse(LoadedModel& model, models::Generator& generator,
     if (chat) chat->answer(a.text);
     report(model, options, a);
   }
+  if (std::cin.bad() || std::ferror(stdin) != 0)  // std::cin takes an error for the end
+    throw Error(ErrorKind::kIo, "cannot read standard input");
 }
 
 void run_generate(GenerateCommandOptions options) {
@@ -158,20 +162,25 @@ void run_generate(GenerateCommandOptions options) {
   report(model, options, a);
 }
 
-void add_sampling_options(CLI::App& command, models::Sampling& s) {
+/// Returns the options of which any one asks to draw tokens.
+std::vector<CLI::Option*> add_sampling_options(CLI::App& command, models::Sampling& s) {
   const auto group = command.add_option_group("Sampling");
-  constexpr Range<float> kFromZero{.least = 0}, kShare{0, 1};
+  constexpr Range<float> kShare{0, 1};
   constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
-  add_number(*group, "--temperature", s.temperature, "0: always the most likely token", kFromZero);
-  add_number(*group, "--top-k", s.top_k, "Keep the k most likely tokens; 0: all", {.least = 0});
-  add_number(*group, "--top-p", s.top_p, "Keep the likeliest tokens that sum to p", kShare);
-  add_number(*group, "--min-p", s.min_p, "Drop tokens below this share of the likeliest", kShare);
+  std::vector<CLI::Option*> draws;
+  draws.push_back(add_number(*group, "--top-k", s.top_k, "Keep the k most likely tokens; 0: all",
+                             {.least = 0}));
+  draws.push_back(
+      add_number(*group, "--top-p", s.top_p, "Keep the likeliest tokens that sum to p", kShare));
+  draws.push_back(add_number(*group, "--min-p", s.min_p,
+                             "Drop tokens below this share of the likeliest", kShare));
+  draws.push_back(add_number(*group, "--seed", s.seed, "The same seed draws the same text"));
   add_number(*group, "--repetition-penalty", s.repetition_penalty, "1: none", {.least = kSmallest});
   add_number(*group, "--frequency-penalty", s.frequency_penalty, "Per earlier occurrence");
   add_number(*group, "--presence-penalty", s.presence_penalty, "For having occurred");
   add_number(*group, "--penalty-tokens", s.penalty_tokens, "How far back penalties look; -1: all",
              {.least = -1});
-  add_number(*group, "--seed", s.seed, "The same seed draws the same text");
+  return draws;
 }
 
 }  // namespace
@@ -197,12 +206,21 @@ void add_generate(CLI::App& app) {
              {1, int64_t{1} << 20});
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after a token that ends the text");
   command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
-  add_sampling_options(*command, options->generate.sampling);
+  auto* temperature = add_number(
+      *command, "--temperature", options->generate.sampling.temperature,
+      "0: always the most likely token, the default unless an option for drawing is given: then 1",
+      {.least = 0});
+  const auto draws = add_sampling_options(*command, options->generate.sampling);
   command->footer(
       "Example: tilewright generate model.gguf --chat -p \"Why is the sky blue?\" -n 128\n"
       "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed "
       "7");
-  command->callback([options] { run_generate(*options); });
+  command->callback([options, temperature, draws] {
+    const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+    if (!given(temperature) && std::any_of(draws.begin(), draws.end(), given))
+      options->generate.sampling.temperature = 1;
+    run_generate(*options);
+  });
 }
 
 }  // namespace tw::cli

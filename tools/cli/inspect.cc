@@ -205,9 +205,9 @@ void print_human(const GgufFile& file, const InspectOptions& options) {
 }
 
 // Dequantises in pieces, so that a large tensor takes no more memory than a small one.
-void write_tensor(const GgufTensor& tensor, const std::string& path) {
+void write_tensor(const GgufTensor& tensor, const std::string& path, const std::string& source) {
   constexpr int64_t kPiece = 1 << 16;  // elements; a multiple of every block size
-  NpyFile out(path, tensor.shape());
+  NpyFile out(path, tensor.shape(), source);
   std::vector<float> values(size_t(std::min(tensor.elements, kPiece)));
   const int64_t in_block = info(tensor.dtype).block_elements;
   for (int64_t start = 0; start < tensor.elements; start += kPiece) {
@@ -227,7 +227,7 @@ void run_inspect(InspectOptions options) {
       throw Error(ErrorKind::kInvalidArgument,
                   printable(options.file) + " has no tensor '" + printable(*options.tensor) + "'");
     }
-    return write_tensor(*tensor, options.out);
+    return write_tensor(*tensor, options.out, options.file);
   }
   if (!options.tensors && !options.metadata) options.tensors = options.metadata = true;
   if (options.as_json) {

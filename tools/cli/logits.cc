@@ -29,7 +29,7 @@ void run_logits(const LogitsOptions& options) {
   const int64_t count = int64_t(options.tokens.size());
   const int64_t vocabulary = model.decoder.config().vocabulary;
   const int64_t shape[] = {count, vocabulary};
-  NpyFile file(options.out, shape);
+  NpyFile file(options.out, shape, options.model.path);
   std::vector<float> logits;
   for (int64_t i = 0; i < count; i += options.chunk) {
     const int64_t size = std::min(options.chunk, count - i);

@@ -77,8 +77,9 @@ std::string read_text(const std::string& path) {
                                                    " bytes");
     text.append(piece.data(), size_t(in.gcount()));
   }
-  // A directory opens, and fails at the first byte.
-  if (!opened || in.bad()) throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
+  // A directory opens, and fails at the first byte; std::cin takes that for the end.
+  if (!opened || in.bad() || (path == "-" && std::ferror(stdin) != 0))
+    throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
   return text;
 }
 

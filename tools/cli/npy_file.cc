@@ -31,8 +31,13 @@ std::string header(std::span<const int64_t> shape) {
 
 }  // namespace
 
-NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape)
-    : path_(path), stream_(path, std::ios::binary | std::ios::trunc), left_(1) {
+NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape, const std::string& source)
+    : path_(path), left_(1) {
+  std::error_code ignored;  // of a file that does not exist yet
+  if (std::filesystem::equivalent(path, source, ignored))
+    throw Error(ErrorKind::kInvalidArgument,
+                "--out: '" + printable(path) + "' is the file that is read");
+  stream_.open(path, std::ios::binary | std::ios::trunc);
   if (!stream_) fail(path_, errno);
   for (const int64_t dim : shape) left_ = checked_mul(left_, dim, "array size");
   stream_ << header(shape);

@@ -11,8 +11,9 @@ namespace tw::cli {
 /// A .npy file being written. Row-major float32; the pieces follow each other in memory order.
 class NpyFile {
  public:
-  /// Creates or replaces `path`. Throws kIo when the system refuses.
-  NpyFile(const std::string& path, std::span<const int64_t> shape);
+  /// Creates or replaces `path`. Throws kIo when the system refuses, kInvalidArgument where `path`
+  /// is `source`, the file that the values come from.
+  NpyFile(const std::string& path, std::span<const int64_t> shape, const std::string& source);
   /// Removes a file that was not finished: it would claim values that it has not.
   ~NpyFile();
   NpyFile(const NpyFile&) = delete;

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tilewright/core/printable.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/runtime/launch.h"
 #include "tools/cli/arguments.h"
@@ -79,6 +80,9 @@ void run_perplexity(const PerplexityOptions& options) {
   if (counted == 0) throw Error(ErrorKind::kInvalidArgument, "the text has fewer than two tokens");
   std::fputc('\n', stderr);
   const double mean = total / double(counted);
+  if (std::isnan(mean))
+    throw Error(ErrorKind::kBadFile,
+                printable(options.model.path) + ": the model's outputs are not numbers");
   if (options.model.as_json)
     std::cout << nlohmann::json{{"perplexity", std::exp(mean)},
                                 {"nats_per_token", mean},

@@ -30,9 +30,17 @@ struct RenderOptions {
   bool batch = false;
 };
 
+constexpr int kMaxJsonDepth = 1000;  // copying a value recurses
+
 ordered_json parse_json(const std::string& text, const std::string& name) {
+  const auto check_depth = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+    if (depth > kMaxJsonDepth)
+      throw Error(ErrorKind::kBadFile, printable(name) + ": JSON nested deeper than " +
+                                           std::to_string(kMaxJsonDepth) + " levels");
+    return true;
+  };
   try {
-    return ordered_json::parse(text);
+    return ordered_json::parse(text, check_depth);
   } catch (const ordered_json::exception& error) {
     throw Error(ErrorKind::kBadFile, printable(name) + ": " + error.what());
   }

@@ -74,8 +74,9 @@ json convert(const Tokenizer& tokenizer, const json& value, const TokenizeOption
   }
   std::vector<int32_t> ids;
   bool valid = value.is_array();
-  for (const json& id : valid ? value : json::array()) {
-    valid = valid && id.is_number_integer();
+  for (size_t i = 0; valid && i < value.size(); ++i) {
+    const json& id = value[i];
+    valid = id.is_number_integer();
     if (valid) ids.push_back(id.get<int64_t>() == id.get<int32_t>() ? id.get<int32_t>() : -1);
   }
   if (!valid) {
@@ -95,7 +96,8 @@ void run_lines(const Tokenizer& tokenizer, std::istream& in, const TokenizeOptio
                                     ": " + error.what());
     }
   }
-  if (in.bad()) throw Error(ErrorKind::kIo, "cannot read '" + printable(*options.file) + "'");
+  if (in.bad() || (&in == &std::cin && std::ferror(stdin) != 0))
+    throw Error(ErrorKind::kIo, "cannot read '" + printable(*options.file) + "'");
 }
 
 void run_tokenize(const TokenizeOptions& options) {

@@ -218,6 +218,7 @@ TEST_F(CalibrationFile, MalformedFilesAreRefusedAndReplaced) {
        std::string(1 << 19, '['),
        with("7"),
        with("{}"),
+       with(std::string(1 << 18, '[') + std::string(1 << 18, ']')),
        with(R"({"threads":"2","rates":{},)" + rates + "}"),
        with(R"({"threads":0,"rates":{},)" + rates + "}"),
        with(R"({"threads":1e99,"rates":{},)" + rates + "}"),

@@ -4,6 +4,7 @@
 #include <ctime>
 #include <utility>
 
+#include "tilewright/core/printable.h"
 #include "tilewright/models/chat_template/builtins.h"
 #include "tilewright/models/chat_template/operators.h"
 #include "tilewright/models/chat_template/text.h"
@@ -12,7 +13,7 @@ namespace tw::models::chat_template {
 namespace {
 
 Value raise_exception(Sandbox& sandbox, const Value&, const Arguments& arguments) {
-  sandbox.fail(to_text(sandbox, arguments[0]));
+  sandbox.fail(printable(to_text(sandbox, arguments[0])));
 }
 
 /// Directives of strftime that mean the same in C and in Python, without a time zone or

@@ -39,6 +39,10 @@ constexpr Architecture kArchitectures[] = {
     {.name = "glm4", .interleaved = true, .post_norms = true},
 };
 
+Error unsupported(const GgufFile& file, std::string_view key, const std::string& problem) {
+  return {ErrorKind::kUnsupported, file.metadata_error(key, problem).what()};
+}
+
 const Architecture& architecture_of(const GgufFile& file) {
   const std::string_view name = file.require_string("general.architecture");
   std::string known;
@@ -46,8 +50,8 @@ const Architecture& architecture_of(const GgufFile& file) {
     if (a.name == name) return a;
     known += (known.empty() ? "" : ", ") + std::string(a.name);
   }
-  throw Error(ErrorKind::kUnsupported,
-              file.name() + ": architecture '" + printable(name, 60) + "'; known are " + known);
+  throw unsupported(file, "general.architecture",
+                    "'" + printable(name, 60) + "' is not supported; known are " + known);
 }
 
 /// Keys that describe the file or what is not computed here.
@@ -133,7 +137,8 @@ class Reader {
       if (!entry.key.starts_with(architecture_ + ".")) continue;
       const std::string_view suffix = entry.key.substr(architecture_.size() + 1);
       if (honoured_.contains(suffix) || asks_nothing(suffix, entry.value)) continue;
-      throw Error(ErrorKind::kUnsupported, file_.name() + ": metadata '" + printable(entry.key) +
+      throw Error(ErrorKind::kUnsupported, printable(file_.name()) + ": metadata '" +
+                                               printable(entry.key) +
                                                "': models of architecture '" + architecture_ +
                                                "' that need this are not supported (at byte " +
                                                std::to_string(entry.offset) + ")");
@@ -175,9 +180,9 @@ void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   c.head_dim = read.size_or("attention.key_length", c.hidden / c.heads, 4096);
   const int64_t value_dim = read.size_or("attention.value_length", c.head_dim, 4096);
   if (value_dim != c.head_dim)
-    throw Error(ErrorKind::kUnsupported, file.name() + ": keys of " + std::to_string(c.head_dim) +
-                                             " and values of " + std::to_string(value_dim) +
-                                             " dimensions; only equal ones are supported");
+    throw unsupported(file, read.key("attention.value_length"),
+                      std::to_string(value_dim) + " is not the keys' " +
+                          std::to_string(c.head_dim) + "; only equal ones are supported");
   const GgufTensor& embedding = file.require_tensor("token_embd.weight");
   if (embedding.rank != 2 || embedding.shape()[1] != c.hidden)
     throw file.tensor_error("token_embd.weight",
@@ -204,9 +209,8 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
   else if (scaling && *scaling == "yarn")
     c.rope_scaling = RopeScaling::kYarn;
   else if (scaling && *scaling != "none")
-    throw Error(ErrorKind::kUnsupported, file.name() + ": rope scaling '" +
-                                             printable(*scaling, 60) +
-                                             "'; known are none, linear and yarn");
+    throw unsupported(file, read.key("rope.scaling.type"),
+                      "'" + printable(*scaling, 60) + "'; known are none, linear and yarn");
   if (c.rope_scaling != RopeScaling::kNone) {
     c.rope_factor = read.positive(kFactor);
     c.rope_original_context =
@@ -292,7 +296,7 @@ DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
   c.architecture = std::string(architecture.name);
   const Reader read(file, c.architecture);
   if (file.find_int(read.key("expert_count")).value_or(0) != 0)
-    throw Error(ErrorKind::kUnsupported, file.name() + ": mixtures of experts are not supported");
+    throw unsupported(file, read.key("expert_count"), "mixtures of experts are not supported");
   read_sizes(file, read, c);
   c.norm_eps = read.positive("attention.layer_norm_rms_epsilon");
   c.attention_scale = read.positive_or("attention.scale", implied_attention_scale(c));
