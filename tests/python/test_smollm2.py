@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
+import pty
+import subprocess
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import run_json, run_tool, tool_logits
+from command_line import TOOL, run_json, run_tool, tool_logits
 
 NEW_TOKENS = 128
 TIE = 1e-4  # logits closer than this: either token is right
@@ -157,6 +160,23 @@ def test_an_option_for_drawing_draws(smollm):
         drawn = run_json("generate", smollm, *prompt, *flags)["tokens"]
         assert drawn != greedy
         assert drawn == run_json("generate", smollm, *prompt, *flags, "--temperature", 1)["tokens"]
+
+
+def test_a_conversation_at_a_terminal_goes_on_after_an_error(smollm):
+    keyboard, terminal = pty.openpty()
+    with subprocess.Popen(
+        [TOOL, "generate", str(smollm), "-i", "--chat", "-n", "4"],
+        stdin=terminal,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        os.close(terminal)
+        os.write(keyboard, b"\xff\nWhat is 2 + 2?\n\x04")
+        out, err = process.communicate(timeout=100)
+    os.close(keyboard)
+    assert process.returncode == 0, err
+    assert b"not valid UTF-8" in err
+    assert out.strip()
 
 
 def test_text_goes_to_stdout_and_speed_to_stderr(smollm):

@@ -1,4 +1,5 @@
 // tilewright generate: text from a language model.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "tilewright/core/printable.h"
 #include "tilewright/models/chat_template/chat_template.h"
@@ -46,6 +48,7 @@ class Chat {
     return models::apply_chat_template(template_, messages_, true, bos_, eos_);
   }
   void answer(const std::string& text) { messages_.push_back({"assistant", text}); }
+  void forget_question() { messages_.pop_back(); }
 
  private:
   static std::string_view source(const models::GgufFile& file) {
@@ -132,10 +135,16 @@ void converse(LoadedModel& model, models::Generator& generator,
   std::string line;
   while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
     if (line.empty()) continue;
-    const std::string prompt = chat ? chat->ask(line) : line;
-    const Answer a = answer(model, generator, options, encode(model, prompt, options.chat));
-    if (chat) chat->answer(a.text);
-    report(model, options, a);
+    try {
+      const std::string prompt = chat ? chat->ask(line) : line;
+      const Answer a = answer(model, generator, options, encode(model, prompt, options.chat));
+      if (chat) chat->answer(a.text);
+      report(model, options, a);
+    } catch (const Error& error) {  // whoever types may say something else
+      if (error.kind() != ErrorKind::kInvalidArgument || isatty(STDIN_FILENO) == 0) throw;
+      std::fprintf(stderr, "tilewright generate: %s\n", error.what());
+      if (chat) chat->forget_question();
+    }
   }
   if (std::cin.bad() || std::ferror(stdin) != 0)  // std::cin takes an error for the end
     throw Error(ErrorKind::kIo, "cannot read standard input");
