@@ -250,7 +250,7 @@ void run_bench(const BenchOptions& options) {
                                       ? std::vector<int>{1, runtime::default_pool().threads()}
                                       : options.threads;
   for (size_t i = 0; i < counts.size(); ++i) {
-    if (i > 0 && counts[i] == counts[0]) continue;
+    if (std::count(counts.begin(), counts.begin() + long(i), counts[i]) > 0) continue;
     runtime::ThreadPool pool(counts[i]);
     const Machine machine = runtime::Context(pool).machine();
     LimitMeter meter(pool, machine);
