@@ -363,6 +363,12 @@ TW_INLINE void store_rounded(bf16* to, V v) {
   tile::store(to, v);
 }
 
+/// What scores are weighed from, given their maximum: those of a row that are all -inf weigh
+/// nothing.
+TW_INLINE float base_of(float m) {
+  return m == -__builtin_inff() ? 0 : m;
+}
+
 /// From scores to weights 2^(score - m), in place, times scale[j] where there is one; those rounded
 /// to bf16 take the first half of the row. Returns the sum of what was neither scaled nor rounded.
 template <class P, class E>
@@ -370,12 +376,12 @@ TW_INLINE float weights_of_row(P, KeyRange chunks, float m, const float* scale, 
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
   V sum[4] = {};
-  const V high = tile::splat<V>(m);
+  const V base = tile::splat<V>(base_of(m));
   for (int64_t j = chunks.begin; j < chunks.end; j += kChunk<P>) {
     TW_UNROLL
     for (int u = 0; u < 4; ++u) {
       float* const at = scores + j + u * kN;
-      V weight = tile::exp2_nonpositive(tile::load<V>(at) - high);
+      V weight = tile::exp2_nonpositive(tile::load<V>(at) - base);
       sum[u] += weight;
       if (scale != nullptr) weight *= tile::load<V>(scale + j + u * kN);
       if constexpr (tile::same_type<E, float>)

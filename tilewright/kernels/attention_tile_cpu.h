@@ -20,8 +20,8 @@ template <class P>
 TW_INLINE void merge_stats(P, BlockStats block, BlockStats& state, float& keep, float& add) {
   const float high = block.m > state.m ? block.m : state.m;
   typename P::f32 exponents{};
-  exponents[0] = state.m - high;
-  exponents[1] = block.m - high;
+  exponents[0] = state.m - base_of(high);
+  exponents[1] = block.m - base_of(high);
   const auto factors = tile::exp2_nonpositive(exponents);
   keep = factors[0];
   add = factors[1];

@@ -187,11 +187,13 @@ struct AttentionFamily {
       scores[static_cast<size_t>(j)] = dot;
       top = std::max(top, dot);
     }
-    double sum = options.sinks ? std::exp(double(options.sinks(h)) - top) : 0;
+    const double base =
+        top == -HUGE_VAL ? 0 : top;  // a row whose scores are all -inf weighs nothing
+    double sum = options.sinks ? std::exp(double(options.sinks(h)) - base) : 0;
     std::vector<double> result(static_cast<size_t>(s.out.size(2)), 0.0);
     for (int64_t j = 0; j < s.kv_len; ++j) {
       if (!sees(mask, i, j)) continue;
-      const double weight = std::exp(scores[static_cast<size_t>(j)] - top);
+      const double weight = std::exp(scores[static_cast<size_t>(j)] - base);
       sum += weight;
       const auto value = v.at(j, j + 1);
       for (int64_t d = 0; d < s.out.size(2); ++d)

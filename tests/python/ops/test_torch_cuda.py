@@ -222,9 +222,9 @@ def test_indices_out_of_range_stop_the_call(op: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("latent", [256, 512])
-@pytest.mark.parametrize(
-    ("batch", "heads", "keys"), [(4, 64, 4096), (2, 128, 8192), (1, 256, 4096)]
-)
+@pytest.mark.parametrize("keys", [4096, 8192])
+@pytest.mark.parametrize("heads", [64, 128, 256])
+@pytest.mark.parametrize("batch", [1, 16, 32, 64])
 def test_mla_matches_float64(
     batch: int, heads: int, keys: int, latent: int, dtype: torch.dtype
 ) -> None:
@@ -234,8 +234,8 @@ def test_mla_matches_float64(
     out = OPS.mla(q[..., :latent], q[..., latent:], cache[..., :latent], cache[..., latent:])
     scores = q[:, 0].double() @ cache[:, :, 0].double().mT / (latent + 64) ** 0.5
     want = torch.softmax(scores, -1) @ cache[:, :, 0, :latent].double()
-    # One rounding of the result, and what rounding weights leaves of it.
-    relative = 2**-10 if dtype == torch.float16 else 2**-7
+    # The rounding of a result to bf16 is alone more than that.
+    relative = 1e-5 if dtype == torch.float16 else 2**-8
     torch.testing.assert_close(out[:, 0].double(), want, rtol=relative, atol=3e-4)
 
 

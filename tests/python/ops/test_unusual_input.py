@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
 import subprocess
@@ -272,3 +273,24 @@ def test_results_do_not_keep_their_arguments() -> None:
     del plain
     assert gone() is None
     assert out.requires_grad
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("queries", [1, 40])
+@pytest.mark.parametrize("hidden", [100, 700, 1500])
+def test_scores_of_minus_infinity_weigh_nothing(
+    dtype: torch.dtype, queries: int, hidden: int
+) -> None:
+    """As a mask of them does; a row of nothing else is zero, as PyTorch's."""
+    keys = 1500
+    q, k, v = (torch.randn(2, n, 4, 64).to(dtype) for n in (queries, keys, keys))
+    q[..., 0] = 1
+    k[:, :hidden, :, 0] = -math.inf
+    out, lse = OPS.attention.full(q, k, v)
+    if hidden == keys:
+        assert torch.equal(out, torch.zeros_like(out))
+        assert bool((lse == -math.inf).all())
+    else:
+        want, want_lse = OPS.attention.full(q, k[:, hidden:], v[:, hidden:])
+        torch.testing.assert_close(out, want)
+        torch.testing.assert_close(lse, want_lse)
