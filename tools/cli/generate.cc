@@ -1,6 +1,7 @@
 // tilewright generate: text from a language model.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -146,8 +147,7 @@ void converse(LoadedModel& model, models::Generator& generator,
       if (chat) chat->forget_question();
     }
   }
-  if (std::cin.bad() || std::ferror(stdin) != 0)  // std::cin takes an error for the end
-    throw Error(ErrorKind::kIo, "cannot read standard input");
+  if (read_failed(std::cin)) throw Error(ErrorKind::kIo, "cannot read standard input");
 }
 
 void run_generate(GenerateCommandOptions options) {
@@ -171,11 +171,15 @@ void run_generate(GenerateCommandOptions options) {
   report(model, options, a);
 }
 
-/// Returns the options of which any one asks to draw tokens.
-std::vector<CLI::Option*> add_sampling_options(CLI::App& command, models::Sampling& s) {
+/// Returns what settles the temperature once all are parsed.
+std::function<void()> add_sampling_options(CLI::App& command, models::Sampling& s) {
   const auto group = command.add_option_group("Sampling");
-  constexpr Range<float> kShare{0, 1};
+  constexpr Range<float> kFromZero{.least = 0}, kShare{0, 1};
   constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+  const auto temperature = add_number(
+      *group, "--temperature", s.temperature,
+      "0: always the most likely token, the default unless an option for drawing is given: then 1",
+      kFromZero);
   std::vector<CLI::Option*> draws;
   draws.push_back(add_number(*group, "--top-k", s.top_k, "Keep the k most likely tokens; 0: all",
                              {.least = 0}));
@@ -189,7 +193,10 @@ std::vector<CLI::Option*> add_sampling_options(CLI::App& command, models::Sampli
   add_number(*group, "--presence-penalty", s.presence_penalty, "For having occurred");
   add_number(*group, "--penalty-tokens", s.penalty_tokens, "How far back penalties look; -1: all",
              {.least = -1});
-  return draws;
+  return [temperature, draws, &s] {
+    const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+    if (!given(temperature) && std::any_of(draws.begin(), draws.end(), given)) s.temperature = 1;
+  };
 }
 
 }  // namespace
@@ -215,19 +222,13 @@ void add_generate(CLI::App& app) {
              {1, int64_t{1} << 20});
   command->add_flag("--ignore-eos", options->ignore_eos, "Go on after a token that ends the text");
   command->add_flag("--greedy", options->greedy, "The most likely token, whatever --temperature");
-  auto* temperature = add_number(
-      *command, "--temperature", options->generate.sampling.temperature,
-      "0: always the most likely token, the default unless an option for drawing is given: then 1",
-      {.least = 0});
-  const auto draws = add_sampling_options(*command, options->generate.sampling);
+  const auto settle_temperature = add_sampling_options(*command, options->generate.sampling);
   command->footer(
       "Example: tilewright generate model.gguf --chat -p \"Why is the sky blue?\" -n 128\n"
       "         tilewright generate model.gguf -f story.txt --temperature 0.8 --top-p 0.95 --seed "
       "7");
-  command->callback([options, temperature, draws] {
-    const auto given = [](const CLI::Option* option) { return option->count() > 0; };
-    if (!given(temperature) && std::any_of(draws.begin(), draws.end(), given))
-      options->generate.sampling.temperature = 1;
+  command->callback([options, settle_temperature] {
+    settle_temperature();
     run_generate(*options);
   });
 }

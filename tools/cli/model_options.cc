@@ -77,10 +77,13 @@ std::string read_text(const std::string& path) {
                                                    " bytes");
     text.append(piece.data(), size_t(in.gcount()));
   }
-  // A directory opens, and fails at the first byte; std::cin takes that for the end.
-  if (!opened || in.bad() || (path == "-" && std::ferror(stdin) != 0))
+  if (!opened || read_failed(in))
     throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
   return text;
+}
+
+bool read_failed(const std::istream& in) {
+  return in.bad() || (&in == &std::cin && std::ferror(stdin) != 0);
 }
 
 int64_t peak_rss_bytes() {

@@ -1,6 +1,7 @@
 // What the subcommands that run a model share: its options, loading it, and reading text.
 #pragma once
 
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +43,10 @@ LoadedModel load_model(const ModelOptions& options);
 /// The file's contents; "-": standard input. Throws kIo, kInvalidArgument for more bytes than
 /// tokenizers take.
 std::string read_text(const std::string& path);
+
+/// Whether reading has failed, not ended: a folder opens, and fails at the first byte. std::cin
+/// takes an error for the end.
+bool read_failed(const std::istream& in);
 
 /// The largest resident set of this process so far.
 int64_t peak_rss_bytes();

@@ -96,7 +96,7 @@ void run_lines(const Tokenizer& tokenizer, std::istream& in, const TokenizeOptio
                                     ": " + error.what());
     }
   }
-  if (in.bad() || (&in == &std::cin && std::ferror(stdin) != 0))
+  if (read_failed(in))
     throw Error(ErrorKind::kIo, "cannot read '" + printable(*options.file) + "'");
 }
 
