@@ -73,6 +73,7 @@ json operator_json(const runtime::OperatorInfo& op) {
           {"gradient", op.gradient ? gradient_json(*op.gradient) : json()},
           {"on_cuda", op.on_cuda},
           {"tolerance_scale", op.tolerance_scale},
+          {"gpu_tolerance_scale", op.gpu_tolerance_scale},
           {"edge_cases", cases_json(op.edge_cases)},
           {"workloads", cases_json(op.workloads)}};
 }

@@ -31,12 +31,12 @@ struct FusedAddRmsNorm {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& a, const auto& b, const auto& scale, const auto& sums,
                          const auto& to) {
-      pipeline_rows(
+      pipeline_rows<float, 2>(
           p, tile::Sum{}, tile::row_group(p, x.rows, x.cols),
           [&](int64_t i) { return tile::new_row(p, sums.row(i)); },
           [&](int64_t i, auto& sum) {
             return [&sum, left = tile::fetch_row(p, a.row(i)),
-                    right = tile::fetch_row(p, b.row(i))](auto at) {
+                    right = tile::fetch_row(p, b.row(i))](auto at) TW_INLINED {
               tile::store_cached(sum, at, tile::load(left, at) + tile::load(right, at));
               const auto v = tile::load(sum, at);
               return v * v;
@@ -44,7 +44,7 @@ struct FusedAddRmsNorm {
           },
           [&](int64_t i, const auto& sum, float squares) {
             const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-            return [&p, &scale, &sum, rstd, row = to.row(i)](auto at) {
+            return [&p, &scale, &sum, rstd, row = to.row(i)](auto at) TW_INLINED {
               tile::store(p, row, at, tile::load(sum, at) * rstd * tile::load(scale, at));
             };
           });

@@ -18,8 +18,10 @@ struct RowMoments {
   TW_INLINE static RowMoments of(P p, const Row& row, float eps) {
     const float n = static_cast<float>(row.size(0));
     const float mean =
-        tile::reduce_row(p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at); }) / n;
-    const float squares = tile::reduce_row(p, tile::Sum{}, row, [&](auto at) {
+        tile::reduce_row<float, 4>(p, tile::Sum{}, row,
+                                   [&](auto at) TW_INLINED { return tile::load(row, at); }) /
+        n;
+    const float squares = tile::reduce_row<float, 4>(p, tile::Sum{}, row, [&](auto at) TW_INLINED {
       const auto d = tile::load(row, at) - mean;
       return d * d;
     });
@@ -55,7 +57,7 @@ struct LayerNorm {
         if (r + 1 < group.last) next = tile::fetch_row(p, in.row(r + 1));
         const RowMoments moments = RowMoments::of(p, row, eps);
         const auto target = to.row(r);
-        tile::for_row(p, row, [&](auto at) {
+        tile::for_row<float, 2>(p, row, [&](auto at) TW_INLINED {
           auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
           if (scaled) v = v * tile::load(scale, at);
           if (shifted) v = v + tile::load(shift, at);

@@ -28,18 +28,18 @@ struct RmsNorm {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& in, const auto& scale, const auto& to) {
-      pipeline_rows(
+      pipeline_rows<float, 2>(
           p, tile::Sum{}, tile::row_group(p, x.rows, x.cols),
           [&](int64_t i) { return tile::keep_row(p, in.row(i)); },
           [](int64_t, const auto& row) {
-            return [&row](auto at) {
+            return [&row](auto at) TW_INLINED {
               const auto v = tile::load(row, at);
               return v * v;
             };
           },
           [&](int64_t i, const auto& row, float squares) {
             const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-            return [&p, &scale, &row, rstd, target = to.row(i)](auto at) {
+            return [&p, &scale, &row, rstd, target = to.row(i)](auto at) TW_INLINED {
               tile::store(p, target, at, tile::load(row, at) * rstd * tile::load(scale, at));
             };
           });

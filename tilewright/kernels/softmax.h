@@ -39,8 +39,7 @@ struct Softmax {
           p, tile::Sum{}, group,
           [&](int64_t i) {
             const auto row = tile::keep_row<C>(p, in.row(i));
-            const C high = tile::reduce_row<C>(p, tile::MaxOfNumbers{}, row,
-                                               [&](auto at) { return tile::load(row, at); });
+            const C high = tile::reduce_elements<C>(p, tile::MaxOfNumbers{}, row);
             return based(row, high);
           },
           [&](int64_t i, const auto& row) {

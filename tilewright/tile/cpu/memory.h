@@ -35,7 +35,10 @@ TW_INLINE vec<uint16_t, 16> narrow_f16(f32x16 v) {
 // Small integers and bf16 to 32-bit lanes: one instruction each, where g++ 12 splits what
 // __builtin_convertvector says into several.
 TW_INLINE f32x8 widen_bf16(vec<uint16_t, 8> bits) {
-  return (f32x8)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)bits), 16);
+  const __m256i upper =
+      _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7,  //
+                       -1, -1, 8, 9, -1, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+  return (f32x8)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256((__m128i)bits), upper);
 }
 TW_INLINE i32x8 widen_i8(vec<int8_t, 8> v) {
   return (i32x8)_mm256_cvtepi8_epi32(_mm_set_epi64x(0, bit_cast<int64_t>(v)));
@@ -84,13 +87,21 @@ TW_INLINE vec<uint8_t, kLanesOf<V>> narrow_8(V v) {
   return convert<vec<uint8_t, kLanesOf<V>>>(v);
 }
 
-/// Nearest even; NaN stays NaN.
+/// The upper halves are those of the nearest even bf16; NaN stays NaN.
 template <int kN>
-TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
+TW_INLINE vec<uint32_t, kN> round_bf16(vec<float, kN> v) {
   using U = vec<uint32_t, kN>;
   const U u = bit_cast<U>(v);
-  const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-  return narrow_u32(select(v == v, rounded, (u >> 16) | 0x40u));
+  return select(v == v, u + 0x7fffu + ((u >> 16) & 1u), u | 0x400000u);
+}
+template <int kN>
+TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
+  return narrow_u32(round_bf16<kN>(v) >> 16);
+}
+/// Pairs of them: the first in the lower half.
+template <int kN>
+TW_INLINE vec<uint32_t, kN> narrow_bf16_pairs(vec<float, kN> first, vec<float, kN> second) {
+  return (round_bf16<kN>(first) >> 16) | (round_bf16<kN>(second) & 0xffff0000u);
 }
 
 /// Whether the lanes are of 32 bits and fill a register.

@@ -1,176 +1,10 @@
-// Row primitives on the CPU. A row is walked in spans of one vector; the last span may be partial,
-// and what lies past the end is never touched.
+// Row primitives on the CPU: what is done with a row's spans.
 #pragma once
 
-#include "tilewright/tile/cpu/chains.h"
-#include "tilewright/tile/cpu/program.h"
-#include "tilewright/tile/cpu/rows.h"
+#include "tilewright/tile/cpu/spans.h"
 #include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
-
-namespace detail {
-template <class V, int kN>
-struct ChainsOf {
-  using type = Chains<V, kN>;
-};
-template <class V>
-struct ChainsOf<V, 1> {
-  using type = V;
-};
-}  // namespace detail
-
-/// The columns [offset, offset + count) of a row, one lane each. kFull: count is the lane count.
-/// kChains: of how many native vectors.
-template <class P, class C, bool kFull, int kChains = 1>
-struct Span {
-  using Vec = typename detail::ChainsOf<typename P::template Vec<C>, kChains>::type;
-  static constexpr int kLanes = kChains * P::template kLanes<C>;
-  int64_t offset;
-  int count;
-
-  TW_INLINE Span<P, C, true> vector(int i) const
-    requires(kChains > 1)
-  {
-    constexpr int kN = P::template kLanes<C>;
-    return {offset + i * kN, kN};
-  }
-};
-
-/// Calls f(span) for every span of a row of n columns, in arithmetic type C. kChains: 1, 2 or 4
-/// vectors to a full span, for an f that is long.
-template <class C = float, int kChains = 1, class P, class F>
-TW_INLINE void for_row(P, int64_t n, F&& f) {
-  constexpr int kN = P::template kLanes<C>, kWide = kChains * kN;
-  int64_t c = 0;
-  if constexpr (kChains > 1) {
-    for (; c + kWide <= n; c += kWide) f(Span<P, C, true, kChains>{c, kWide});
-  } else {
-    for (; c + 4 * kN <= n; c += 4 * kN) {
-      TW_UNROLL
-      for (int u = 0; u < 4; ++u) f(Span<P, C, true>{c + u * kN, kN});
-    }
-  }
-  for (; c + kN <= n; c += kN) f(Span<P, C, true>{c, kN});
-  if (c < n) f(Span<P, C, false>{c, int(n - c)});
-}
-
-/// The same for the columns of a row.
-template <class C = float, int kChains = 1, class P, class T, class F>
-TW_INLINE void for_row(P p, const View<T, 1>& row, F&& f) {
-  for_row<C, kChains>(p, row.size(0), f);
-}
-template <class C = float, int kChains = 1, class P, class T, class F>
-TW_INLINE void for_row(P p, const AdjacentRow<T>& row, F&& f) {
-  for_row<C, kChains>(p, row.count, f);
-}
-
-/// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
-template <class P, class C, bool kFull, class T>
-TW_INLINE auto load(const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
-  using V = typename P::template Vec<C>;
-  if constexpr (kFull)
-    return load<V>(row.data + at.offset);
-  else
-    return load_partial<V>(row.data + at.offset, at.count);
-}
-template <class P, class C, bool kFull, class T>
-TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
-  using V = typename P::template Vec<C>;
-  if (row.stride(0) == 1) [[likely]]
-    return load(AdjacentRow<T>{row.data, row.size(0)}, at);
-  if (row.stride(0) == 0) return splat<V>(compute_t<T>(row.data[0]));
-  return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
-}
-
-/// Writes the span's lanes to a row that is read again soon.
-template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store_cached(const AdjacentRow<T>& row, const Span<P, C, kFull>& at, V v) {
-  if constexpr (kFull)
-    tile::store(row.data + at.offset, v);
-  else
-    store_partial(row.data + at.offset, v, at.count);
-}
-template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
-  if (row.stride(0) == 1) [[likely]]
-    store_cached(AdjacentRow<T>{row.data, row.size(0)}, at, v);
-  else
-    scatter(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
-}
-
-/// Writes the span's lanes to a row, around the caches when the program streams.
-template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store(P, const AdjacentRow<T>& row, const Span<P, C, kFull>& at, V v) {
-  if constexpr (kFull) {
-    if (row.around) return stream(row.data + at.offset, v);
-  }
-  store_cached(row, at, v);
-}
-template <class P, class C, bool kFull, class T, class V>
-TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V v) {
-  if (row.stride(0) == 1) [[likely]]
-    store(p, detail::adjacent(p, row), at, v);
-  else
-    store_cached(row, at, v);
-}
-
-/// Begins to fetch the span's elements of a row that is read later, if memory is where they are.
-template <class P, class C, bool kFull, class T>
-TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
-  if (p.streaming() && at.offset * int64_t{sizeof(T)} % kLineBytes == 0)
-    prefetch_late(row.data + at.offset);
-}
-template <class P, class T, class At>
-TW_INLINE void prefetch(P, const View<T, 1>&, const At&) {}
-
-// A wide span, vector by vector.
-template <class P, class C, int kChains, class Row>
-  requires(kChains > 1)
-TW_INLINE auto load(const Row& row, const Span<P, C, true, kChains>& at) {
-  return detail::in_each_chain<kChains>([&](int i) TW_INLINED { return load(row, at.vector(i)); });
-}
-template <class P, class C, int kChains, class Row, class V>
-  requires(kChains > 1)
-TW_INLINE void store_cached(const Row& row, const Span<P, C, true, kChains>& at, const V& v) {
-  TW_UNROLL
-  for (int i = 0; i < kChains; ++i) store_cached(row, at.vector(i), v.part[i]);
-}
-template <class P, class C, int kChains, class T, class V>
-  requires(kChains > 1)
-TW_INLINE void store(P, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at,
-                     const V& v) {
-  if (!row.around) return store_cached(row, at, v);
-  TW_UNROLL
-  for (int i = 0; i < kChains; ++i) stream(row.data + at.vector(i).offset, v.part[i]);
-}
-template <class P, class C, int kChains, class T, class V>
-  requires(kChains > 1)
-TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, true, kChains>& at, const V& v) {
-  TW_UNROLL
-  for (int i = 0; i < kChains; ++i) store(p, row, at.vector(i), v.part[i]);
-}
-template <class P, class C, int kChains, class T>
-  requires(kChains > 1)
-TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
-  if (!p.streaming()) return;
-  for (int i = 0; i < at.kLanes; i += kLineBytes / int{sizeof(T)})
-    prefetch_late(row.data + at.offset + i);
-}
-/// Begins to fetch what a loop over the row comes to some spans later: where arithmetic fills the
-/// processor's window, loads do not reach ahead far enough by themselves.
-template <class P, class C, int kChains, class T>
-  requires(kChains > 1)
-TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
-  constexpr int64_t kAhead = 2048,
-                    kBytes = kChains * P::kVectorBytes / int64_t{sizeof(C)} * int64_t{sizeof(T)};
-  if (!p.streaming()) return;
-  const uint64_t first = uint64_t(row.data + at.offset) + kAhead;
-  for (int64_t b = 0; b < kBytes; b += kLineBytes)
-    tile::prefetch(reinterpret_cast<const void*>(first + uint64_t(b)));
-}
-template <class P, class Row, class At>
-TW_INLINE void prefetch_ahead(P, const Row&, const At&) {}
 
 /// Begins to fetch a short row.
 template <class P, class T>
@@ -205,18 +39,33 @@ TW_INLINE Row new_row(P, const Row& row, int = 0) {
   return row;
 }
 
-/// Values that one loop over a row computes and a later one wants again.
+/// Values that one loop over a row computes and a later one, of the same spans, wants again.
 template <class C>
 struct Memo {
   AdjacentRow<C> values;
 
   template <class At, class V>
   TW_INLINE void keep(const At& at, const V& v) const {
-    store_cached(values, at, v);
+    if constexpr (detail::is_chains<V>) {
+      TW_UNROLL
+      for (int i = 0; i < at.kLanes / kLanesOf<typename V::Part>; ++i)
+        keep(at.vector(i), v.part[i]);
+    } else {
+      store_cached(values, at, v);
+    }
   }
   template <class At, class F>
-  TW_INLINE auto recall(const At& at, F&&) const {
-    return load(values, at);
+  TW_INLINE auto recall(const At& at, F&& f) const {
+    using V = decltype(f(at));
+    if constexpr (detail::is_chains<V>) {
+      V out;
+      TW_UNROLL
+      for (int i = 0; i < at.kLanes / kLanesOf<typename V::Part>; ++i)
+        out.part[i] = load(values, at.vector(i));
+      return out;
+    } else {
+      return load(values, at);
+    }
   }
 };
 /// Memo number `which` of rows of n columns.
@@ -304,7 +153,7 @@ TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
 /// The reduction of a row's elements, which are read once.
 template <class C = float, class R, class P, class Row>
 TW_INLINE C reduce_elements(P p, R r, const Row& row) {
-  return reduce_row<C>(p, r, row, [&](auto at) { return load(row, at); });
+  return reduce_row<C, 4>(p, r, row, [&](auto at) TW_INLINED { return load(row, at); });
 }
 
 /// The first column of a row, which has it, that holds `value`; NaN for NaN. Rows are short: their
