@@ -95,6 +95,7 @@ class Operator:
     gradient: Gradient | None
     on_cuda: bool  # the library has kernels for GPUs
     tolerance_scale: float
+    gpu_tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
     workloads: tuple[tuple[str, str], ...]
     is_full: bool = False  # optional outputs are results, too
@@ -209,6 +210,7 @@ def _operator(entry: dict[str, Any]) -> Operator:
         gradient=_gradient(entry["gradient"]) if entry["gradient"] else None,
         on_cuda=entry["on_cuda"],
         tolerance_scale=entry["tolerance_scale"],
+        gpu_tolerance_scale=entry["gpu_tolerance_scale"],
         edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),
         workloads=tuple((case["label"], case["case"]) for case in entry["workloads"]),
     )
