@@ -39,7 +39,9 @@ struct Softmax {
           p, tile::Sum{}, group,
           [&](int64_t i) {
             const auto row = tile::keep_row<C>(p, in.row(i));
-            const C high = tile::reduce_elements<C>(p, tile::MaxOfNumbers{}, row);
+            const C high = tile::reduce_row<C, tile::kMathChains>(
+                p, tile::MaxOfNumbers{}, row,
+                [&](auto at) TW_INLINED { return tile::load(row, at); });
             return based(row, high);
           },
           [&](int64_t i, const auto& row) {
