@@ -69,6 +69,7 @@ OUTSIDE = [
     ("bench", "--seconds", "1e300"),
     ("bench", "--threads", "1,0"),
     ("bench", "--case", ""),
+    ("bench", "--dtype", "bf16,f33"),
     ("compare", "--confidence", "1"),
     ("compare", "--min-effect", "-1"),
     ("cuda-compile", "--arch", ""),
@@ -128,6 +129,8 @@ def test_every_number_is_tested() -> None:
         (["generate"], "MODEL is required"),
         (["generate", "m"], "Exactly 1 option"),
         (["generate", "m", "-p", "a", "-f", "b"], "Exactly 1 option"),
+        (["inspect", "m", "--tensor", "a", "--out", "b", "--json"], "--json excludes --tensor"),
+        (["template", "render", "f", "--batch", "--vars", "v"], "--vars excludes --batch"),
         (["generate", "m", "-p"], "--prompt"),
         (["generate", "m", "-p", "a", "more"], "more"),
         (["generate", "m", "-p", "a", "-n", "1", "-n", "2"], "--max-tokens"),
@@ -190,7 +193,7 @@ def test_text_is_read_before_the_model(tmp_path: Path) -> None:
 def test_numbers_are_decimal(tmp_path: Path) -> None:
     """A leading zero is no octal, and minus zero is zero."""
     for value in ("010", "-0", "10"):
-        result = run_tool("bench", "rms_norm", "--seconds", value, "--dtype", "x")
+        result = run_tool("bench", "nothing", "--seconds", value)
         assert "no workload matches" in result.stderr
     result = run_tool("generate", tmp_path / "absent", "--tokens", "010,-0,2", "--top-p", "1e-3")
     assert result.returncode == 6

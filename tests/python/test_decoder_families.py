@@ -163,6 +163,19 @@ def test_unfinished_logits_are_removed(tmp_path):
     assert not out.exists()
 
 
+def test_unfinished_logits_replace_nothing(tmp_path):
+    path, out = build(Case("io", "llama"), tmp_path).path, tmp_path / "l.npy"
+    good, bad = ["--tokens", 1, "--out", out], ["--tokens", f"1,{VOCABULARY}", "--out", out]
+    assert run_tool("logits", path, *good).returncode == 0
+    content, files = out.read_bytes(), set(tmp_path.iterdir())
+    assert run_tool("logits", path, *bad, "--chunk", 1).returncode == 2
+    assert (out.read_bytes(), set(tmp_path.iterdir())) == (content, files)
+    (tmp_path / "link").symlink_to(out)
+    assert run_tool("logits", path, "--tokens", "1,2", "--out", tmp_path / "link").returncode == 0
+    assert (tmp_path / "link").is_symlink()
+    assert np.load(out).shape[0] == 2
+
+
 @pytest.mark.parametrize(
     "command", [("logits", "--tokens", "1"), ("inspect", "--tensor", "output_norm.weight")]
 )

@@ -179,10 +179,24 @@ bool matches(const std::string& id, const std::vector<std::string>& filters) {
   return filters.empty() || std::any_of(filters.begin(), filters.end(), within);
 }
 
+/// Throws where no operator has one of the dtypes: of several, the others would hide it.
+void check_dtypes(const std::vector<std::string>& wanted) {
+  for (const std::string& dtype : wanted) {
+    const auto has = [&](const runtime::OperatorInfo& op) {
+      return std::any_of(op.combos.begin(), op.combos.end(),
+                         [&](const auto& combo) { return dtypes_of(combo) == dtype; });
+    };
+    const auto& all = runtime::operators();
+    if (!std::any_of(all.begin(), all.end(), has))
+      refuse_value("--dtype", dtype, {}, "a dtype of an operator; see `tilewright ops`");
+  }
+}
+
 /// Calls f for each operator, dtype and workload that the options ask for.
 template <class F>
 void for_each_workload(const BenchOptions& options, F&& f) {
   const auto& wanted = options.dtypes;
+  check_dtypes(wanted);
   for (const runtime::OperatorInfo& op : runtime::operators())
     for (const auto& combo : op.combos) {
       if (!wanted.empty() && !std::count(wanted.begin(), wanted.end(), dtypes_of(combo))) continue;

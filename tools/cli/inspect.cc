@@ -243,9 +243,10 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "Show what a GGUF file holds");
   command->add_option("FILE", options->file, "GGUF file")->required();
-  command->add_flag("--json", options->as_json, "Print JSON");
-  command->add_flag("--metadata", options->metadata, "Print only the metadata");
-  command->add_flag("--tensors", options->tensors, "Print only the table of tensors");
+  auto* as_json = command->add_flag("--json", options->as_json, "Print JSON");
+  auto* metadata = command->add_flag("--metadata", options->metadata, "Print only the metadata");
+  auto* tensors =
+      command->add_flag("--tensors", options->tensors, "Print only the table of tensors");
   add_number(*command, "--values", options->values, "Elements to print of each array; -1: all",
              {.least = -1});
   auto* tensor = command->add_option("--tensor", options->tensor,
@@ -253,6 +254,7 @@ void add_inspect(CLI::App& app) {
   auto* out = command->add_option("--out", options->out, "Where to write it, a .npy file");
   tensor->needs(out);
   out->needs(tensor);
+  for (CLI::Option* printed : {as_json, metadata, tensors}) tensor->excludes(printed);
   command->footer(
       "Example: tilewright inspect model.gguf --tensors\n"
       "         tilewright inspect model.gguf --tensor output_norm.weight --out norm.npy");

@@ -37,7 +37,11 @@ NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape, const 
   if (std::filesystem::equivalent(path, source, ignored))
     throw Error(ErrorKind::kInvalidArgument,
                 "--out: '" + printable(path) + "' is the file that is read");
-  stream_.open(path, std::ios::binary | std::ios::trunc);
+  // A link is written through, what is no file is written to.
+  const bool exists = std::filesystem::exists(path, ignored);
+  if (exists) path_ = std::filesystem::canonical(path, ignored).string();
+  replaces_ = exists && std::filesystem::is_regular_file(path_, ignored);
+  stream_.open(written(), std::ios::binary | std::ios::trunc);
   if (!stream_) fail(path_, errno);
   for (const int64_t dim : shape) left_ = checked_mul(left_, dim, "array size");
   stream_ << header(shape);
@@ -47,7 +51,12 @@ NpyFile::~NpyFile() {
   if (closed_) return;
   stream_.close();
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+  if (std::filesystem::is_regular_file(written(), ignored))
+    std::filesystem::remove(written(), ignored);
+}
+
+std::string NpyFile::written() const {
+  return replaces_ ? path_ + ".part" : path_;
 }
 
 void NpyFile::write(std::span<const float> values) {
@@ -64,6 +73,9 @@ void NpyFile::close() {
     throw Error(ErrorKind::kInternal, printable(path_) + ": " + std::to_string(left_) +
                                           " values short of the array's shape");
   }
+  std::error_code error;
+  if (replaces_) std::filesystem::rename(written(), path_, error);
+  if (error) fail(path_, error.value());
   closed_ = true;
 }
 

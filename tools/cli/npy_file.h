@@ -9,6 +9,7 @@
 namespace tw::cli {
 
 /// A .npy file being written. Row-major float32; the pieces follow each other in memory order.
+/// A file that is there already stays as it is until close(): `path`.part is written meanwhile.
 class NpyFile {
  public:
   /// Creates or replaces `path`. Throws kIo when the system refuses, kInvalidArgument where `path`
@@ -26,7 +27,11 @@ class NpyFile {
   void close();
 
  private:
+  /// The file that is open.
+  std::string written() const;
+
   std::string path_;
+  bool replaces_ = false;
   std::ofstream stream_;
   int64_t left_;  // values still to come
   bool closed_ = false;

@@ -129,15 +129,19 @@ void add_template(CLI::App& app) {
       command->add_subcommand("render", "Print the prompt that a template makes of a conversation");
   render->add_option("FILE", options->file, "Jinja template or GGUF file; - is standard input")
       ->required();
-  render->add_option("--messages", options->messages,
-                     "JSON file with an array of messages, each with role and content");
-  render->add_option("--vars", options->variables,
-                     "JSON file with an object of more variables, such as tools or bos_token");
-  render->add_flag("--add-generation-prompt", options->add_generation_prompt,
-                   "End the prompt where the assistant's answer begins");
-  render->add_flag("--batch", options->batch,
-                   "FILE has a JSON object {\"template\", \"variables\"} on each line; print one "
-                   "{\"text\"} or {\"error\"} for each");
+  auto* messages =
+      render->add_option("--messages", options->messages,
+                         "JSON file with an array of messages, each with role and content");
+  auto* variables =
+      render->add_option("--vars", options->variables,
+                         "JSON file with an object of more variables, such as tools or bos_token");
+  auto* prompt = render->add_flag("--add-generation-prompt", options->add_generation_prompt,
+                                  "End the prompt where the assistant's answer begins");
+  auto* batch = render->add_flag(
+      "--batch", options->batch,
+      "FILE has a JSON object {\"template\", \"variables\"} on each line; print one "
+      "{\"text\"} or {\"error\"} for each");
+  for (CLI::Option* of_one : {messages, variables, prompt}) batch->excludes(of_one);
   const char* example =
       "Example: echo '[{\"role\": \"user\", \"content\": \"Hi\"}]' > messages.json\n"
       "         tilewright template render model.gguf --messages messages.json "
