@@ -79,10 +79,10 @@ struct GradOfNormInfinity {
       using V = decltype(x);
       return tile::select(magnitude(x) == tile::splat<V>(norm), tile::splat<V>(1), V{});
     };
-    const C share = grad / count_of_row<C>(p, row, is_largest);
+    const C count = count_of_row<C>(p, row, is_largest);
     write([=](auto x) {
       using V = decltype(x);
-      return tile::select(is_largest(x) > V{}, sign_of(x) * share, V{});
+      return tile::select(is_largest(x) > V{}, sign_of(x) / count, V{}) * grad;
     });
   }
 };

@@ -10,6 +10,16 @@
 namespace tw::runtime {
 namespace detail {
 
+/// Throws kUnsupported unless the definition can reach the tensors.
+template <class Op>
+void require_definition(const ops::Call& call) {
+  if (call.device().is_cuda())
+    throw Error(ErrorKind::kUnsupported,
+                std::string(Op::kSchema.name()) +
+                    ": the definition runs on the cpu, but the tensors are on " +
+                    call.device().describe());
+}
+
 /// The call as calls of other operators, with memory that belongs to the stream.
 template <class Op, class Kernel, class Launch>
 void compose_on_gpu(const Kernel& kernel, Launch&& start, Device device, cuda::Stream stream) {
@@ -28,6 +38,7 @@ void run(const ops::Call& call, Context& context) {
     };
     if constexpr (kIndex == ops::kReferenceOnly) {
       require_build<Op>(call.device());
+      require_definition<Op>(call);
       context.set_answered_by("reference");
       Op::reference(kernel);
     } else if constexpr (requires { Op::compose(kernel, start); }) {
@@ -43,11 +54,7 @@ void run(const ops::Call& call, Context& context) {
 
 template <class Op>
 void reference(const ops::Call& call) {
-  if (call.device().is_cuda())
-    throw Error(ErrorKind::kUnsupported,
-                std::string(Op::kSchema.name()) +
-                    ": the definition runs on the cpu, but the tensors are on " +
-                    call.device().describe());
+  require_definition<Op>(call);
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
 }
 
