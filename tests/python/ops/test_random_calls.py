@@ -66,16 +66,18 @@ FINITE = (
     "sample",
     "scaled_grouped_matmul",
 )
-# Of one or two columns these are a difference of nearly equal numbers, and keys of few dimensions
-# are nearly parallel.
+# Of one or two columns these are a difference of nearly equal numbers, of few classes a loss may be
+# one, and keys of few dimensions are nearly parallel.
 LEAST_SIZES = {
     ("delta_rule_transform", "D"): 16,
+    ("fused_linear_cross_entropy", "V"): 16,
     ("layer_norm_backward", "C"): 8,
     ("moe_topk_backward", "K"): 2,
     ("rms_norm_backward", "C"): 8,
     ("var_mean_backward", "C"): 8,
 }
-FEW = {"embedding_backward": 4_000}  # in place of MOST: all may be added up in one row
+# In place of MOST: all may be added up in one row.
+FEW = {"embedding_backward": 4_000, "moe_combine_backward": 4_000}
 
 
 class Budget:
@@ -145,6 +147,7 @@ def laid_out(value: Any, layout: str) -> Any:
 
 
 LAYOUTS = ("plain", "gaps", "turned", "shifted", "expanded")
+DIFFERING = ("var_mean",)  # the variance of equal numbers is the square of a rounding, not 0
 
 
 def spoil(draw: Any, values: list[Any]) -> None:
@@ -167,7 +170,8 @@ def calls(draw: Any, op: _schema.Operator, device: str) -> tuple[Case, list[Any]
     if op.name not in FINITE and draw(st.integers(0, 3)) == 0:
         spoil(draw, values)
     values = [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
-    return case, [laid_out(value, draw(st.sampled_from(LAYOUTS))) for value in values]
+    layouts = LAYOUTS[:-1] if op.name in DIFFERING else LAYOUTS
+    return case, [laid_out(value, draw(st.sampled_from(layouts))) for value in values]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import tilewright.torch  # makes torch.ops.tilewright
 import torch
+from cases import Case
 
-from tilewright import ops
+from tilewright import _schema, ops
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 OPS = torch.ops.tilewright
@@ -125,6 +126,21 @@ def test_says_where_an_operator_has_no_kernel() -> None:
     packed = torch.zeros(64, dtype=torch.uint8, device="cuda")
     with pytest.raises(RuntimeError, match="no kernel takes tensors on cuda:0"):
         OPS.linear_packed(normal(2, 8, dtype=torch.float32), packed)
+
+
+@pytest.mark.parametrize(
+    "op", [op for op in _schema.operators().values() if op.reference_dtypes], ids=lambda op: op.name
+)
+def test_dtypes_without_a_kernel_are_refused(op: _schema.Operator) -> None:
+    """The definition, which answers for them on a CPU, cannot reach a GPU's memory."""
+    label, text = op.edge_cases[-1]
+    values = [v.cuda() if isinstance(v, torch.Tensor) else v
+              for v in Case(op, 0, label, text).arguments()]  # fmt: skip
+    for i, arg in enumerate(op.inputs):
+        if op.reference_dtypes[0].get(arg.type) == "f64" and values[i] is not None:
+            values[i] = values[i].double()
+    with pytest.raises(RuntimeError, match="the tensors are on cuda:0"):
+        getattr(OPS, op.name)(*values)
 
 
 def test_explain_names_the_gpu() -> None:
