@@ -1,4 +1,4 @@
-"""Attention by its weights: for dropout, added biases and any mask, at the price of their memory.
+"""Attention with any mask, added biases and dropout, also by its weights, which take memory.
 
 The operator `attention` never has the weights [B, H, Q, K]; here they are computed, changed and
 multiplied with the values, by operators that have gradients. Imports PyTorch.
@@ -101,3 +101,47 @@ def attention_by_weights(
     values = v.flatten(0, 1)
     out: torch.Tensor = ops.matmul(_by_group(weights, k.shape[1]), values)
     return out.view(*q.shape[:3], v.shape[3]), weights
+
+
+def attention_with_bias(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    sees: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    sinks: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    needs_weights: bool = False,
+    **options: Any,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """As attention_by_weights, without the weights where nobody asks for them.
+
+    The operator `attention` does it then, unless a gradient is recorded: with a bias it has none.
+
+    Args:
+        q: queries.
+        k: keys.
+        v: values.
+        sees: as weights_of has it.
+        bias: as weights_of has it.
+        sinks: as weights_of has them.
+        dropout: the probability with which a weight is dropped.
+        needs_weights: whether the weights are to be returned.
+        **options: scale and softcap.
+    """
+    given = (x for x in (q, k, v, bias, sinks) if x is not None)
+    records = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    if dropout or needs_weights or records or (sinks is not None and sinks.dim() == 4):
+        return attention_by_weights(
+            q, k, v, sees=sees, bias=bias, sinks=sinks, dropout=dropout, **options
+        )
+    added = None if bias is None else bias.to(q.dtype)
+    if sees is not None:
+        added = q.new_zeros(1) if added is None else added
+        added = torch.where(sees, added, -math.inf)
+    if added is not None:
+        added = added.expand(*q.shape[:3], k.shape[2])
+    heads = (x.transpose(1, 2) for x in (q, k, v))
+    out: torch.Tensor = ops.attention(*heads, attn_bias=added, sinks=sinks, **options)
+    return out.transpose(1, 2), None

@@ -90,8 +90,8 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor, *rest: Any) 
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
-    """Of [B, S, H, D], without sinks and scales of keys."""
-    scale, causal, left, right, softcap = rest[3:]
+    """Of [B, S, H, D], without sinks, scales of keys and biases."""
+    scale, causal, left, right, softcap = rest[5:]
     group = q.shape[2] // max(k.shape[2], 1)
     keys, values = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
     scores = torch.einsum("bshd,blhd->bhsl", q, keys) * (scale or 1 / math.sqrt(q.shape[3]))
@@ -110,7 +110,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
 
 def attention_varlen(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
     """Sequence by sequence."""
-    starts, kv_starts, options = rest[0].tolist(), rest[1].tolist(), rest[2:]
+    starts, kv_starts, options = rest[0].tolist(), rest[1].tolist(), (None, *rest[2:])
     parts = [q.new_zeros(starts[0], q.shape[1], v.shape[2])]
     for b in range(len(starts) - 1):
         rows, keys = slice(starts[b], starts[b + 1]), slice(kv_starts[b], kv_starts[b + 1])

@@ -67,6 +67,17 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         assert cubin in Path(str(kernel["path"])).read_bytes()
 
 
+def test_attention_that_adds_to_scores(tmp_path: Path) -> None:
+    """Kernels for Hopper that the library does not carry."""
+    kernels = compile_for("sm_90a", "attention", "--dtype", "bf16/bf16", cache=tmp_path)
+    variants = [str(kernel["variant"]) for kernel in kernels]
+    assert variants[0] == ""
+    assert len(set(variants)) == len(variants) > 4
+    for kernel in kernels[1:]:
+        assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
+    assert len(compile_for("sm_90", "attention", "--dtype", "bf16/bf16", cache=tmp_path)) == 1
+
+
 def test_kept_and_verified(tmp_path: Path) -> None:
     def compiled(**variables: str) -> dict[str, object]:
         (kernel,) = compile_for("sm_80", "relu", "--dtype", "f32", cache=tmp_path, **variables)

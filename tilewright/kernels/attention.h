@@ -1,6 +1,7 @@
 // Scaled dot-product attention over keys in one tensor. Vaswani et al., arXiv:1706.03762, eq. 1.
 //
-//   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap)
+//   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap); then
+//             + attn_bias[i, j] - alibi_slope * |i + L - S - j|
 //   sum[i]  = exp(sink) + sum over visible j of exp(s[i, j]),   lse[i] = log sum[i]
 //   out[i]  = sum over visible j of exp(s[i, j]) v[j] / sum[i]
 //
@@ -34,14 +35,16 @@ TW_INLINE void run_attention(P p, const K& kernel) {
 
 template <class T, class U>
 struct Attention {
-  View<const T, 4> q;              // [B, S, Hq, D]
-  View<const U, 4> k;              // [B, L, H, D]
-  View<const U, 4> v;              // [B, L, H, Dv]
-  View<const int32_t, 1> kv_lens;  // [B], keys of k and v that are there; or no data: L
-  View<const float, 1> sinks;      // [Hq], or no data
-  View<const float, 3> k_scale;    // [B, L, H], or no data: 1
-  View<const float, 3> v_scale;    // [B, L, H], or no data: 1
-  tile::compute_t<T> scale;        // 0: 1 / sqrt(D)
+  View<const T, 4> q;                 // [B, S, Hq, D]
+  View<const U, 4> k;                 // [B, L, H, D]
+  View<const U, 4> v;                 // [B, L, H, Dv]
+  View<const int32_t, 1> kv_lens;     // [B], keys of k and v that are there; or no data: L
+  View<const float, 1> sinks;         // [Hq], or no data
+  View<const float, 3> k_scale;       // [B, L, H], or no data: 1
+  View<const float, 3> v_scale;       // [B, L, H], or no data: 1
+  View<const T, 4> attn_bias;         // [B, Hq, S, L], or no data: 0
+  View<const float, 1> alibi_slopes;  // [Hq], or no data: 0
+  tile::compute_t<T> scale;           // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
   tile::compute_t<T> softcap;         // 0: none
@@ -50,7 +53,7 @@ struct Attention {
 
   TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, float(scale), causal, window_left, window_right, float(softcap)};
+    return {sinks, float(scale), causal, window_left, window_right, float(softcap), alibi_slopes};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {q.size(0), q.size(1), k.size(1), {}, {}, kv_lens};
@@ -66,6 +69,7 @@ struct Attention {
     here.v = key_source(v[b]);
     if (k_scale) here.k_scale = key_source(k_scale[b]);
     if (v_scale) here.v_scale = key_source(v_scale[b]);
+    if (attn_bias) here.bias = attn_bias[b];
     return here;
   }
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/tile/compute_type.h"
 
 namespace tw::kernels {
 
@@ -152,6 +153,7 @@ struct AttentionSequence {
   KeySource<float> k_scale, v_scale;  // of kv head 0, or no data
   View<const T, 3> q_pe{};            // [q_len, Hq, R], further dims of queries, or no data
   KeySource<U> k_pe{};                // and of keys
+  View<const T, 3> bias{};            // [Hq, q_len, kv_len or more], or no data
 
   TW_INLINE int64_t q_len() const { return q.size(0); }
 };
@@ -194,10 +196,26 @@ struct AttentionOptions {
   bool causal = false;
   int64_t window_left = -1, window_right = -1;
   float softcap = 0;
+  View<const float, 1> slopes{};  // [Hq], or no data
 
   TW_INLINE AttentionMask mask(int64_t q_len, int64_t kv_len) const {
     return {q_len, kv_len, window_left, causal ? 0 : window_right};
   }
 };
+
+/// What is added to the score of a query and a key of a head: the bias of the pair, and one that
+/// grows with their distance (ALiBi, arXiv:2108.12409).
+template <class T, class U>
+TW_INLINE tile::compute_t<T> added_to_score(const AttentionSequence<T, U>& sequence,
+                                            const AttentionOptions& options, int64_t q_head,
+                                            int64_t query, int64_t key) {
+  using C = tile::compute_t<T>;
+  C out = sequence.bias ? C(sequence.bias(q_head, query, key)) : C(0);
+  if (options.slopes) {
+    const int64_t after = key - (query + sequence.kv_len - sequence.q_len());
+    out -= C(options.slopes(q_head)) * C(after < 0 ? -after : after);
+  }
+  return out;
+}
 
 }  // namespace tw::kernels

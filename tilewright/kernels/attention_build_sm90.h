@@ -31,6 +31,10 @@ struct AttentionBuild {
   TW_INLINE constexpr int consumer_registers() const {
     return consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
   }
+  /// Of a consumer's thread, beside scores, weights and sums.
+  TW_INLINE constexpr int spare_registers() const {
+    return consumer_registers() - keys / 2 - keys / 4 - dims / 2;
+  }
 
  private:
   static constexpr int kMostShared = 227 * 1024;  // of a block of threads
@@ -156,8 +160,10 @@ struct AttentionArguments {
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   View<const float, 1> sinks;
-  AttentionRows<T> rows;     // out; rows begin at multiples of 16 bytes
-  AttentionRows<float> lse;  // or no data
+  View<const T, 4> bias;        // [sequences, Hq, queries, keys], or no data
+  View<const float, 1> slopes;  // [Hq], or no data
+  AttentionRows<T> rows;        // out; rows begin at multiples of 16 bytes
+  AttentionRows<float> lse;     // or no data
   // Of tiles in parts. A block of threads has two slots: for what goes on from the block before,
   // and for what it begins.
   float* partials;          // [2 blocks][part_rows][value_dims]
@@ -165,6 +171,8 @@ struct AttentionArguments {
   AttentionParted* parted;  // [blocks]
   int part_rows;            // of a tile that exist
 
+  /// Whether scores are changed before softmax: by a kernel that is compiled for it.
+  TW_INLINE bool changes_scores() const { return bias || slopes; }
   /// Whether what follows the last key of a sequence is memory of others.
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };

@@ -61,9 +61,11 @@ struct Query {
     if (sequence.k_pe) sum += dot(sequence.q_pe[query][q_head], sequence.k_pe, key);
     sum *= scale;
     if (sequence.k_scale) sum *= *sequence.k_scale.head(kv_head()).at(key, key + 1).data;
-    if (options.softcap == 0) return sum;
-    const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
-    return options.softcap * tile::first_lane(tile::tanh(wide));
+    if (options.softcap > 0) {
+      const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
+      sum = options.softcap * tile::first_lane(tile::tanh(wide));
+    }
+    return sum + added_to_score(sequence, options, q_head, query, key);
   }
 
   /// acc += sum over keys of weights * values.

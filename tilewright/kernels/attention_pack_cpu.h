@@ -6,8 +6,8 @@
 //   values    [panel of kPanel columns][key][column], panels some stride apart; zeros past Dv
 #pragma once
 
-#include "tilewright/kernels/attention_cpu.h"
 #include "tilewright/kernels/attention_partials_cpu.h"
+#include "tilewright/kernels/attention_softmax_cpu.h"
 #include "tilewright/tile/cpu/pack.h"
 
 namespace tw::kernels::attention_detail {

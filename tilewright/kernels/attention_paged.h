@@ -21,6 +21,7 @@ struct AttentionPaged {
   View<const float, 1> sinks;           // [Hq], or no data
   View<const float, 3> k_scale;         // [pages, page_size, H], or no data: 1
   View<const float, 3> v_scale;         // [pages, page_size, H], or no data: 1
+  View<const float, 1> alibi_slopes;    // [Hq], or no data: 0
   float scale;                          // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
@@ -32,7 +33,7 @@ struct AttentionPaged {
     return {q.size(1), k_pages.size(2), q.size(2), v_pages.size(3)};
   }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, scale, causal, window_left, window_right, softcap};
+    return {sinks, scale, causal, window_left, window_right, softcap, alibi_slopes};
   }
   TW_INLINE SequenceLengths lengths() const {
     const int64_t sequences = kv_lens.size(0);

@@ -30,6 +30,7 @@ struct AttentionSize {
   int64_t page_keys;  // 0: no pages
   bool masked;        // causal or a window: blocks of keys at the ends are cut
   bool varies;        // the number of queries, among sequences
+  bool biased;        // something is added to scores
 };
 
 struct AttentionChoice {
@@ -39,6 +40,12 @@ struct AttentionChoice {
   AttentionTeam team;
   int step = 0, least = 1, slack = 0;
 };
+
+/// Whether a build has the registers that changing scores takes.
+constexpr bool can_change_scores(const AttentionBuild& build) {
+  constexpr int kNeeded = 44;
+  return build.spare_registers() >= kNeeded;
+}
 
 namespace attention_policy {
 
@@ -82,6 +89,7 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   for (int i = 0; i < kAttentionBuildCount; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
     if (build.dims < size.dims || !fits_pages(build.keys, size.page_keys)) continue;
+    if (size.biased && !can_change_scores(build)) continue;
     if (out.build >= 0 && kAttentionBuilds[out.build].dims < build.dims) break;
     if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
   }

@@ -142,6 +142,7 @@ TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
           who.kv_head + 1 < shape.kv_heads ? sequence.k.head(who.kv_head + 1) : KeySource<U>{},
       .k_scale = sequence.k_scale.head(who.kv_head),
       .v_scale = sequence.v_scale.head(who.kv_head),
+      .bias = ScoreBias(sequence, options),
       .softcap = options.softcap > 0 ? options.softcap * kLog2E : 0.0f,
       .factor = score_scale(options, shape.dims),
       .who = who,
@@ -194,7 +195,7 @@ TW_INLINE void run(P p, const K& kernel) {
   }
 #if defined(__AMX_BF16__)
   if constexpr (kHasTiles<P, T, U>) {
-    if (!merges && p.machine().prefers_bf16_tiles()) {
+    if (!merges && p.machine().prefers_bf16_tiles() && !tile.bias) {
       run_by_tiles(p, tile, blocks, sequence, options, split ? &partials : nullptr);
       return;
     }

@@ -11,8 +11,8 @@
 // its tensor reads as zero and is not written.
 #pragma once
 
+#include "tilewright/kernels/attention_bias_sm90.h"
 #include "tilewright/kernels/attention_feed_sm90.h"
-#include "tilewright/kernels/attention_store_sm90.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/wgmma.h"
@@ -20,7 +20,7 @@
 
 namespace tw::kernels {
 
-template <class T, AttentionBuild kBuild>
+template <class T, AttentionBuild kBuild, class Scored = AttentionPlainScores>
 struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
@@ -215,6 +215,8 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
                     Rows& rows) const {
     if (given.score_scale != 0) cap_scores(rows.scores, given.score_scale);
     const int first = block * kKeys;
+    if constexpr (Scored::kChanges)
+      Scored::change(given, tile, consumer, first, given.exponent_scale, rows.scores);
     if (first < inner.begin || first + kKeys > inner.end) {
       const int offset = first + int(threadIdx.x) % 4 * 2;
       const AttentionRowPair pair(given, tile, consumer);
@@ -226,7 +228,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       }
       mask_scores(rows.scores, seen);
     }
-    rows.state.update(rows.scores, given.exponent_scale, rows.keep);
+    rows.state.update(rows.scores, Scored::kChanges ? 1.0f : given.exponent_scale, rows.keep);
   }
   TW_PTX static void round(Rows& rows) {
     TW_UNROLL

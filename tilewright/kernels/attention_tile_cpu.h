@@ -9,8 +9,6 @@
 
 namespace tw::kernels::attention_detail {
 
-inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
-
 /// Rows up to which a block is not worth copying.
 template <class P>
 inline constexpr int64_t kDirectRows = 8;
@@ -38,6 +36,7 @@ struct AttentionTile {
   KeySource<U> k, v;
   KeySource<U> next_k;  // of the head that is likely worked on next, or no data
   KeySource<float> k_scale, v_scale;
+  ScoreBias bias;
   float softcap;  // in units of log2 e; 0: none
   float factor;   // of scores, where queries were not scaled
   TileRows who;
@@ -171,19 +170,26 @@ struct AttentionTile {
     else
       score_panels(p, block, group);
 
-    weigh_scores(p, group);
+    weigh_scores(p, block, group);
   }
 
   /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
-  TW_INLINE void weigh_scores(P p, RowGroup& group) const {
+  TW_INLINE void weigh_scores(P p, int64_t block, RowGroup& group) const {
     const auto chunks_of = [&](int64_t r) -> KeyRange {
       const KeyRange keys = group.tile_keys[r / kTileRows<P>];
       return {keys.begin / kChunk<P> * kChunk<P>, round_up(keys.end, kChunk<P>)};
     };
     float* row = scratch + at.scores;
-    for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride)
-      if (!group.row_keys[r].empty())
-        group.stats[r].m = mask_row(p, chunks_of(r), group.row_keys[r], softcap, row);
+    for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride) {
+      const KeyRange keys = group.row_keys[r];
+      if (keys.empty()) continue;
+      if (softcap > 0) cap_row(p, chunks_of(r), softcap, row);
+      if (bias) {
+        const int64_t of_tile = group.first + r;
+        bias.add(p, who.q_head(of_tile), who.query(of_tile), block * kKeyBlock, keys, row);
+      }
+      group.stats[r].m = mask_row(p, chunks_of(r), keys, row);
+    }
     const float* const scale = v_scale ? scratch + at.v_scale : nullptr;
     row = scratch + at.scores;
     for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride) {

@@ -16,6 +16,7 @@ struct AttentionVarlen {
   View<const float, 1> sinks;            // [Hq], or no data
   View<const float, 2> k_scale;          // [M, H], or no data: 1
   View<const float, 2> v_scale;          // [M, H], or no data: 1
+  View<const float, 1> alibi_slopes;     // [Hq], or no data: 0
   tile::compute_t<T> scale;              // 0: 1 / sqrt(D)
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
@@ -25,7 +26,7 @@ struct AttentionVarlen {
 
   TW_INLINE AttentionShape shape() const { return {q.size(1), k.size(1), q.size(2), v.size(2)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, float(scale), causal, window_left, window_right, float(softcap)};
+    return {sinks, float(scale), causal, window_left, window_right, float(softcap), alibi_slopes};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {cu_seqlens_q.size(0) - 1, 0, 0, cu_seqlens_q, cu_seqlens_kv, {}};

@@ -37,7 +37,7 @@ struct Mla {
   /// Without the rotated dims.
   TW_INLINE Attention<T, T> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(3) + q_pe.size(3));
-    return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, factor, causal, -1, -1, 0, out, lse};
+    return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, {}, {}, factor, causal, -1, -1, 0, out, lse};
   }
   TW_INLINE AttentionShape shape() const { return latent().shape(); }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
@@ -76,7 +76,7 @@ struct MlaPaged {
 
   TW_INLINE AttentionPaged<T, T> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(2) + q_pe.size(2));
-    return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {}, {}, {},
+    return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {}, {}, {}, {},
             factor, causal,    -1,        -1,          0,       out,          lse};
   }
   TW_INLINE AttentionShape shape() const { return latent().shape(); }

@@ -184,6 +184,9 @@ struct AttentionFamily {
       }
       dot *= exact.scale * scale_of(s.k_scale, j);
       if (exact.softcap > 0) dot = exact.softcap * std::tanh(dot / exact.softcap);
+      if (s.bias) dot += double(s.bias(h, i, j));
+      if (options.slopes)
+        dot -= double(options.slopes(h)) * std::abs(double(i + s.kv_len - s.q_len() - j));
       scores[static_cast<size_t>(j)] = dot;
       top = std::max(top, dot);
     }
@@ -209,16 +212,18 @@ struct AttentionFamily {
 /// Attention over keys and values in one tensor per batch entry: a prompt, or a cache of which
 /// kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the keys
 /// up to its own position (causal) or within the window; the last query stands at the last key. A
-/// row that sees no key gives zeros, and lse = -inf (or the sink).
+/// row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to the capped
+/// scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a key.
 struct Attention : AttentionFamily {
   static constexpr Schema kSchema{
       "attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, "
-      "sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, "
+      "sinks: f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, "
+      "attn_bias: T[B, Hq, S, L]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, "
       "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"};
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
-      "where sinks=absent, k_scale=absent, v_scale=absent: "
+      "where sinks=absent, k_scale=absent, v_scale=absent, attn_bias=absent, alibi_slopes=absent: "
       "attention_backward(grad=out.grad, q, k, v, output=out, lse, kv_lens, scale, causal, "
       "window_left, window_right, softcap) -> q.grad, k.grad, v.grad"};
   using ReferenceTypes = Combos<Combo<double, double>>;
@@ -276,6 +281,13 @@ struct Attention : AttentionFamily {
       {"heads of 128, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=128 causal=1 +kv_lens +lse"},
       {"heads of 128, long keys", "B=1 S=70 Hq=1 L=6200 H=1 D=128 Dv=128 +kv_lens +lse"},
       {"heads of 128, decode", "B=2 S=1 Hq=8 L=3000 H=2 D=128 Dv=128 +kv_lens +sinks +lse"},
+      {"bias", "B=2 S=37 Hq=6 L=150 H=2 D=32 Dv=24 causal=1 softcap=3 +attn_bias +kv_lens +lse"},
+      {"bias, slopes, heads of 64",
+       "B=1 S=300 Hq=2 L=280 H=1 D=64 Dv=64 window_left=37 +attn_bias +alibi_slopes +sinks +lse"},
+      {"bias, heads of 128", "B=2 S=200 Hq=4 L=333 H=2 D=128 Dv=128 +attn_bias +kv_lens +lse"},
+      {"bias, decode", "B=2 S=1 Hq=8 L=3000 H=2 D=128 Dv=128 +attn_bias +kv_lens +lse"},
+      {"slopes, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=96 causal=1 +alibi_slopes +lse"},
+      {"slopes, heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=256 +alibi_slopes"},
       {"heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=200 +sinks +lse"},
       {"heads of 256, decode", "B=1 S=1 Hq=5 L=900 H=1 D=256 Dv=256 +lse"}};
   static constexpr Case kWorkloads[] = {
@@ -290,6 +302,8 @@ struct Attention : AttentionFamily {
       {"H8 S1024 D128", "B=1 S=1024 Hq=8 L=1024 H=8 D=128 Dv=128"},
       {"H8 S4096 D128", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128"},
       {"H8 S4096 D128 causal", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128 causal=1"},
+      {"t5-base/512", "B=4 S=512 Hq=12 L=512 H=12 D=64 Dv=64 scale=1 +attn_bias"},
+      {"bloom-560m/1024", "B=1 S=1024 Hq=16 L=1024 H=16 D=64 Dv=64 causal=1 +alibi_slopes"},
       {"llama-3.1-8b/decode 4096", "B=1 S=1 Hq=32 L=4096 H=8 D=128 Dv=128 causal=1"}};
 
   template <class T, class U>

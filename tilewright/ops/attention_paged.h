@@ -13,8 +13,8 @@ struct AttentionPaged : AttentionFamily {
   static constexpr Schema kSchema{
       "attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], "
       "block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, "
-      "k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, "
-      "window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
+      "k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, "
+      "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
       "out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
   static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
@@ -85,6 +85,7 @@ struct AttentionPaged : AttentionFamily {
        "N=60 Hq=3 P=64 S=8 H=3 D=24 Dv=40 B=3 W=40 C=4 causal=1 window_left=50 softcap=5 "
        "+cu_seqlens_q +sinks +k_scale +v_scale +lse"},
       {"decode, heads of 128", "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +sinks +lse"},
+      {"slopes", "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +alibi_slopes +lse"},
       {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},
       {"mixed stages, heads of 128",
        "N=400 Hq=4 P=64 S=16 H=2 D=128 Dv=128 B=4 W=30 C=5 causal=1 +cu_seqlens_q +lse"},

@@ -12,12 +12,13 @@ struct AttentionVarlen : AttentionFamily {
   static constexpr Schema kSchema{
       "attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C], "
       "cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, "
-      "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
+      "alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, "
+      "window_right: i64 = -1, "
       "softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
   static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
-      "where sinks=absent, k_scale=absent, v_scale=absent: "
+      "where sinks=absent, k_scale=absent, v_scale=absent, alibi_slopes=absent: "
       "attention_varlen_backward(grad=out.grad, q, k, v, output=out, lse, cu_seqlens_q, "
       "cu_seqlens_kv, scale, causal, window_left, window_right, softcap) -> q.grad, k.grad, "
       "v.grad"};
@@ -63,6 +64,7 @@ struct AttentionVarlen : AttentionFamily {
        "+v_scale +lse"},
       {"heads of 128", "C=40 N=900 Hq=4 M=1300 H=2 D=128 Dv=128 causal=1 +lse"},
       {"heads of 128, few queries", "C=5 N=9 Hq=4 M=1300 H=1 D=128 Dv=128 causal=1 +sinks +lse"},
+      {"slopes", "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 causal=1 +alibi_slopes +lse"},
       {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"minilm/32 sentences", "C=33 N=2048 Hq=12 M=2048 H=12 D=32 Dv=32"},

@@ -6,7 +6,6 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -44,12 +43,26 @@ bool is_product(const OperatorInfo& op) {
   return op.name() == "matmul" || op.name() == "linear";
 }
 
-/// What a GPU would have compiled for a combination; nullopt: another one's serves, or there is
-/// none.
-std::optional<runtime::cuda::DeviceProgram> program_of(const OperatorInfo& op, size_t combo) {
-  if (is_product(op)) return runtime::cuda::gemm_program(op.combos[combo].front());
-  if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return std::nullopt;
-  return runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo]);
+/// What a GPU would have compiled, by the operator that it says it is for.
+struct Program {
+  std::string name, variant;
+  runtime::cuda::DeviceProgram text;
+};
+
+/// Those of a combination; none where another one's serves, or there is none.
+std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std::string& arch) {
+  const std::vector<DType>& dtypes = op.combos[combo];
+  if (is_product(op)) return {{"gemm", "", runtime::cuda::gemm_program(dtypes.front())}};
+  if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return {};
+  std::vector<Program> out;
+  out.push_back({std::string(op.name()), "",
+                 runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo])});
+  // Where scores have something added; attention's forms share these.
+  if (op.name() == "attention" && arch == "sm_90a" && dtypes.front() == dtypes.back())
+    for (const int build : runtime::cuda::changing_attention_builds(dtypes.front()))
+      out.push_back({"attention", "scores" + std::to_string(build),
+                     runtime::cuda::changing_attention_program(dtypes.front(), build)});
+  return out;
 }
 
 std::vector<const OperatorInfo*> chosen(const std::vector<std::string>& names) {
@@ -65,9 +78,10 @@ std::vector<const OperatorInfo*> chosen(const std::vector<std::string>& names) {
   return out;
 }
 
-void write_cubin(const OperatorInfo& op, size_t combo, const std::string& cubin,
-                 const CudaCompileOptions& options) {
+void write_cubin(const OperatorInfo& op, size_t combo, const std::string& variant,
+                 const std::string& cubin, const CudaCompileOptions& options) {
   std::string name = std::string(op.name()) + "-" + dtypes_text(op.combos[combo]);
+  if (!variant.empty()) name += "-" + variant;
   std::replace(name.begin(), name.end(), '/', '-');
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
@@ -78,21 +92,28 @@ void write_cubin(const OperatorInfo& op, size_t combo, const std::string& cubin,
   if (!file) throw Error(ErrorKind::kIo, path + ": cannot write");
 }
 
-json compiled(const OperatorInfo& op, size_t combo, const runtime::cuda::DeviceProgram& program,
+json compiled(const OperatorInfo& op, size_t combo, const Program& program,
               const CudaCompileOptions& options) {
-  // As launching names it: what is printed here is what it would say.
-  const std::string name = is_product(op) ? "gemm" : std::string(op.name());
   const auto begin = std::chrono::steady_clock::now();
   const runtime::cuda::CompiledKernel kernel =
-      runtime::cuda::compile_kernel(name, program, options.arch);
+      runtime::cuda::compile_kernel(program.name, program.text, options.arch);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  if (!options.out.empty()) write_cubin(op, combo, kernel.cubin, options);
+  if (!options.out.empty()) write_cubin(op, combo, program.variant, kernel.cubin, options);
   return {{"op", op.name()},
           {"dtypes", dtypes_text(op.combos[combo])},
+          {"variant", program.variant},
           {"bytes", kernel.cubin.size()},
           {"path", kernel.cache_path},
           {"was_cached", kernel.was_cached},
           {"seconds", seconds.count()}};
+}
+
+void print_kernel(const json& kernel) {
+  const std::string dtypes = kernel["dtypes"], variant = kernel["variant"];
+  std::printf("%-32s %-20s %8zu bytes  %s\n", kernel["op"].get<std::string>().c_str(),
+              (dtypes + " " + variant).c_str(), kernel["bytes"].get<size_t>(),
+              kernel["was_cached"] ? "was cached" : "compiled");
+  std::fflush(stdout);
 }
 
 void run_cuda_compile(const CudaCompileOptions& options) {
@@ -102,15 +123,11 @@ void run_cuda_compile(const CudaCompileOptions& options) {
       const std::string dtypes = dtypes_text(op->combos[combo]);
       const auto wanted = std::find(options.dtypes.begin(), options.dtypes.end(), dtypes);
       if (!options.dtypes.empty() && wanted == options.dtypes.end()) continue;
-      const auto program = program_of(*op, combo);
-      if (!program) continue;
-      json kernel = compiled(*op, combo, *program, options);
-      if (!options.as_json)
-        std::printf("%-32s %-12s %8zu bytes  %s\n", std::string(op->name()).c_str(), dtypes.c_str(),
-                    kernel["bytes"].get<size_t>(),
-                    kernel["was_cached"] ? "was cached" : "compiled");
-      std::fflush(stdout);
-      kernels.push_back(std::move(kernel));
+      for (const Program& program : programs_of(*op, combo, options.arch)) {
+        json kernel = compiled(*op, combo, program, options);
+        if (!options.as_json) print_kernel(kernel);
+        kernels.push_back(std::move(kernel));
+      }
     }
   if (kernels.empty())
     throw Error(ErrorKind::kInvalidArgument, "no kernel of these operators has these dtypes");

@@ -28,16 +28,22 @@ class Mask:
     left: int = -1
     window_right: int = -1
     softcap: float = 0
+    slopes: Tensor | None = None
 
     @property
     def right(self) -> int:
         """Keys seen after the own position; < 0: all."""
         return 0 if self.causal else self.window_right
 
+    @staticmethod
+    def behind(queries: int, keys: int, device: torch.device) -> Tensor:
+        """How far keys are behind queries."""
+        at = torch.arange(queries, device=device)[:, None] + keys - queries
+        return at - torch.arange(keys, device=device)
+
     def seen(self, queries: int, keys: int, device: torch.device) -> Tensor:
         """Of which queries which keys are."""
-        behind = torch.arange(queries, device=device)[:, None] + keys - queries
-        behind = behind - torch.arange(keys, device=device)
+        behind = self.behind(queries, keys, device)
         out = torch.ones_like(behind, dtype=torch.bool)
         if self.left >= 0:
             out &= behind <= self.left
@@ -54,21 +60,29 @@ class Mask:
         scores = self.factor(q) * torch.einsum("shd,lhd->hsl", q, k)
         if self.softcap > 0:
             scores = self.softcap * torch.tanh(scores / self.softcap)
+        if self.slopes is not None:
+            behind = self.behind(q.shape[0], k.shape[0], q.device)
+            scores = scores - self.slopes[:, None, None] * behind.abs()
         return scores, self.seen(q.shape[0], k.shape[0], q.device)
 
-    def all_scores(self, q: Tensor, k: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
+    def all_scores(
+        self, q: Tensor, k: Tensor, sinks: Tensor | None, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """As scores, of shared keys, -inf where unseen, and each head's sink as one key more."""
         k = k.repeat_interleave(q.shape[1] // max(k.shape[1], 1), 1)
         scores, seen = self.scores(q, k)
+        scores = scores if bias is None else scores + bias
         scores = scores.masked_fill(~seen, -math.inf)
         if sinks is not None:
             scores = torch.cat((scores, sinks[:, None, None].expand(-1, q.shape[0], 1)), -1)
         return scores, seen
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> Outputs:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, bias: Tensor | None = None
+    ) -> Outputs:
         """[S, Hq, Dv] of [S, Hq, D], [L, H, D], [L, H, Dv], all of them wide; and lse [Hq, S]."""
         v = v.repeat_interleave(q.shape[1] // max(v.shape[1], 1), 1)
-        scores, seen = self.all_scores(q, k, sinks)
+        scores, seen = self.all_scores(q, k, sinks, bias)
         weights = torch.softmax(scores, -1) if scores.shape[-1] else scores
         weights = weights[..., : k.shape[0]].masked_fill(~seen, 0)  # of none: NaN
         return torch.einsum("hsl,lhd->shd", weights, v), torch.logsumexp(scores, -1)
@@ -89,19 +103,21 @@ def attention(
     sinks: Tensor | None,
     k_scale: Tensor | None,
     v_scale: Tensor | None,
+    attn_bias: Tensor | None,
+    alibi_slopes: Tensor | None,
     scale: float,
     causal: bool,
     window_left: int,
     window_right: int,
     softcap: float,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
-    rows = [
-        mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks)
-        for b, count in enumerate(lens)
-    ]
+    rows = []
+    for b, count in enumerate(lens):
+        bias = None if attn_bias is None else wide(attn_bias[b, :, :, :count])
+        rows.append(mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks, bias))
     if not rows:
         return q.new_zeros(*q.shape[:3], v.shape[3]), q.new_zeros(0, q.shape[2], q.shape[1]).float()
     out, lse = (torch.stack(part) for part in zip(*rows, strict=True))
@@ -136,13 +152,14 @@ def attention_varlen(
     sinks: Tensor | None,
     k_scale: Tensor | None,
     v_scale: Tensor | None,
+    alibi_slopes: Tensor | None,
     scale: float,
     causal: bool,
     window_left: int,
     window_right: int,
     softcap: float,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     spans = [slice(begin, end) for begin, end in pairwise(cu_seqlens_kv.tolist())]
     sequences = ((keys[span], values[span]) for span in spans)
@@ -173,13 +190,14 @@ def attention_paged(
     sinks: Tensor | None,
     k_scale: Tensor | None,
     v_scale: Tensor | None,
+    alibi_slopes: Tensor | None,
     scale: float,
     causal: bool,
     window_left: int,
     window_right: int,
     softcap: float,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
     keys, values = _read(k_pages, k_scale), _read(v_pages, v_scale)
     sequences = (
         (_unpaged(keys, table, count), _unpaged(values, table, count))
@@ -200,7 +218,8 @@ def mla(
     causal: bool,
 ) -> Outputs:
     queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
-    return attention(queries, keys, ckv, kv_lens, None, None, None, scale, causal, -1, -1, 0.0)
+    given = (queries, keys, ckv, kv_lens, None, None, None, None, None)
+    return attention(*given, scale, causal, -1, -1, 0.0)
 
 
 @composite_full
@@ -218,7 +237,7 @@ def mla_paged(
     queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv_pages, kpe_pages), -1)
     where = (block_table, kv_lens, cu_seqlens_q)
     return attention_paged(
-        queries, keys, ckv_pages, *where, None, None, None, scale, causal, -1, -1, 0.0
+        queries, keys, ckv_pages, *where, None, None, None, None, scale, causal, -1, -1, 0.0
     )
 
 

@@ -9,7 +9,7 @@ import torch
 
 from tilewright import ops
 from tilewright._values import score_scale
-from tilewright._weights import attention_by_weights, sees_and_bias
+from tilewright._weights import attention_with_bias, sees_and_bias
 from tilewright.hf._masks import UnsupportedMaskError, runs_of
 from tilewright.hf._range_mask import RangeMask, Run, decoded, encoded, matrix_of
 
@@ -141,7 +141,7 @@ def _gradients(ctx: Any, grad: torch.Tensor, _of_lse: Any) -> tuple[torch.Tensor
 masked_attention.register_autograd(_gradients, setup_context=_save)
 
 
-def _by_weights(
+def _biased(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -149,7 +149,7 @@ def _by_weights(
     run: Run,
     position_bias: torch.Tensor | None,
     options: dict[str, Any],
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention with any mask; `run` is what all queries see where there is none."""
     if mask is None:
         mask = matrix_of([[run]], q.shape[2], k.shape[2]).to(q.device)
@@ -158,7 +158,7 @@ def _by_weights(
     sees, bias = sees_and_bias(mask[..., : k.shape[2]])
     if position_bias is not None:
         bias = position_bias if bias is None else bias + position_bias
-    out, weights = attention_by_weights(q, k, v, sees=sees, bias=bias, **options)
+    out, weights = attention_with_bias(q, k, v, sees=sees, bias=bias, **options)
     return out.transpose(1, 2).contiguous(), weights
 
 
@@ -179,8 +179,9 @@ def attention_forward(
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Attention of query [B, H, S, D]; returns [B, S, H, Dv], and the weights if it had them.
 
-    The operator `attention` does it where there is neither dropout nor a position bias and each
-    query sees a range of keys; else it is done by the weights, which take memory.
+    The operator `attention` does it; by the weights, which take memory, it is done where these are
+    asked for, where some are dropped, and where scores with a bias or another mask than ranges of
+    keys have a gradient.
 
     Raises:
         NotImplementedError: the model asks for something that there is no operator for.
@@ -197,10 +198,12 @@ def attention_forward(
         pieces = _pieces_if_any(attention_mask, key.shape[2])
     is_range = attention_mask is None or traced or pieces is not None
     columns = more.get("sinks")  # one of each query's own
-    is_wanted = dropout or position_bias is not None or more.get("output_attentions")
-    if is_wanted or columns is not None or not is_range:
-        options |= {"dropout": dropout, "sinks": options["sinks"] if columns is None else columns}
-        return _by_weights(query, key, value, attention_mask, run, position_bias, options)
+    needs_weights = bool(more.get("output_attentions"))
+    is_plain = not (dropout or needs_weights) and position_bias is None and columns is None
+    if not (is_plain and is_range):
+        options |= {"dropout": dropout, "needs_weights": needs_weights,
+                    "sinks": options["sinks"] if columns is None else columns}  # fmt: skip
+        return _biased(query, key, value, attention_mask, run, position_bias, options)
     q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
     if s_aux is not None and torch.is_grad_enabled():  # `masked_attention` has their gradient
         pieces = None

@@ -10,7 +10,12 @@ import torch.nn.functional as F
 
 from tilewright import _layouts, ops
 from tilewright._values import score_scale
-from tilewright._weights import attention_by_weights, sees_and_bias, sees_in_range
+from tilewright._weights import (
+    attention_by_weights,
+    attention_with_bias,
+    sees_and_bias,
+    sees_in_range,
+)
 
 __all__ = ["FlashAttention", "MultiheadAttention", "RotaryEmbedding"]
 
@@ -137,8 +142,8 @@ class FlashAttention(torch.nn.Module):
 class MultiheadAttention(torch.nn.MultiheadAttention):
     """torch.nn.MultiheadAttention by the operators linear and attention.
 
-    Weights that are asked for, dropout and masks other than the causal one take the memory of the
-    weights.
+    Weights that are asked for, dropout, and gradients with masks other than the causal one take the
+    memory of the weights.
     """
 
     def forward(
@@ -168,14 +173,15 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         is_masked = key_padding_mask is not None or (
             attn_mask is not None and not (is_causal and is_square)
         )
-        weights: torch.Tensor | None = None
         if need_weights or dropout or is_masked:
             if is_causal and attn_mask is None:
                 attn_mask = ~sees_in_range(q.shape[2], k.shape[2], causal=True).to(q.device)
             sees, bias = self._sees_and_bias(attn_mask, key_padding_mask, len(q), k.shape[2])
-            out, weights = attention_by_weights(q, k, v, sees=sees, bias=bias, dropout=dropout)
+            out, weights = attention_with_bias(
+                q, k, v, sees=sees, bias=bias, dropout=dropout, needs_weights=need_weights
+            )
         else:
-            out = _layouts.attention(q, k, v, causal=is_causal)
+            out, weights = _layouts.attention(q, k, v, causal=is_causal), None
         out = out.transpose(1, 2).flatten(2)
         if query.dim() == 2:
             out = out[0]
@@ -214,7 +220,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         batch: int,
         keys: int,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """PyTorch's masks, True for what is hidden or to be added, for `attention_by_weights`."""
+        """PyTorch's masks, True for what is hidden or to be added, for `attention_with_bias`."""
         masks = []
         if attn_mask is not None:
             by_heads = attn_mask.dim() == 3

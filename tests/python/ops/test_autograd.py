@@ -141,7 +141,7 @@ def test_gradcheck_of_attention(options: tuple[Any, ...]) -> None:
     q, k, v = (torch.randn(s, dtype=torch.float64, requires_grad=True) for s in sizes)
     lens = torch.tensor([5, 4], dtype=torch.int32)
     assert torch.autograd.gradcheck(
-        lambda *qkv: OPS.attention(*qkv, lens, None, None, None, 0.0, *options), (q, k, v)
+        lambda *qkv: OPS.attention(*qkv, lens, *(None,) * 5, 0.0, *options), (q, k, v)
     )
 
 

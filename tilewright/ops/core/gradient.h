@@ -29,7 +29,7 @@
 namespace tw::ops {
 
 struct Gradient {
-  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 6, kMaxConditions = 4;
+  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 6, kMaxConditions = 6;
 
   struct Value {
     std::string_view parameter;  // of the operator called

@@ -1,6 +1,9 @@
 #include "tilewright/runtime/cuda/attention.h"
 
 #include <algorithm>
+#include <array>
+#include <mutex>
+#include <string>
 #include <string_view>
 
 #include "tilewright/runtime/cuda/attention_arguments.h"
@@ -38,6 +41,34 @@ AttentionModule& module() {
   return loaded;
 }
 
+/// The kernels that change scores, each compiled when it is first launched.
+template <class T>
+class ChangingKernels {
+ public:
+  Kernel get(int build, const Gpu& on) {
+    const std::lock_guard lock(compiling_);
+    LargeKernel& kernel = builds_[size_t(build)];
+    if (kernel.get() == nullptr) {
+      const CompiledKernel code =
+          compile_kernel("attention", changing_attention_program(dtype_of<T>, build), "sm_90a");
+      kernel.set(load_kernel("attention", described(on), code.cubin.data()));
+    }
+    return kernel.with_shared_bytes("attention", kAttentionBuilds[build].shared_bytes(), on);
+  }
+
+ private:
+  std::mutex compiling_;
+  std::array<LargeKernel, size_t(kAttentionBuildCount)> builds_;
+};
+
+template <class T>
+Kernel kernel_for(const AttentionArguments<T>& arguments, int build, const Gpu& on) {
+  static ChangingKernels<T> changing;
+  if (arguments.changes_scores()) return changing.get(build, on);
+  return module<T>().builds.with_shared_bytes("attention", size_t(build),
+                                              kAttentionBuilds[build].shared_bytes(), on);
+}
+
 template <class T>
 void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
   const AttentionChoice choice = kernels::choose_attention_sm90(p.size(), on.multiprocessors);
@@ -49,14 +80,12 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
   arguments.v = row_map(p.v, arguments.box_keys);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
-  AttentionModule& from = module<T>();
-  const Kernel kernel =
-      from.builds.with_shared_bytes("attention", size_t(choice.build), build.shared_bytes(), on);
+  const Kernel kernel = kernel_for(arguments, choice.build, on);
   void* pointers[] = {&arguments};
   check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(build.threads()), 1, 1,
                                unsigned(build.shared_bytes()), stream, pointers, nullptr),
         "attention: launching");
-  partials.add_up(from.combine, arguments, stream, "attention", pointers);
+  partials.add_up(module<T>().combine, arguments, stream, "attention", pointers);
 }
 
 template <class K>
@@ -68,7 +97,9 @@ template <class K>
   requires kHasAttentionSm90<K>
 Support supports_sm90(const K& call, int device) {
   if (Support s = supports_hopper(gpu(device)); !s) return s;
-  return ProblemOf<K>(call).support();
+  const ProblemOf<K> problem(call);
+  if (Support s = problem.support(); !s || !problem.changes_scores()) return s;
+  return supports_compiling();
 }
 
 template <class K>

@@ -80,6 +80,7 @@ void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut, int mu
   a.before = attention_window(p.options.window_left), a.after = attention_window(p.after());
   a.q_offsets = p.q_offsets, a.kv_offsets = p.kv_offsets, a.kv_lens = p.kv_lens;
   a.table = p.table, a.sinks = p.options.sinks;
+  a.bias = p.bias, a.slopes = p.options.slopes;
   a.rows = {p.out.data, p.out.outer_stride, p.out.row_stride, p.out.head_stride};
   a.lse = p.lse;
 }

@@ -1,5 +1,7 @@
 // The device code of attention on Hopper, compiled once for each element type: TW_ATTENTION_ELEMENT
-// is tw::f16 or tw::bf16. The runtime finds the functions by name and number.
+// is tw::f16 or tw::bf16. The runtime finds the functions by name and number. With
+// TW_ATTENTION_SCORES, a type of attention_bias_sm90.h, it is one function, of build
+// TW_ATTENTION_BUILD, that changes scores: NVRTC compiles these when they are asked for.
 #include "tilewright/kernels/attention_combine_sm90.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_sm90.h"
@@ -10,6 +12,16 @@ using namespace kernels;
 using Element = TW_ATTENTION_ELEMENT;
 
 extern __shared__ __align__(1024) char dynamic_shared[];
+
+#if defined(TW_ATTENTION_SCORES)
+
+__global__ void __launch_bounds__(kAttentionBuilds[TW_ATTENTION_BUILD].threads(), 1)
+    attention(const __grid_constant__ AttentionArguments<Element> arguments) {
+  AttentionSm90<Element, kAttentionBuilds[TW_ATTENTION_BUILD], TW_ATTENTION_SCORES>{arguments}(
+      dynamic_shared);
+}
+
+#else
 
 template <int kIndex>
 __global__ void __launch_bounds__(kAttentionBuilds[kIndex].threads(), 1)
@@ -29,5 +41,7 @@ void instantiate() {
   if constexpr (kIndex + 1 < kAttentionBuildCount) instantiate<kIndex + 1>();
 }
 template void instantiate<0>();
+
+#endif
 
 }  // namespace tw::cuda_entry

@@ -38,11 +38,12 @@ struct AttentionProblem {
   int64_t sequences = 0;
   int64_t keys = 0;  // of a sequence, at most
   bool has_scales = false;
+  View<const T, 4> bias{};  // [sequences, Hq, queries, keys]
 
   explicit AttentionProblem(const kernels::Attention<T, T>& call)
       : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
     if (call.lse) lse = {call.lse.data, call.lse.stride(0), call.lse.stride(2), call.lse.stride(1)};
-    kv_lens = call.kv_lens;
+    kv_lens = call.kv_lens, bias = call.attn_bias;
     sequences = q.outer, keys = k.rows;
     has_scales = bool(call.k_scale) || bool(call.v_scale);
   }
@@ -67,6 +68,7 @@ struct AttentionProblem {
   }
 
   int64_t group() const { return q.heads / k.heads; }
+  bool changes_scores() const { return bias || options.slopes; }
   int64_t after() const { return options.causal ? 0 : options.window_right; }
   /// Queries of a sequence; on average, where they vary.
   int64_t typical_queries() const {
@@ -87,7 +89,8 @@ struct AttentionProblem {
             .kv_heads = k.heads,
             .page_keys = table ? k.rows : 0,
             .masked = after() >= 0 || options.window_left >= 0,
-            .varies = bool(q_offsets)};
+            .varies = bool(q_offsets),
+            .biased = changes_scores()};
   }
 
   Support support() const {

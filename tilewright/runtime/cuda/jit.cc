@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tilewright/core/error.h"
+#include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/runtime/cuda/nvrtc.h"
 
 namespace tw::runtime::cuda {
@@ -76,6 +77,11 @@ Support supports_hopper(const Gpu& gpu) {
   return Support::yes();
 }
 
+Support supports_compiling() {
+  if (jit_setting() == "0") return Support::no("TILEWRIGHT_JIT=0 forbids to compile one");
+  return nvrtc_availability();
+}
+
 CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
                               std::string_view architecture) {
   return compile_kernel(op, program, architecture, default_cache());
@@ -87,12 +93,26 @@ CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
     throw Error(ErrorKind::kUnsupported, std::string(op) + ": this library carries no kernel for " +
                                              std::string(architecture) + ", and " + why);
   };
-  if (jit_setting() == "0") refuse("TILEWRIGHT_JIT=0 forbids to compile one");
-  if (!nvrtc_availability()) refuse(nvrtc_availability().reason());
+  if (Support s = supports_compiling(); !s) refuse(s.reason());
   const Digest key = key_of(program, architecture);
   ArtifactCache::Found found =
       cache.get(key, [&] { return compile_cubin(op, program, architecture, options()); });
   return {std::move(found.bytes), cache.path_of(key), found.was_kept};
+}
+
+std::vector<int> changing_attention_builds(DType element) {
+  std::vector<int> out;
+  if (element != DType::kF16 && element != DType::kBf16) return out;
+  for (int i = 0; i < kernels::kAttentionBuildCount; ++i)
+    if (kernels::can_change_scores(kernels::kAttentionBuilds[i])) out.push_back(i);
+  return out;
+}
+
+DeviceProgram changing_attention_program(DType element, int build) {
+  const std::string number = "TW_ATTENTION_BUILD " + std::to_string(build);
+  return own_program("attention", {element == DType::kF16 ? "TW_ATTENTION_ELEMENT tw::f16"
+                                                          : "TW_ATTENTION_ELEMENT tw::bf16",
+                                   number, "TW_ATTENTION_SCORES AttentionBiasedScores"});
 }
 
 DeviceProgram gemm_program(DType element) {

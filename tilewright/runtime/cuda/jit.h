@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
@@ -39,6 +40,14 @@ TW_API CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& p
                                      std::string_view architecture);
 TW_API CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
                                      std::string_view architecture, const ArtifactCache& cache);
+
+/// Whether kernels can be compiled: there is NVRTC, and TILEWRIGHT_JIT is not 0.
+TW_API Support supports_compiling();
+
+/// Of attention on Hopper with heads of such a type, the builds that add to scores, by number
+/// (kernels/attention_policy_sm90.h), and one of them.
+TW_API std::vector<int> changing_attention_builds(DType element);
+TW_API DeviceProgram changing_attention_program(DType element, int build);
 
 /// Of matrix multiplication of this type, the kernel for any GPU.
 TW_API DeviceProgram gemm_program(DType element);

@@ -140,7 +140,6 @@ template <class P, class C, int kChains, class T, class V>
   requires(kChains > 1)
 TW_INLINE void store(P, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at,
                      const V& v) {
-  static_assert(!detail::is_paired<V>, "pairs of bf16 fit no other row");
   if (!row.around) return store_cached(row, at, v);
   TW_UNROLL
   for (int i = 0; i < kChains; ++i) stream(row.data + at.vector(i).offset, v.part[i]);
