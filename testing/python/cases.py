@@ -63,7 +63,7 @@ class Case:
         optional = [arg.name for arg in self.op.outputs if arg.optional]
         return any(f"+{name}" in self.text.split() for name in optional)
 
-    def arguments(self, seed: int = 1) -> list[Any]:
+    def arguments(self, seed: int = 1, device: str = "cpu") -> list[Any]:
         """The inputs by position, as torch.ops takes them."""
         out = [arg.default_value for arg in self.op.inputs]
 
@@ -72,7 +72,7 @@ class Case:
             if not view:
                 out[index] = _scalar(arg, number)
                 return
-            tensor = _copy(view.contents, DTYPES[dtype.decode()])
+            tensor = _copy(view.contents, DTYPES[dtype.decode()]).to(device)
             out[index] = tensor.tolist() if arg.is_int_list else tensor
 
         library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))
@@ -144,6 +144,14 @@ def every_case() -> list[Case]:
 def results(value: Any) -> list[torch.Tensor]:
     """A result as a list of tensors."""
     return list(value) if isinstance(value, tuple) else [value]
+
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def on_devices(cases: list[Case]) -> list[tuple[Case, str]]:
+    """Each on all devices that are here and that its operator has a kernel for."""
+    return [(c, device) for device in DEVICES for c in cases if device == "cpu" or c.op.on_cuda]
 
 
 _PIECE = 1 << 24  # numbers that are compared at once: the largest results fill the memory otherwise

@@ -10,7 +10,7 @@ import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 import torch.nn.functional as F
-from cases import Case, assert_close, every_case, results
+from cases import Case, assert_close, every_case, on_devices, results
 from composites import COMPOSITES, gated, rms_norm
 from tilewright._second import SECOND
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -71,11 +71,11 @@ def in_float64(case: Case) -> bool:
     return any("f64" in combo.values() for combo in combos)
 
 
-def ready(case: Case, dtype: torch.dtype | None = None) -> list[Any]:
+def ready(case: Case, dtype: torch.dtype | None = None, device: str = "cpu") -> list[Any]:
     """Arguments whose gradient is asked for where the operator has one, in float64 if wanted."""
     out = []
     is_positive = case.op.name == "log" or function_of(case) in OF_POSITIVE
-    for arg, value in zip(case.op.inputs, case.arguments(), strict=True):
+    for arg, value in zip(case.op.inputs, case.arguments(device=device), strict=True):
         if isinstance(value, Tensor) and value.is_floating_point():
             constant = arg.name in CONSTANT.get(case.op.name, ())
             if is_positive:
@@ -93,7 +93,7 @@ def gradients(function: Callable[..., Any], arguments: list[Any], seed: int = 3)
     """Gradients of all that ask for one, for random gradients of the results."""
     made = [r for r in results(function(*arguments)) if r.requires_grad]
     torch.manual_seed(seed)
-    given = [torch.randn(r.shape, dtype=torch.float64).to(torch.bfloat16).to(r.dtype) for r in made]
+    given = [torch.randn(r.shape, dtype=torch.float64).bfloat16().to(r) for r in made]
     wanted = [a for a in arguments if isinstance(a, Tensor) and a.requires_grad]
     return list(torch.autograd.grad(made, wanted, given, materialize_grads=True))
 
@@ -103,9 +103,9 @@ def test_every_gradient_is_compared() -> None:
     assert with_gradient <= set(COMPOSITES)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_matches_pytorchs_gradient_in_float64(case: Case) -> None:
-    got = gradients(getattr(OPS, case.op.name), ready(case))
+@pytest.mark.parametrize(("case", "device"), on_devices(CASES), ids=str)
+def test_matches_pytorchs_gradient_in_float64(case: Case, device: str) -> None:
+    got = gradients(getattr(OPS, case.op.name), ready(case, device=device))
     wide = [
         a.detach().double().requires_grad_(a.requires_grad)
         if isinstance(a, Tensor) and a.is_floating_point()
@@ -117,8 +117,8 @@ def test_matches_pytorchs_gradient_in_float64(case: Case) -> None:
         # Of these PyTorch's gradients in float16 are as far off, to the digit: they follow from a
         # result that was rounded (near 1, where 1 - y is small), or add up products that were.
         slack = {"lerp": 2.0, "sigmoid": 1.6, "tanh": 2.1}.get(case.op.name, 1.0)
-        assert_close(g, w.to(g.dtype), (slack if g.dtype == torch.float16 else 1) *
-                     case.tolerance(g.dtype))  # fmt: skip
+        assert_close(g.cpu(), w.to(g.dtype), (slack if g.dtype == torch.float16 else 1) *
+                     case.tolerance(g.dtype, device))  # fmt: skip
 
 
 @pytest.mark.parametrize("case", [c for c in EACH.values() if in_float64(c)], ids=str)
@@ -211,9 +211,9 @@ def test_a_gradient_penalty_in_half_precision() -> None:
     assert float((got.double() - want).norm() / want.norm()) < 0.03
 
 
-@pytest.mark.parametrize("case", FEW.values(), ids=str)
-def test_opcheck(case: Case) -> None:
-    torch.library.opcheck(getattr(OPS, case.op.name).default, tuple(ready(case)))
+@pytest.mark.parametrize(("case", "device"), on_devices(list(FEW.values())), ids=str)
+def test_opcheck(case: Case, device: str) -> None:
+    torch.library.opcheck(getattr(OPS, case.op.name).default, tuple(ready(case, device=device)))
 
 
 def test_differentiating_twice_says_what_is_missing() -> None:

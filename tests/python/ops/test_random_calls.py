@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import tilewright.torch
 import torch
-from cases import Case, assert_close, results
+from cases import DEVICES, Case, assert_close, results
 from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ import tilewright
 from tilewright import _schema
 
 OPERATORS = list(_schema.operators().values())
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 45, 64, 65, 100, 257, 1031, 4099)
 MOST = 60_000  # the product of all sizes: the definition is slow
 EXAMPLES = int(os.environ.get("TILEWRIGHT_RANDOM_CALLS", "30"))  # for each operator and device

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tilewright.torch
 import torch
-from cases import Case, assert_close, every_case, results
+from cases import Case, assert_close, every_case, on_devices, results
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import tilewright
@@ -30,7 +30,7 @@ def spread(value: Any) -> Any:
     """The same numbers with gaps between them; opaque bytes stay in one piece."""
     if not isinstance(value, torch.Tensor) or value.dtype == torch.uint8 or value.dim() == 0:
         return value
-    wide = torch.empty([2 * size for size in value.shape], dtype=value.dtype)
+    wide = value.new_empty([2 * size for size in value.shape])
     out = wide[tuple(slice(None, None, 2) for _ in value.shape)]
     return out.copy_(value)
 
@@ -45,12 +45,12 @@ def test_matches_the_float64_definition(case: Case) -> None:
         assert_close(g, w, case.tolerance(w.dtype))
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_layouts_and_overloads_agree(case: Case) -> None:
-    arguments = case.arguments()
+@pytest.mark.parametrize(("case", "device"), on_devices(CASES), ids=str)
+def test_layouts_and_overloads_agree(case: Case, device: str) -> None:
+    arguments = case.arguments(device=device)
     want = results(overload(case)(*arguments))
     for g, w in zip(results(overload(case)(*map(spread, arguments))), want, strict=True):
-        assert_close(g, w, case.tolerance(w.dtype))
+        assert_close(g, w, case.tolerance(w.dtype, device))
     wanted = case.op.outputs if case.wants_full else case.op.required_outputs
     given = {arg.name: spread(torch.empty_like(w)) for arg, w in zip(wanted, want, strict=True)}
     packet(case).out(*arguments, **given)
@@ -62,9 +62,9 @@ def gives_nan(case: Case, arguments: list[Any]) -> bool:
     return any(bool(r.double().isnan().any()) for r in results(overload(case)(*arguments)))
 
 
-def comparable(case: Case) -> tuple[Any, ...]:
+def comparable(case: Case, device: str = "cpu") -> tuple[Any, ...]:
     """Arguments without NaN in the result: opcheck takes two of them for different."""
-    arguments = case.arguments()
+    arguments = case.arguments(device=device)
     if gives_nan(case, arguments):
         arguments = [a.abs() if isinstance(a, torch.Tensor) else a for a in arguments]
     return tuple(arguments)
@@ -84,16 +84,16 @@ def compares_8_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("compares_8_bits")
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_schema_and_fake_function(case: Case) -> None:
+@pytest.mark.parametrize(("case", "device"), on_devices(CASES), ids=str)
+def test_schema_and_fake_function(case: Case, device: str) -> None:
     tests = ("test_schema", "test_faketensor", "test_autograd_registration")
-    opcheck(overload(case), comparable(case), test_utils=tests)
+    opcheck(overload(case), comparable(case, device), test_utils=tests)
 
 
 @pytest.mark.usefixtures("compares_8_bits")
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_out_variant_passes_opcheck(case: Case) -> None:
-    arguments = comparable(case)
+@pytest.mark.parametrize(("case", "device"), on_devices(CASES), ids=str)
+def test_out_variant_passes_opcheck(case: Case, device: str) -> None:
+    arguments = comparable(case, device)
     wanted = case.op.outputs if case.wants_full else case.op.required_outputs
     made = results(overload(case)(*arguments))
     given = {arg.name: torch.empty_like(w) for arg, w in zip(wanted, made, strict=True)}
