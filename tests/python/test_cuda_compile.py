@@ -67,15 +67,16 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         assert cubin in Path(str(kernel["path"])).read_bytes()
 
 
-def test_attention_that_adds_to_scores(tmp_path: Path) -> None:
-    """Kernels for Hopper that the library does not carry."""
-    kernels = compile_for("sm_90a", "attention", "--dtype", "bf16/bf16", cache=tmp_path)
+@pytest.mark.parametrize("dtypes", ["bf16/bf16", "f16/i8", "bf16/f8_e4m3fn"])
+def test_attention_on_hopper(tmp_path: Path, dtypes: str) -> None:
+    """Kernels that the library does not carry: they add to scores, or widen keys."""
+    kernels = compile_for("sm_90a", "attention", "--dtype", dtypes, cache=tmp_path)
     variants = [str(kernel["variant"]) for kernel in kernels]
     assert variants[0] == ""
     assert len(set(variants)) == len(variants) > 4
     for kernel in kernels[1:]:
         assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
-    assert len(compile_for("sm_90", "attention", "--dtype", "bf16/bf16", cache=tmp_path)) == 1
+    assert len(compile_for("sm_90", "attention", "--dtype", dtypes, cache=tmp_path)) == 1
 
 
 def test_kept_and_verified(tmp_path: Path) -> None:

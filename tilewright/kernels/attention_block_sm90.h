@@ -5,6 +5,38 @@
 
 namespace tw::kernels {
 
+/// Keys and values of 8 bits as they arrive, rows after each other, and what they are multiplied
+/// with.
+template <AttentionBuild kBuild>
+struct AttentionNarrowBlocks {
+  static constexpr int kStages = kBuild.narrow_stages, kWarps = 4;  // that widen
+
+  alignas(128) char k[kStages][kBuild.narrow_bytes()];
+  alignas(128) char v[kStages][kBuild.narrow_bytes()];
+  float scales[2][2][kBuild.keys];  // of every other block: keys', values'
+  tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
+
+  TW_PTX void init() {
+    for (int i = 0; i < kStages; ++i) {
+      k_full[i].init(1);
+      v_full[i].init(1);
+      k_empty[i].init(kWarps);
+      v_empty[i].init(kWarps);
+    }
+  }
+};
+struct AttentionNoNarrowBlocks {
+  TW_PTX void init() {}
+};
+template <bool kWidens, AttentionBuild kBuild>
+struct AttentionNarrowBlocksOf {
+  using Type = AttentionNoNarrowBlocks;
+};
+template <AttentionBuild kBuild>
+struct AttentionNarrowBlocksOf<true, kBuild> {
+  using Type = AttentionNarrowBlocks<kBuild>;
+};
+
 template <class T, AttentionBuild kBuild>
 struct AttentionBlock {
   static constexpr int kDims = kBuild.dims, kKeys = kBuild.keys, kStages = kBuild.stages;
@@ -14,26 +46,31 @@ struct AttentionBlock {
   static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;
 
-  using Tiles = AttentionTileRing<4 * kConsumers + 2>;  // two warps load
+  static constexpr bool kWidens = kBuild.widens();
+  static constexpr int kFillers = kWidens ? 4 : 1;  // arrivals that make a block full
+
+  using Tiles = AttentionTileRing<4 * kConsumers + 2 + (kWidens ? 4 : 0)>;  // two warps load
 
   struct alignas(1024) Shared {
     char k[kStages][kBuild.block_bytes()];
     char v[kStages][kBuild.block_bytes()];
     char q[kQueryBuffers][kConsumers][kBuild.query_bytes()];
+    typename AttentionNarrowBlocksOf<kWidens, kBuild>::Type narrow;
     Tiles tiles;
     tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     tile::cuda::Mbarrier q_full[kQueryBuffers][kConsumers], q_empty[kQueryBuffers][kConsumers];
     tile::cuda::Mbarrier tail_full;
   };
-  static_assert(sizeof(Shared) == kBuild.shared_bytes());
+  static_assert(sizeof(Shared) <= kBuild.shared_bytes());
 
   using Position = tile::cuda::RingPosition<kStages>;
+  using LoadPosition = tile::cuda::RingPosition<kWidens ? kBuild.narrow_stages : kStages>;
   using QueryBuffer = tile::cuda::RingPosition<kQueryBuffers>;
 
   TW_PTX static void init(Shared& shared) {
     for (int i = 0; i < kStages; ++i) {
-      shared.k_full[i].init(1);
-      shared.v_full[i].init(1);
+      shared.k_full[i].init(kFillers);
+      shared.v_full[i].init(kFillers);
       shared.k_empty[i].init(kConsumers);
       shared.v_empty[i].init(kConsumers);
     }
@@ -42,6 +79,7 @@ struct AttentionBlock {
         shared.q_full[i][c].init(1);
         shared.q_empty[i][c].init(1);
       }
+    shared.narrow.init();
     shared.tiles.init();
     shared.tail_full.init(1);
     tile::cuda::fence_barrier_init();

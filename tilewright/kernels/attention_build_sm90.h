@@ -14,12 +14,16 @@ struct AttentionBuild {
   int keys;       // of a block
   int stages;     // of the rings of keys and of values
   bool turns;     // whether the consumers take turns with the tensor cores
+  /// Of the rings of keys and values of 8 bits, which a warpgroup more widens; 0: they have 16.
+  int narrow_stages = 0;
 
-  TW_INLINE constexpr int threads() const { return 128 * (1 + consumers); }
+  TW_INLINE constexpr bool widens() const { return narrow_stages > 0; }
+  TW_INLINE constexpr int threads() const { return 128 * (1 + consumers + int(widens())); }
   /// Whether blocks of threads take parts of tiles, which balances but costs a sum over the parts.
   TW_INLINE constexpr bool parts() const { return consumers == 1; }
   TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer
   TW_INLINE constexpr int block_bytes() const { return keys * dims * 2; }
+  TW_INLINE constexpr int narrow_bytes() const { return keys * dims; }
   /// Two buffers of queries where they fit: the next tile's arrive while one is worked on, and its
   /// first scores are multiplied beside the last values of this one.
   TW_INLINE constexpr int query_buffers() const { return shared_bytes(2) <= kMostShared ? 2 : 1; }
@@ -31,6 +35,7 @@ struct AttentionBuild {
   TW_INLINE constexpr int consumer_registers() const {
     return consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
   }
+  TW_INLINE constexpr int widening_registers() const { return 152; }
   /// Of a consumer's thread, beside scores, weights and sums.
   TW_INLINE constexpr int spare_registers() const {
     return consumer_registers() - keys / 2 - keys / 4 - dims / 2;
@@ -39,8 +44,10 @@ struct AttentionBuild {
  private:
   static constexpr int kMostShared = 227 * 1024;  // of a block of threads
   TW_INLINE constexpr int shared_bytes(int buffers) const {
-    constexpr int kAlignment = 1024;  // the barriers fit into what it rounds up to
-    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() + kAlignment;
+    // The barriers fit into what it rounds up to, and so do the scales of narrow blocks.
+    const int rest = widens() ? 3072 : 1024;
+    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() +
+           2 * narrow_stages * narrow_bytes() + rest;
   }
 };
 
@@ -142,6 +149,12 @@ struct AttentionRows {
   }
 };
 
+/// What keys or values of 8 bits are multiplied with, one for each key and head.
+struct AttentionScales {
+  const float* data;                              // null: 1
+  int64_t outer_stride, row_stride, head_stride;  // outer: batch entries or pages
+};
+
 template <class T>
 struct AttentionArguments {
   tile::cuda::TensorMap q;     // [B, Hq / pack, S, pack, D], a box is queries x pack x 64
@@ -160,6 +173,7 @@ struct AttentionArguments {
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   View<const float, 1> sinks;
+  AttentionScales k_scale, v_scale;
   View<const T, 4> bias;        // [sequences, Hq, queries, keys], or no data
   View<const float, 1> slopes;  // [Hq], or no data
   AttentionRows<T> rows;        // out; rows begin at multiples of 16 bytes

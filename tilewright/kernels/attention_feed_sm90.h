@@ -18,7 +18,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   using Keys = AttentionKeys<Arguments, Block::kKeys>;
   using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
   using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
-  using typename Block::Position;
+  using typename Block::LoadPosition;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
   const Arguments& given;
@@ -41,15 +41,24 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       shared.tiles.deal(AttentionWalk(given.order), given, queries, kKeys);
   }
 
+  /// Where blocks are loaded to, and by whose barriers.
+  TW_PTX static auto& loaded(Shared& shared) {
+    if constexpr (Block::kWidens)
+      return shared.narrow;
+    else
+      return shared;
+  }
+
   TW_PTX void load_keys(Shared& shared) const {
-    Position at;
+    auto& to = loaded(shared);
+    LoadPosition at;
     QueryBuffer queries;
     shared.tiles.for_each([&](const AttentionTile& tile) {
       bool starts = true;
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
-        shared.k_empty[at.index].wait(at.phase ^ 1);
-        load_block(shared.k[at.index], given.k, shared.k_full[at.index], block);
+        to.k_empty[at.index].wait(at.phase ^ 1);
+        load_block(to.k[at.index], given.k, to.k_full[at.index], block);
         if (starts) load_queries(shared, queries, tile);
         starts = false;
       }
@@ -58,15 +67,17 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
 
   TW_PTX void load_values(Shared& shared) const {
     using namespace tile::cuda;
-    Position at;
+    auto& ring = loaded(shared);
+    LoadPosition at;
     uint32_t tail_phase = 0;
     shared.tiles.for_each([&](const AttentionTile& tile) {
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
-        const bool tail = block.keys < kKeys && given.shares_memory();
-        char* const to = shared.v[at.index];
-        Mbarrier& full = shared.v_full[at.index];
-        shared.v_empty[at.index].wait(at.phase ^ 1);
+        // Who widens blocks clears their tails.
+        const bool tail = !Block::kWidens && block.keys < kKeys && given.shares_memory();
+        char* const to = ring.v[at.index];
+        Mbarrier& full = ring.v_full[at.index];
+        ring.v_empty[at.index].wait(at.phase ^ 1);
         load_block(to, given.v, tail ? shared.tail_full : full, block);
         if (!tail) continue;
         shared.tail_full.wait(tail_phase);
@@ -96,14 +107,15 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
                          const AttentionKeyBlock& block) const {
     using namespace tile::cuda;
-    const int box_bytes = given.box_keys * kRowBytes;  // of 64 columns
-    if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kChunks);
+    constexpr int kParts = Block::kWidens ? 1 : kChunks;  // of 64 columns, of 128 bytes
+    const int box_bytes = given.box_keys * (Block::kWidens ? Block::kDims : kRowBytes);
+    if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kParts);
 #pragma unroll 1
     for (int i = 0; i < block.boxes; ++i) {
       const int outer = __shfl_sync(0xffffffffu, block.outer, i);
       if (!elect_one()) continue;
       TW_UNROLL
-      for (int c = 0; c < kChunks; ++c)
+      for (int c = 0; c < kParts; ++c)
         load_box(smem + c * kChunkBytes + i * box_bytes, map, full, c * kChunk, block.row,
                  block.head, outer);
     }

@@ -19,6 +19,14 @@ inline constexpr AttentionBuild kAttentionBuilds[] = {
 inline constexpr int kAttentionBuildCount =
     int(sizeof(kAttentionBuilds) / sizeof(kAttentionBuilds[0]));
 
+/// Those whose keys and values have 8 bits: memory is their limit, whatever the queries.
+inline constexpr AttentionBuild kAttentionNarrowBuilds[] = {
+    {.dims = 64, .consumers = 1, .keys = 128, .stages = 3, .turns = false, .narrow_stages = 3},
+    {.dims = 128, .consumers = 1, .keys = 128, .stages = 2, .turns = false, .narrow_stages = 2},
+    {.dims = 256, .consumers = 1, .keys = 64, .stages = 2, .turns = false, .narrow_stages = 2}};
+inline constexpr int kAttentionNarrowBuildCount =
+    int(sizeof(kAttentionNarrowBuilds) / sizeof(kAttentionNarrowBuilds[0]));
+
 /// What the choice depends on.
 struct AttentionSize {
   int64_t dims;  // the greater of D and Dv
@@ -31,10 +39,11 @@ struct AttentionSize {
   bool masked;        // causal or a window: blocks of keys at the ends are cut
   bool varies;        // the number of queries, among sequences
   bool biased;        // something is added to scores
+  bool narrow;        // keys and values have 8 bits
 };
 
 struct AttentionChoice {
-  int build = -1;  // in kAttentionBuilds; -1: none takes it
+  int build = -1;  // in kAttentionBuilds, or kAttentionNarrowBuilds; -1: none takes it
   int pack = 1;    // heads in the rows of a tile
   // Of AttentionOrder, where blocks of threads take parts of tiles.
   AttentionTeam team;
@@ -79,14 +88,24 @@ constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
 
 }  // namespace attention_policy
 
+/// The first build that suffices.
+constexpr int choose_narrow_build(const AttentionSize& size) {
+  for (int i = 0; i < kAttentionNarrowBuildCount; ++i)
+    if (kAttentionNarrowBuilds[i].dims >= size.dims &&
+        attention_policy::fits_pages(kAttentionNarrowBuilds[i].keys, size.page_keys))
+      return i;
+  return -1;
+}
+
 /// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
 constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int multiprocessors) {
   using namespace attention_policy;
   constexpr int64_t kRows = 64;
   AttentionChoice out;
-  const bool few = size.queries * size.group <= kRows;
+  const bool few = size.narrow || size.queries * size.group <= kRows;
   if (size.queries < kRows) out.pack = int(most_packed(size.group));
-  for (int i = 0; i < kAttentionBuildCount; ++i) {
+  if (size.narrow) out.build = choose_narrow_build(size);
+  for (int i = 0; i < kAttentionBuildCount && !size.narrow; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
     if (build.dims < size.dims || !fits_pages(build.keys, size.page_keys)) continue;
     if (size.biased && !can_change_scores(build)) continue;

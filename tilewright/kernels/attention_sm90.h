@@ -7,12 +7,15 @@
 // one computes weights while the other multiplies. Blocks of keys are walked from the last: what a
 // causal mask cuts comes first.
 //
+// Keys and values of 8 bits arrive in rings of their own; a warpgroup more widens them.
+//
 // Rows of a tile are queries, or queries times the heads that share keys. What a box has outside
 // its tensor reads as zero and is not written.
 #pragma once
 
 #include "tilewright/kernels/attention_bias_sm90.h"
 #include "tilewright/kernels/attention_feed_sm90.h"
+#include "tilewright/kernels/attention_widen_sm90.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/wgmma.h"
@@ -20,7 +23,8 @@
 
 namespace tw::kernels {
 
-template <class T, AttentionBuild kBuild, class Scored = AttentionPlainScores>
+/// U: the type of keys and values, if another one.
+template <class T, AttentionBuild kBuild, class Scored = AttentionPlainScores, class U = T>
 struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
@@ -56,6 +60,9 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     if (warpgroup == 0) {
       give_registers<kBuild.producer_registers()>();
       AttentionFeed<T, kBuild>{given}(shared);
+    } else if (Block::kWidens && warpgroup == 1 + kConsumers) {
+      give_registers<kBuild.widening_registers()>();
+      if constexpr (Block::kWidens) AttentionWiden<T, U, kBuild>{given}(shared);
     } else {
       take_registers<kBuild.consumer_registers()>();
       consume(shared, warpgroup - 1);

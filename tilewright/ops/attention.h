@@ -18,8 +18,9 @@ struct AttentionFamily {
   /// Queries, outputs of one dtype; keys, values of any of these.
   using Types =
       Combos<Combo<float, float>, Combo<float, f16>, Combo<float, bf16>, Combo<float, int8_t>,
-             Combo<f16, float>, Combo<f16, f16>, Combo<f16, bf16>, Combo<f16, int8_t>,
-             Combo<bf16, float>, Combo<bf16, f16>, Combo<bf16, bf16>, Combo<bf16, int8_t>>;
+             Combo<float, f8_e4m3fn>, Combo<f16, float>, Combo<f16, f16>, Combo<f16, bf16>,
+             Combo<f16, int8_t>, Combo<f16, f8_e4m3fn>, Combo<bf16, float>, Combo<bf16, f16>,
+             Combo<bf16, bf16>, Combo<bf16, int8_t>, Combo<bf16, f8_e4m3fn>>;
 
   /// A GPU's matrix instructions take weights of the values' type: rounded like the result itself.
   static constexpr double kToleranceScale = 2;
@@ -213,7 +214,8 @@ struct AttentionFamily {
 /// kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the keys
 /// up to its own position (causal) or within the window; the last query stands at the last key. A
 /// row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to the capped
-/// scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a key.
+/// scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a key. Keys and
+/// values of 8 bits times their scales must be numbers of T.
 struct Attention : AttentionFamily {
   static constexpr Schema kSchema{
       "attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, "
@@ -285,6 +287,9 @@ struct Attention : AttentionFamily {
       {"bias, slopes, heads of 64",
        "B=1 S=300 Hq=2 L=280 H=1 D=64 Dv=64 window_left=37 +attn_bias +alibi_slopes +sinks +lse"},
       {"bias, heads of 128", "B=2 S=200 Hq=4 L=333 H=2 D=128 Dv=128 +attn_bias +kv_lens +lse"},
+      {"heads of 128, scales",
+       "B=2 S=3 Hq=8 L=700 H=2 D=128 Dv=128 causal=1 +kv_lens +k_scale +v_scale +lse"},
+      {"heads of 64, scales", "B=1 S=90 Hq=4 L=300 H=4 D=64 Dv=64 +k_scale +v_scale"},
       {"bias, decode", "B=2 S=1 Hq=8 L=3000 H=2 D=128 Dv=128 +attn_bias +kv_lens +lse"},
       {"slopes, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=96 causal=1 +alibi_slopes +lse"},
       {"slopes, heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=256 +alibi_slopes"},

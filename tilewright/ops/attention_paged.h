@@ -85,6 +85,8 @@ struct AttentionPaged : AttentionFamily {
        "N=60 Hq=3 P=64 S=8 H=3 D=24 Dv=40 B=3 W=40 C=4 causal=1 window_left=50 softcap=5 "
        "+cu_seqlens_q +sinks +k_scale +v_scale +lse"},
       {"decode, heads of 128", "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +sinks +lse"},
+      {"decode, heads of 128, scales",
+       "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +k_scale +v_scale +lse"},
       {"slopes", "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +alibi_slopes +lse"},
       {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},
       {"mixed stages, heads of 128",
@@ -93,6 +95,8 @@ struct AttentionPaged : AttentionFamily {
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/decode", "N=1 Hq=9 P=128 S=32 H=3 D=64 Dv=64 B=1 W=16 causal=1"},
       {"llama-3.1-8b/decode", "N=1 Hq=32 P=1024 S=32 H=8 D=128 Dv=128 B=1 W=256 causal=1"},
+      {"llama-3.1-8b/decode, batch 8, long",
+       "N=8 Hq=32 P=1024 S=64 H=8 D=128 Dv=128 B=8 W=128 causal=1"},
       {"llama-3.1-8b/decode, batch 8", "N=8 Hq=32 P=1024 S=32 H=8 D=128 Dv=128 B=8 W=64 causal=1"}};
 
   template <class T, class U>

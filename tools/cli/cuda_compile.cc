@@ -57,11 +57,11 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
   std::vector<Program> out;
   out.push_back({std::string(op.name()), "",
                  runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo])});
-  // Where scores have something added; attention's forms share these.
-  if (op.name() == "attention" && arch == "sm_90a" && dtypes.front() == dtypes.back())
-    for (const int build : runtime::cuda::changing_attention_builds(dtypes.front()))
-      out.push_back({"attention", "scores" + std::to_string(build),
-                     runtime::cuda::changing_attention_program(dtypes.front(), build)});
+  if (op.name() == "attention" && arch == "sm_90a")  // its forms share these
+    for (const auto& variant : runtime::cuda::attention_variants(dtypes.front(), dtypes.back()))
+      out.push_back({"attention",
+                     (variant.changes_scores ? "scores" : "build") + std::to_string(variant.build),
+                     runtime::cuda::attention_program(variant)});
   return out;
 }
 

@@ -41,46 +41,55 @@ AttentionModule& module() {
   return loaded;
 }
 
-/// The kernels that change scores, each compiled when it is first launched.
-template <class T>
-class ChangingKernels {
+/// The kernels that are not carried, each compiled when it is first launched.
+template <class T, class U>
+class CompiledKernels {
  public:
-  Kernel get(int build, const Gpu& on) {
+  Kernel get(bool changes_scores, int build, int shared_bytes, const Gpu& on) {
     const std::lock_guard lock(compiling_);
-    LargeKernel& kernel = builds_[size_t(build)];
+    LargeKernel& kernel = builds_[size_t(changes_scores)][size_t(build)];
     if (kernel.get() == nullptr) {
-      const CompiledKernel code =
-          compile_kernel("attention", changing_attention_program(dtype_of<T>, build), "sm_90a");
+      const DeviceProgram program =
+          attention_program({dtype_of<T>, dtype_of<U>, changes_scores, build});
+      const CompiledKernel code = compile_kernel("attention", program, "sm_90a");
       kernel.set(load_kernel("attention", described(on), code.cubin.data()));
     }
-    return kernel.with_shared_bytes("attention", kAttentionBuilds[build].shared_bytes(), on);
+    return kernel.with_shared_bytes("attention", shared_bytes, on);
   }
 
  private:
   std::mutex compiling_;
-  std::array<LargeKernel, size_t(kAttentionBuildCount)> builds_;
+  std::array<LargeKernel, size_t(kAttentionBuildCount)> builds_[2];
 };
 
-template <class T>
-Kernel kernel_for(const AttentionArguments<T>& arguments, int build, const Gpu& on) {
-  static ChangingKernels<T> changing;
-  if (arguments.changes_scores()) return changing.get(build, on);
-  return module<T>().builds.with_shared_bytes("attention", size_t(build),
-                                              kAttentionBuilds[build].shared_bytes(), on);
+template <class T, class U>
+Kernel kernel_for(const AttentionProblem<T, U>& p, int number, const AttentionBuild& build,
+                  const Gpu& on) {
+  if (p.is_compiled()) {
+    static CompiledKernels<T, U> compiled;
+    return compiled.get(p.changes_scores(), number, build.shared_bytes(), on);
+  }
+  return module<T>().builds.with_shared_bytes("attention", size_t(number), build.shared_bytes(),
+                                              on);
 }
 
-template <class T>
-void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
+template <class T, class U>
+void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionChoice choice = kernels::choose_attention_sm90(p.size(), on.multiprocessors);
-  const AttentionBuild& build = kAttentionBuilds[choice.build];
+  const AttentionBuild& build =
+      p.kNarrow ? kernels::kAttentionNarrowBuilds[choice.build] : kAttentionBuilds[choice.build];
   AttentionArguments<T> arguments{};
   set_arguments(p, {64 * build.consumers, build.keys, choice}, on.multiprocessors, arguments);
   arguments.q = query_map(p.q, choice.pack);
-  arguments.k = row_map(p.k, arguments.box_keys);
-  arguments.v = row_map(p.v, arguments.box_keys);
+  const auto map_of = [&](const AttentionTensor<const U>& x) {
+    return p.kNarrow ? narrow_map(x, arguments.box_keys, build.dims)
+                     : row_map(x, arguments.box_keys);
+  };
+  arguments.k = map_of(p.k);
+  arguments.v = map_of(p.v);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
-  const Kernel kernel = kernel_for(arguments, choice.build, on);
+  const Kernel kernel = kernel_for(p, choice.build, build, on);
   void* pointers[] = {&arguments};
   check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(build.threads()), 1, 1,
                                unsigned(build.shared_bytes()), stream, pointers, nullptr),
@@ -88,8 +97,15 @@ void launch(const AttentionProblem<T>& p, const Gpu& on, Stream stream) {
   partials.add_up(module<T>().combine, arguments, stream, "attention", pointers);
 }
 
+/// The problem of a kernel aggregate.
 template <class K>
-using ProblemOf = AttentionProblem<typename ElementOf<K>::type>;
+struct ProblemOfKernel;
+template <template <class, class> class K, class T, class U>
+struct ProblemOfKernel<K<T, U>> {
+  using Type = AttentionProblem<T, U>;
+};
+template <class K>
+using ProblemOf = typename ProblemOfKernel<K>::Type;
 
 }  // namespace
 
@@ -98,7 +114,7 @@ template <class K>
 Support supports_sm90(const K& call, int device) {
   if (Support s = supports_hopper(gpu(device)); !s) return s;
   const ProblemOf<K> problem(call);
-  if (Support s = problem.support(); !s || !problem.changes_scores()) return s;
+  if (Support s = problem.support(); !s || !problem.is_compiled()) return s;
   return supports_compiling();
 }
 
@@ -111,15 +127,20 @@ void launch_sm90(const K& call, int device, Stream stream) {
   wait_if_asked("attention", on, stream);
 }
 
-#define TW_INSTANTIATE(K, T)                                    \
-  template Support supports_sm90(const kernels::K<T, T>&, int); \
-  template void launch_sm90(const kernels::K<T, T>&, int, Stream);
-TW_INSTANTIATE(Attention, f16)
-TW_INSTANTIATE(Attention, bf16)
-TW_INSTANTIATE(AttentionVarlen, f16)
-TW_INSTANTIATE(AttentionVarlen, bf16)
-TW_INSTANTIATE(AttentionPaged, f16)
-TW_INSTANTIATE(AttentionPaged, bf16)
+#define TW_INSTANTIATE_ONE(K, T, U)                             \
+  template Support supports_sm90(const kernels::K<T, U>&, int); \
+  template void launch_sm90(const kernels::K<T, U>&, int, Stream);
+#define TW_INSTANTIATE(K)               \
+  TW_INSTANTIATE_ONE(K, f16, f16)       \
+  TW_INSTANTIATE_ONE(K, f16, int8_t)    \
+  TW_INSTANTIATE_ONE(K, f16, f8_e4m3fn) \
+  TW_INSTANTIATE_ONE(K, bf16, bf16)     \
+  TW_INSTANTIATE_ONE(K, bf16, int8_t)   \
+  TW_INSTANTIATE_ONE(K, bf16, f8_e4m3fn)
+TW_INSTANTIATE(Attention)
+TW_INSTANTIATE(AttentionVarlen)
+TW_INSTANTIATE(AttentionPaged)
 #undef TW_INSTANTIATE
+#undef TW_INSTANTIATE_ONE
 
 }  // namespace tw::runtime::cuda

@@ -32,8 +32,8 @@ inline int attention_window(int64_t keys) {
 }
 
 /// How teams of blocks of threads share the tiles (kernels::AttentionLine).
-template <class T>
-void set_line(const AttentionProblem<T>& p, const AttentionCut& cut, int multiprocessors,
+template <class T, class U>
+void set_line(const AttentionProblem<T, U>& p, const AttentionCut& cut, int multiprocessors,
               kernels::AttentionOrder& order) {
   const kernels::AttentionChoice& choice = cut.choice;
   order.team = choice.team, order.least = choice.least, order.slack = choice.slack;
@@ -55,8 +55,8 @@ void set_line(const AttentionProblem<T>& p, const AttentionCut& cut, int multipr
 }
 
 /// Everything but the maps and the sums of parts.
-template <class T>
-void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut, int multiprocessors,
+template <class T, class U>
+void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int multiprocessors,
                    kernels::AttentionArguments<T>& a) {
   constexpr float kLog2E = 1.4426950408889634f;
   const kernels::AttentionChoice& choice = cut.choice;
@@ -80,6 +80,7 @@ void set_arguments(const AttentionProblem<T>& p, const AttentionCut& cut, int mu
   a.before = attention_window(p.options.window_left), a.after = attention_window(p.after());
   a.q_offsets = p.q_offsets, a.kv_offsets = p.kv_offsets, a.kv_lens = p.kv_lens;
   a.table = p.table, a.sinks = p.options.sinks;
+  a.k_scale = p.k_scale, a.v_scale = p.v_scale;
   a.bias = p.bias, a.slopes = p.options.slopes;
   a.rows = {p.out.data, p.out.outer_stride, p.out.row_stride, p.out.head_stride};
   a.lse = p.lse;
@@ -95,7 +96,8 @@ inline int64_t attention_blocks(const kernels::AttentionOrder& order, int multip
 template <class T>
 class AttentionPartials {
  public:
-  AttentionPartials(const AttentionProblem<T>& p, int64_t blocks, Stream stream,
+  template <class U>
+  AttentionPartials(const AttentionProblem<T, U>& p, int64_t blocks, Stream stream,
                     std::string_view op, kernels::AttentionArguments<T>& a)
       : blocks_(a.order.teams == 0 || is_whole(a.order) ? 0 : blocks),
         tile_rows_(a.pack *

@@ -1,7 +1,8 @@
 // The device code of attention on Hopper, compiled once for each element type: TW_ATTENTION_ELEMENT
 // is tw::f16 or tw::bf16. The runtime finds the functions by name and number. With
-// TW_ATTENTION_SCORES, a type of attention_bias_sm90.h, it is one function, of build
-// TW_ATTENTION_BUILD, that changes scores: NVRTC compiles these when they are asked for.
+// TW_ATTENTION_BUILD it is one function, of that build, which NVRTC compiles when it is asked for:
+// TW_ATTENTION_KEYS is the type of keys and values, TW_ATTENTION_SCORES one of
+// attention_bias_sm90.h.
 #include "tilewright/kernels/attention_combine_sm90.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_sm90.h"
@@ -13,12 +14,15 @@ using Element = TW_ATTENTION_ELEMENT;
 
 extern __shared__ __align__(1024) char dynamic_shared[];
 
-#if defined(TW_ATTENTION_SCORES)
+#if defined(TW_ATTENTION_BUILD)
 
-__global__ void __launch_bounds__(kAttentionBuilds[TW_ATTENTION_BUILD].threads(), 1)
+constexpr AttentionBuild kBuild = sizeof(TW_ATTENTION_KEYS) == 1
+                                      ? kAttentionNarrowBuilds[TW_ATTENTION_BUILD]
+                                      : kAttentionBuilds[TW_ATTENTION_BUILD];
+
+__global__ void __launch_bounds__(kBuild.threads(), 1)
     attention(const __grid_constant__ AttentionArguments<Element> arguments) {
-  AttentionSm90<Element, kAttentionBuilds[TW_ATTENTION_BUILD], TW_ATTENTION_SCORES>{arguments}(
-      dynamic_shared);
+  AttentionSm90<Element, kBuild, TW_ATTENTION_SCORES, TW_ATTENTION_KEYS>{arguments}(dynamic_shared);
 }
 
 #else

@@ -22,14 +22,18 @@ template <template <class> class K, class T>
 struct ElementOf<K<T>> {
   using type = T;
 };
-template <template <class, class> class K, class T>
-struct ElementOf<K<T, T>> {  // queries' and keys'
-  using type = T;
-};
+inline kernels::AttentionScales scales_of(const View<const float, 3>& x) {
+  return {x.data, x.stride(0), x.stride(1), x.stride(2)};
+}
+inline kernels::AttentionScales scales_of(const View<const float, 2>& x) {
+  return {x.data, 0, x.stride(0), x.stride(1)};
+}
 
-template <class T>
+/// A kernel's queries of T over keys and values of U.
+template <class T, class U = T>
 struct AttentionProblem {
-  AttentionTensor<const T> q, k, v;
+  AttentionTensor<const T> q;
+  AttentionTensor<const U> k, v;
   AttentionTensor<T> out;
   kernels::AttentionRows<float> lse{};
   kernels::AttentionOptions options;
@@ -37,24 +41,26 @@ struct AttentionProblem {
   View<const int32_t, 2> table;
   int64_t sequences = 0;
   int64_t keys = 0;  // of a sequence, at most
-  bool has_scales = false;
+  kernels::AttentionScales k_scale{}, v_scale{};
   View<const T, 4> bias{};  // [sequences, Hq, queries, keys]
 
-  explicit AttentionProblem(const kernels::Attention<T, T>& call)
+  static constexpr bool kNarrow = sizeof(U) == 1;
+
+  explicit AttentionProblem(const kernels::Attention<T, U>& call)
       : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
     if (call.lse) lse = {call.lse.data, call.lse.stride(0), call.lse.stride(2), call.lse.stride(1)};
     kv_lens = call.kv_lens, bias = call.attn_bias;
     sequences = q.outer, keys = k.rows;
-    has_scales = bool(call.k_scale) || bool(call.v_scale);
+    k_scale = scales_of(call.k_scale), v_scale = scales_of(call.v_scale);
   }
-  explicit AttentionProblem(const kernels::AttentionVarlen<T, T>& call)
+  explicit AttentionProblem(const kernels::AttentionVarlen<T, U>& call)
       : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
     if (call.lse) lse = {call.lse.data, 0, call.lse.stride(1), call.lse.stride(0)};
     q_offsets = call.cu_seqlens_q, kv_offsets = call.cu_seqlens_kv;
     sequences = q_offsets.size(0) - 1, keys = k.rows;
-    has_scales = bool(call.k_scale) || bool(call.v_scale);
+    k_scale = scales_of(call.k_scale), v_scale = scales_of(call.v_scale);
   }
-  explicit AttentionProblem(const kernels::AttentionPaged<T, T>& call)
+  explicit AttentionProblem(const kernels::AttentionPaged<T, U>& call)
       : k(call.k_pages), v(call.v_pages), options(call.options()) {
     sequences = call.kv_lens.size(0);
     const int64_t count = call.cu_seqlens_q ? 1 : std::max<int64_t>(sequences, 1);
@@ -64,11 +70,13 @@ struct AttentionProblem {
       lse = {call.lse.data, q.rows * call.lse.stride(1), call.lse.stride(1), call.lse.stride(0)};
     q_offsets = call.cu_seqlens_q, kv_lens = call.kv_lens, table = call.block_table;
     keys = table.size(1) * k.rows;
-    has_scales = bool(call.k_scale) || bool(call.v_scale);
+    k_scale = scales_of(call.k_scale), v_scale = scales_of(call.v_scale);
   }
 
   int64_t group() const { return q.heads / k.heads; }
   bool changes_scores() const { return bias || options.slopes; }
+  /// Whether its kernel is none that the library carries (jit.h).
+  bool is_compiled() const { return kNarrow || changes_scores(); }
   int64_t after() const { return options.causal ? 0 : options.window_right; }
   /// Queries of a sequence; on average, where they vary.
   int64_t typical_queries() const {
@@ -90,7 +98,8 @@ struct AttentionProblem {
             .page_keys = table ? k.rows : 0,
             .masked = after() >= 0 || options.window_left >= 0,
             .varies = bool(q_offsets),
-            .biased = changes_scores()};
+            .biased = changes_scores(),
+            .narrow = kNarrow};
   }
 
   Support support() const {
@@ -101,7 +110,8 @@ struct AttentionProblem {
   }
   /// Whatever the build.
   Support supports_tensors() const {
-    if (has_scales) return Support::no("scales of keys or values");
+    if (!kNarrow && (k_scale.data != nullptr || v_scale.data != nullptr))
+      return Support::no("scales of keys or values of 16 bits");
     if (options.scale < 0) return Support::no("negative scale");
     if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)
       return Support::no("empty tensors");

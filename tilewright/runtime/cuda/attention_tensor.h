@@ -81,7 +81,16 @@ tile::cuda::TensorMap row_map(const AttentionTensor<const T>& x, int64_t box_row
                           {uint32_t(box_rows), 1, 1});
 }
 
-/// The same, where kernels::AttentionOrigin says where a sequence begins that is a batch entry.
+/// The same of whole rows of `dims` numbers of 8 bits, which are to be widened.
+template <class U>
+tile::cuda::TensorMap narrow_map(const AttentionTensor<const U>& x, int64_t box_rows,
+                                 int64_t dims) {
+  return encode_tensor_map<U, 4>("attention", x.data, {x.dims, x.rows, x.heads, x.outer},
+                                 {x.row_stride, x.head_stride, x.outer_stride},
+                                 {uint32_t(dims), uint32_t(box_rows), 1, 1}, BoxLayout::kPlain);
+}
+
+/// As row_map, where kernels::AttentionOrigin says where a sequence begins that is a batch entry.
 template <class T>
 tile::cuda::TensorMap uncut_map(const AttentionTensor<const T>& x, int64_t box_rows) {
   return tensor_map<T, 4>(x, {x.rows, x.heads, x.outer, 1},

@@ -100,19 +100,31 @@ CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
   return {std::move(found.bytes), cache.path_of(key), found.was_kept};
 }
 
-std::vector<int> changing_attention_builds(DType element) {
-  std::vector<int> out;
-  if (element != DType::kF16 && element != DType::kBf16) return out;
-  for (int i = 0; i < kernels::kAttentionBuildCount; ++i)
-    if (kernels::can_change_scores(kernels::kAttentionBuilds[i])) out.push_back(i);
+std::vector<AttentionVariant> attention_variants(DType queries, DType keys) {
+  std::vector<AttentionVariant> out;
+  if (queries != DType::kF16 && queries != DType::kBf16) return out;
+  if (keys == DType::kI8 || keys == DType::kF8E4m3fn)
+    for (int i = 0; i < kernels::kAttentionNarrowBuildCount; ++i)
+      for (const bool changes_scores : {false, true})
+        out.push_back({queries, keys, changes_scores, i});
+  if (keys == queries)
+    for (int i = 0; i < kernels::kAttentionBuildCount; ++i)
+      if (kernels::can_change_scores(kernels::kAttentionBuilds[i]))
+        out.push_back({queries, keys, true, i});
   return out;
 }
 
-DeviceProgram changing_attention_program(DType element, int build) {
-  const std::string number = "TW_ATTENTION_BUILD " + std::to_string(build);
-  return own_program("attention", {element == DType::kF16 ? "TW_ATTENTION_ELEMENT tw::f16"
-                                                          : "TW_ATTENTION_ELEMENT tw::bf16",
-                                   number, "TW_ATTENTION_SCORES AttentionBiasedScores"});
+DeviceProgram attention_program(const AttentionVariant& variant) {
+  const auto type = [](DType dtype) -> std::string {
+    if (dtype == DType::kI8) return "int8_t";
+    return "tw::" + std::string(name(dtype));
+  };
+  const std::string element = "TW_ATTENTION_ELEMENT " + type(variant.queries);
+  const std::string keys = "TW_ATTENTION_KEYS " + type(variant.keys);
+  const std::string build = "TW_ATTENTION_BUILD " + std::to_string(variant.build);
+  const std::string scores = std::string("TW_ATTENTION_SCORES Attention") +
+                             (variant.changes_scores ? "BiasedScores" : "PlainScores");
+  return own_program("attention", {element, keys, build, scores});
 }
 
 DeviceProgram gemm_program(DType element) {

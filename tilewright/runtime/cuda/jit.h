@@ -44,10 +44,15 @@ TW_API CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& p
 /// Whether kernels can be compiled: there is NVRTC, and TILEWRIGHT_JIT is not 0.
 TW_API Support supports_compiling();
 
-/// Of attention on Hopper with heads of such a type, the builds that add to scores, by number
-/// (kernels/attention_policy_sm90.h), and one of them.
-TW_API std::vector<int> changing_attention_builds(DType element);
-TW_API DeviceProgram changing_attention_program(DType element, int build);
+/// A kernel of attention on Hopper that the library does not carry.
+struct AttentionVariant {
+  DType queries, keys;  // and values
+  bool changes_scores;
+  int build;  // kernels/attention_policy_sm90.h
+};
+/// Those with such queries and keys.
+TW_API std::vector<AttentionVariant> attention_variants(DType queries, DType keys);
+TW_API DeviceProgram attention_program(const AttentionVariant& variant);
 
 /// Of matrix multiplication of this type, the kernel for any GPU.
 TW_API DeviceProgram gemm_program(DType element);

@@ -36,14 +36,19 @@ inline constexpr int kTensorMapType<float> = 7;
 template <>
 inline constexpr int kTensorMapType<bf16> = 9;
 
-/// A map of boxes in rows of 128 bytes, swizzled. Sizes begin with the
-/// contiguous dimension; strides, in elements, with the one after it.
+/// How a box lies in shared memory, CUtensorMapSwizzle: its rows one after the other, or rows of
+/// 128 bytes as wgmma reads them.
+enum class BoxLayout { kPlain = 0, kSwizzled = 3 };
+
+/// A map of boxes. Sizes begin with the contiguous dimension; strides, in elements, with the one
+/// after it.
 template <class T, size_t kRank>
 tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
                                         const std::array<int64_t, kRank>& sizes,
                                         const std::array<int64_t, kRank - 1>& strides,
-                                        const std::array<uint32_t, kRank>& box) {
-  constexpr int kType = kTensorMapType<T>, kSwizzle128 = 3, kPromote256 = 3;
+                                        const std::array<uint32_t, kRank>& box,
+                                        BoxLayout layout = BoxLayout::kSwizzled) {
+  constexpr int kType = kTensorMapType<T>, kPromote256 = 3;
   static_assert(kType >= 0);
   uint64_t counts[kRank], bytes[kRank - 1];
   uint32_t steps[kRank];
@@ -55,7 +60,7 @@ tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
     bytes[i] = sizes[i + 1] == 1 ? kTmaUnit : uint64_t(strides[i]) * sizeof(T);
   tile::cuda::TensorMap map;
   check(driver().encode_tensor_map(&map, kType, unsigned(kRank), const_cast<T*>(data), counts,
-                                   bytes, box.data(), steps, 0, kSwizzle128, kPromote256, 0),
+                                   bytes, box.data(), steps, 0, int(layout), kPromote256, 0),
         op + ": cuTensorMapEncodeTiled");
   return map;
 }
