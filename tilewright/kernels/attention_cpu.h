@@ -122,6 +122,19 @@ struct Panel {
   TW_INLINE void fetch(int64_t) const {}
 };
 
+/// The same; what is read next from memory is fetched meanwhile, `share` bytes for each row.
+template <class P, class E>
+struct PanelAhead : Panel<P, E> {
+  const char* ahead;
+  int64_t share;
+
+  template <int kBytes>
+  TW_INLINE void fetch(int64_t row) const {
+    tile::prefetch_l2(ahead + row * share);
+    if (share > 64) tile::prefetch_l2(ahead + row * share + 64);
+  }
+};
+
 template <class V>
 TW_INLINE V multiply(V x, V w, V acc) {
   return tile::fma(x, w, acc);

@@ -40,10 +40,14 @@ TW_INLINE constexpr int64_t value_panels(int64_t value_dims) {
   return (value_dims + kPanel<P> - 1) / kPanel<P>;
 }
 
-/// Where a tile keeps its temporaries, in floats; every part starts on a cache line.
+/// Rows up to which a block is not worth copying.
+inline constexpr int64_t kDirectRows = 8;
+
+/// Where a tile keeps its temporaries, in floats; every part starts on a cache line. The parts from
+/// `own` on hold what is used up at once.
 template <class P>
 struct TileScratch {
-  int64_t q, acc, states, keys, values, scores, block, k_scale, v_scale, total;
+  int64_t q, acc, states, scores, block, block_stats, k_scale, v_scale, own, keys, values, total;
   int64_t acc_stride;
 
   TW_INLINE TileScratch(const AttentionShape& shape, int64_t rows) {
@@ -59,12 +63,14 @@ struct TileScratch {
     q = take(padded * shape.dims);
     acc = take(padded * acc_stride);
     states = take(padded * 2);
-    keys = take(kKeyBlock * shape.dims);
-    values = take(panels * kValuePanelStride<P, Floats>);
-    scores = take(int64_t{kScoreRows} * kScoreStride);
-    block = take(int64_t{kTileRows<P>} * acc_stride);
+    scores = take((padded < kScoreRows ? padded : kScoreRows) * kScoreStride);
+    block = take(round_up(rows < kDirectRows ? rows : kDirectRows, kTileRows<P>) * acc_stride);
+    block_stats = take(2 * kDirectRows);
     k_scale = take(kKeyBlock);
     v_scale = take(kKeyBlock);
+    own = at;
+    keys = take(kKeyBlock * shape.dims);
+    values = take(panels * kValuePanelStride<P, Floats>);
     total = at;
   }
 };

@@ -63,13 +63,19 @@ __attribute__((noinline)) void finish_rows(P, const TileRows& who, int64_t first
   }
 }
 
+template <class P, class U, class M>
+TW_INLINE void start_rows(P p, const AttentionTile<P, U, M>& tile,
+                          const View<const float, 1>& sinks) {
+  for (int64_t r = 0; r < tile.who.rows; ++r)
+    start_row(p, sinks, tile.who.q_head(r), tile.states()[r], tile.at.acc_stride,
+              tile.accumulator(r));
+}
+
 /// All blocks of keys, merged into the tile's accumulators.
 template <class P, class U, class M>
 __attribute__((noinline)) void walk_blocks(P p, const AttentionTile<P, U, M>& tile,
                                            const View<const float, 1>& sinks) {
-  for (int64_t r = 0; r < tile.who.rows; ++r)
-    start_row(p, sinks, tile.who.q_head(r), tile.states()[r], tile.at.acc_stride,
-              tile.accumulator(r));
+  start_rows(p, tile, sinks);
   const KeyRange blocks = tile.blocks();
   for (int64_t b = blocks.begin; b < blocks.end; ++b) tile.process(p, b, nullptr);
 }
@@ -168,14 +174,33 @@ TW_INLINE void walk(P p, const AttentionTile<P, U, M>& tile, const AttentionOpti
   walk_blocks(p, tile, options.sinks);
 }
 
+/// The keys `blocks` of all kv heads: to the end, or left for other tasks.
+template <class M, class P, class T, class U>
+TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
+                         const AttentionOptions& options, const AttentionSequence<T, U>& sequence,
+                         const Partials* partials) {
+  const AttentionHeads<P, U, M> all{tile};
+  for (int64_t h = 0; h < all.heads(); ++h) {
+    const auto here = all.tile(h);
+    load_queries<M>(p, here.who, sequence.q, here.factor, here.queries());
+    if (partials == nullptr) start_rows(p, here, options.sinks);
+  }
+  for (int64_t b = blocks.begin; b < blocks.end; ++b) all.process(p, b, partials);
+  for (int64_t h = 0; partials == nullptr && h < all.heads(); ++h) {
+    const auto here = all.tile(h);
+    finish_rows(p, here.who, 0, here.who.rows, here.states(), here.accumulator(0),
+                here.at.acc_stride, sequence.out, sequence.lse);
+  }
+}
+
 template <class T, class U, class P, class K>
 TW_INLINE void run(P p, const K& kernel) {
   const AttentionShape shape = kernel.shape();
   const AttentionOptions options = kernel.options();
   const SequenceLengths lengths = kernel.lengths();
-  const Schedule schedule = make_schedule<P>(shape, lengths, p.machine());
+  const Schedule schedule = schedule_of<P, T, U>(kernel, p.machine());
   const bool split = schedule.blocks_per_split > 0, merges = p.phase() > 0;
-  const TaskAt at = find_task<P>(shape, lengths, schedule, split && !merges, p.index());
+  const TaskAt at = find_task<P>(shape, lengths, schedule, merges, p.index());
   const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
 
   const auto tile = tile_of<Floats>(p, shape, options, sequence, at.who);
@@ -195,14 +220,16 @@ TW_INLINE void run(P p, const K& kernel) {
   }
 #if defined(__AMX_BF16__)
   if constexpr (kHasTiles<P, T, U>) {
-    if (!merges && p.machine().prefers_bf16_tiles() && !tile.bias) {
+    if (!merges && uses_tiles<P>(sequence, options, p.machine())) {
       run_by_tiles(p, tile, blocks, sequence, options, split ? &partials : nullptr);
       return;
     }
   }
 #endif
   const auto multiplied = [&](const auto& by) {
-    if (split)
+    if (schedule.together)
+      run_heads(p, by, blocks, options, sequence, split ? &partials : nullptr);
+    else if (split)
       leave(p, by, blocks, sequence, partials);
     else
       walk(p, by, options, sequence);
@@ -216,7 +243,7 @@ TW_INLINE void run(P p, const K& kernel) {
   } else {
     multiplied(tile);
   }
-  if (split && !merges) return;
+  if ((split || schedule.together) && !merges) return;
   finish_rows(p, at.who, 0, at.who.rows, tile.states(), tile.accumulator(0), tile.at.acc_stride,
               sequence.out, sequence.lse);
 }

@@ -9,7 +9,7 @@
 // A kernel gives shape(), options(), lengths() and sequence(b).
 #pragma once
 
-#include "tilewright/kernels/attention_tile_cpu.h"
+#include "tilewright/kernels/attention_heads_cpu.h"
 #if defined(__AMX_BF16__)
 #include "tilewright/kernels/attention_amx.h"
 #endif
@@ -26,12 +26,24 @@ template <class P, class T, class U>
 inline constexpr bool kHasPairs =
     P::kHasBf16 && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
 
+/// Whether this call's are.
+template <class P, class T, class U>
+TW_INLINE bool uses_tiles(const AttentionSequence<T, U>& sequence, const AttentionOptions& options,
+                          const Machine& machine) {
+  return kHasTiles<P, T, U> && machine.prefers_bf16_tiles() && !ScoreBias(sequence, options);
+}
+
 struct Schedule {
   int64_t q_tile = 1;            // queries per tile
+  bool together = false;         // a task has all kv heads
   int64_t tiles = 0;             // over all sequences and kv heads
   int64_t blocks_per_split = 0;  // 0: keys are not split
   int64_t split_tasks = 0;
   int64_t slots = 0;  // rows x blocks in the workspace
+
+  TW_INLINE int64_t heads(const AttentionShape& shape) const {  // that are different tasks
+    return together ? 1 : shape.kv_heads;
+  }
 };
 
 TW_INLINE constexpr int64_t ceil_div(int64_t a, int64_t b) {
@@ -62,21 +74,22 @@ TW_INLINE void plan_split(const AttentionShape& shape, const SequenceLengths& le
   for (int64_t b = 0; b < lengths.sequences; ++b) {
     const int64_t blocks = key_blocks(lengths.kv_len(b));
     slots += lengths.q_len(b) * shape.q_heads * blocks;
-    block_tasks += ceil_div(lengths.q_len(b), out.q_tile) * shape.kv_heads * blocks;
+    block_tasks += ceil_div(lengths.q_len(b), out.q_tile) * out.heads(shape) * blocks;
     if (blocks > most_blocks) most_blocks = blocks;
   }
   if (most_blocks < 2 || slots * (shape.value_dims + 64) * 4 > kMostBytes) return;
-  out.blocks_per_split = ceil_div(block_tasks, int64_t{machine.threads} * 16);
+  const int64_t tasks_of_thread = out.together ? 4 : 16;  // of one task memory is read in order
+  out.blocks_per_split = ceil_div(block_tasks, machine.threads * tasks_of_thread);
   out.slots = slots;
   for (int64_t b = 0; b < lengths.sequences; ++b)
-    out.split_tasks += ceil_div(lengths.q_len(b), out.q_tile) * shape.kv_heads *
+    out.split_tasks += ceil_div(lengths.q_len(b), out.q_tile) * out.heads(shape) *
                        ceil_div(key_blocks(lengths.kv_len(b)), out.blocks_per_split);
 }
 
 template <class P>
 __attribute__((noinline)) Schedule make_schedule(const AttentionShape& shape,
                                                  const SequenceLengths& lengths,
-                                                 const Machine& machine) {
+                                                 bool heads_together, const Machine& machine) {
   Schedule out;
   const int64_t group = shape.group();
   if (group == 0 || lengths.sequences == 0) return out;
@@ -94,9 +107,22 @@ __attribute__((noinline)) Schedule make_schedule(const AttentionShape& shape,
     out.q_tile = ceil_div(out.q_tile, 2);
     out.tiles = count_tiles(shape, lengths, out.q_tile);
   }
-  if (machine.threads == 1 || out.tiles >= 4 * machine.threads) return out;
+  out.together = heads_together && out.q_tile * group <= kDirectRows;
+  const int64_t tasks = out.together ? out.tiles / shape.kv_heads : out.tiles;
+  if (machine.threads == 1 || tasks >= 4 * machine.threads) return out;
   plan_split(shape, lengths, machine, out);
   return out;
+}
+template <class P, class T, class U, class K>
+TW_INLINE Schedule schedule_of(const K& kernel, const Machine& machine) {
+  const AttentionShape shape = kernel.shape();
+  bool together = false;
+  if (kernel.lengths().sequences > 0) {
+    const AttentionSequence<T, U> any = kernel.sequence(0);
+    together = !uses_tiles<P>(any, kernel.options(), machine) &&
+               heads_lie_together<P>(shape, any.k, any.v, machine);
+  }
+  return make_schedule<P>(shape, kernel.lengths(), together, machine);
 }
 
 /// Which work an instance has.
@@ -111,14 +137,16 @@ struct TaskAt {
 template <class P>
 __attribute__((noinline)) TaskAt find_task(const AttentionShape& shape,
                                            const SequenceLengths& lengths, const Schedule& schedule,
-                                           bool split, int64_t index) {
+                                           bool merges, int64_t index) {
   TaskAt out{};
+  const bool split = schedule.blocks_per_split > 0 && !merges;
+  const int64_t heads = merges ? shape.kv_heads : schedule.heads(shape);
   for (;; ++out.sequence) {
     const int64_t q_len = lengths.q_len(out.sequence);
     const int64_t blocks = key_blocks(lengths.kv_len(out.sequence));
     const int64_t tiles = ceil_div(q_len, schedule.q_tile);
     const int64_t splits = split ? ceil_div(blocks, schedule.blocks_per_split) : 1;
-    const int64_t tasks = tiles * shape.kv_heads * splits;
+    const int64_t tasks = tiles * heads * splits;
     if (index < tasks) {
       const int64_t first = (tiles - 1 - index / splits % tiles) * schedule.q_tile;
       const int64_t left = q_len - first;
@@ -135,10 +163,11 @@ __attribute__((noinline)) TaskAt find_task(const AttentionShape& shape,
 template <class T, class U, class P, class K>
 TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
   const AttentionShape shape = kernel.shape();
-  const Schedule schedule = make_schedule<P>(shape, kernel.lengths(), machine);
+  const Schedule schedule = schedule_of<P, T, U>(kernel, machine);
   tile::Plan plan;
   const int64_t rows = schedule.q_tile * (shape.group() > 0 ? shape.group() : 1);
-  int64_t floats = TileScratch<P>(shape, rows).total;
+  const TileScratch<P> at(shape, rows);
+  int64_t floats = at.total + (shape.kv_heads - 1) * (schedule.together ? at.own : 0);
 #if defined(__AMX_BF16__)
   if constexpr (kHasTiles<P, T, U>) {  // tasks that merge partials want the other
     const int64_t tiled = AmxScratch(shape, rows).total;
@@ -146,7 +175,7 @@ TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
   }
 #endif
   plan.scratch_bytes = floats * int64_t{sizeof(float)};
-  plan.grid[0] = schedule.tiles;
+  plan.grid[0] = schedule.together ? schedule.tiles / shape.kv_heads : schedule.tiles;
   if (schedule.blocks_per_split > 0) {
     plan.phases = 2;
     plan.grid[0] = schedule.split_tasks;

@@ -9,10 +9,6 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Rows up to which a block is not worth copying.
-template <class P>
-inline constexpr int64_t kDirectRows = 8;
-
 /// Joins a block's maximum and sum to a row's, and gives the factors for its values.
 template <class P>
 TW_INLINE void merge_stats(P, BlockStats block, BlockStats& state, float& keep, float& add) {
@@ -48,7 +44,7 @@ struct AttentionTile {
 
   /// Decides how keys and values are read.
   TW_INLINE void choose_layout() {
-    const bool few = who.rows <= kDirectRows<P>;
+    const bool few = who.rows <= kDirectRows;
     const bool whole_vectors =
         k.table != nullptr ? k.page_size % kN == 0 : round_up(mask.kv_len, kN) <= k.page_size;
     direct_k = few && k.key_stride == 1 && whole_vectors;
@@ -73,16 +69,65 @@ struct AttentionTile {
     return {keys.begin / kKeyBlock, key_blocks(keys.end)};
   }
 
+  /// Rows whose scores are in L1 together.
+  struct RowGroup {
+    int64_t first, rows;
+    KeyRange keys;  // of any row
+    KeyRange tile_keys[kScoreRows / kTileRows<P>];
+    KeyRange row_keys[kScoreRows];
+    BlockStats stats[kScoreRows];
+  };
+  /// Rows [first, last], and which keys of a block they see.
+  TW_INLINE RowGroup open_group(int64_t block, int64_t first, int64_t last) const {
+    RowGroup group;
+    group.first = first;
+    group.rows = last - first + 1;
+    group.keys = visible(first, last, block);
+    int64_t query = who.query(first), head = first % who.group;
+    for (int64_t r = 0; r < group.rows; ++r) {
+      group.row_keys[r] = clip(mask.keys(query), block);
+      if (++head == who.group) head = 0, ++query;
+    }
+    for (int64_t t = 0; t < tiles(group); ++t) {
+      const int64_t last_of_tile = t * kTileRows<P> + rows_in_tile(group, t) - 1;
+      group.tile_keys[t] = {group.row_keys[t * kTileRows<P>].begin,
+                            group.row_keys[last_of_tile].end};
+    }
+    return group;
+  }
+  TW_INLINE static int rows_in_tile(const RowGroup& group, int64_t tile) {
+    const int64_t rest = group.rows - tile * kTileRows<P>;
+    return rest < kTileRows<P> ? int(rest) : kTileRows<P>;
+  }
+  TW_INLINE static int64_t tiles(const RowGroup& group) {
+    return (group.rows + kTileRows<P> - 1) / kTileRows<P>;
+  }
+
   TW_INLINE Unit* queries() const { return units(at.q); }
   TW_INLINE float* accumulator(int64_t row) const { return scratch + at.acc + row * at.acc_stride; }
+  /// Of a block, where few rows have more to do before they are merged.
+  TW_INLINE BlockStats* block_stats() const {
+    return reinterpret_cast<BlockStats*>(scratch + at.block_stats);
+  }
+  TW_INLINE float* result(int64_t t) const {
+    return scratch + at.block + t * kTileRows<P> * at.acc_stride;
+  }
   TW_INLINE BlockStats* states() const {
     return reinterpret_cast<BlockStats*>(scratch + at.states);
   }
 
-  /// Keys of a block that are there.
-  TW_INLINE int64_t clip_end(int64_t block) const {
-    const int64_t rest = mask.kv_len - block * kKeyBlock;
-    return rest < kKeyBlock ? rest : kKeyBlock;
+  /// The scales of a block's keys that are there.
+  TW_INLINE void copy_key_scales(P p, int64_t block) const {
+    const int64_t start = block * kKeyBlock;
+    if (k_scale) copy_scales(p, k_scale, start, end_of(block), scratch + at.k_scale);
+  }
+  TW_INLINE void copy_value_scales(P p, int64_t block) const {
+    const int64_t start = block * kKeyBlock;
+    if (v_scale) copy_scales(p, v_scale, start, end_of(block), scratch + at.v_scale);
+  }
+  TW_INLINE int64_t end_of(int64_t block) const {
+    const int64_t end = (block + 1) * kKeyBlock;
+    return end < mask.kv_len ? end : mask.kv_len;
   }
   /// The keys of the next block to fetch while this one meets `count` rows from `first` on.
   TW_INLINE KeyRange keys_ahead(int64_t block, int64_t first, int64_t count) const {
@@ -101,8 +146,8 @@ struct AttentionTile {
     const KeyRange all = visible(0, who.rows - 1, block);
     if (all.empty()) return;
     const int64_t start = block * kKeyBlock;
-    if (k_scale) copy_scales(p, k_scale, start, start + clip_end(block), scratch + at.k_scale);
-    if (v_scale) copy_scales(p, v_scale, start, start + clip_end(block), scratch + at.v_scale);
+    copy_key_scales(p, block);
+    copy_value_scales(p, block);
     if (!direct_k) {
       const int64_t panel = all.begin / kPanel<P>;
       pack_keys<M>(p, k, start + panel * kPanel<P>, start + all.end, shape.dims,
@@ -112,10 +157,7 @@ struct AttentionTile {
     constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
     for (int64_t first = 0; first < who.rows; first += kGroup) {
       const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
-      RowGroup group;
-      group.first = first;
-      group.rows = last - first + 1;
-      group.keys = visible(first, last, block);
+      RowGroup group = open_group(block, first, last);
       if (group.keys.empty()) continue;
       score_rows(p, block, group);
       if (partials == nullptr)
@@ -125,54 +167,21 @@ struct AttentionTile {
     }
   }
 
- private:
   TW_INLINE Unit* units(int64_t part) const { return reinterpret_cast<Unit*>(scratch + part); }
 
-  TW_INLINE void copy_values(P p, int64_t start, KeyRange keys) const {
-    if constexpr (tile::same_type<M, Floats>)
-      pack_values(p, v, start + keys.begin, start + keys.end, shape.value_dims, keys.begin,
-                  scratch + at.values);
-    else
-      pack_value_pairs(p, v, start, keys, shape.value_dims, at.acc_stride, kValuePanelStride<P, M>,
-                       units(at.values));
-  }
-
-  /// Rows whose scores are in L1 together.
-  struct RowGroup {
-    int64_t first, rows;
-    KeyRange keys;  // of any row
-    KeyRange tile_keys[kScoreRows / kTileRows<P>];
-    KeyRange row_keys[kScoreRows];
-    BlockStats stats[kScoreRows];
-  };
-
-  TW_INLINE static int rows_in_tile(const RowGroup& group, int64_t tile) {
-    const int64_t rest = group.rows - tile * kTileRows<P>;
-    return rest < kTileRows<P> ? int(rest) : kTileRows<P>;
-  }
-  TW_INLINE static int64_t tiles(const RowGroup& group) {
-    return (group.rows + kTileRows<P> - 1) / kTileRows<P>;
-  }
-
-  /// Scores, maxima, sums and weights of a group.
-  TW_INLINE void score_rows(P p, int64_t block, RowGroup& group) const {
-    int64_t query = who.query(group.first), head = group.first % who.group;
-    for (int64_t r = 0; r < group.rows; ++r) {
-      group.row_keys[r] = clip(mask.keys(query), block);
-      if (++head == who.group) head = 0, ++query;
-    }
+  /// The scores of the keys from j on that `panel` holds.
+  template <class Keys>
+  TW_INLINE void score_panel(P p, const RowGroup& group, int64_t j, const Keys& panel) const {
+    const float* const scale = k_scale ? scratch + at.k_scale + j : nullptr;
     for (int64_t t = 0; t < tiles(group); ++t) {
-      const int64_t last = t * kTileRows<P> + rows_in_tile(group, t) - 1;
-      group.tile_keys[t] = {group.row_keys[t * kTileRows<P>].begin, group.row_keys[last].end};
+      const KeyRange keys = group.tile_keys[t];
+      if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
+      with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
+        score_tile<P, kRows, 2>(p, query_tile(group, t), panel, units_of<M>(shape.dims), factor,
+                                scale, score_tile_at(t) + j);
+      });
     }
-    if (direct_k)
-      score_direct(p, block, group);
-    else
-      score_panels(p, block, group);
-
-    weigh_scores(p, block, group);
   }
-
   /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
   TW_INLINE void weigh_scores(P p, int64_t block, RowGroup& group) const {
     const auto chunks_of = [&](int64_t r) -> KeyRange {
@@ -202,9 +211,85 @@ struct AttentionTile {
     }
   }
 
+  /// Joins the group's statistics to those of its rows; says how their values are merged.
+  TW_INLINE void merge_group(P p, const RowGroup& group, MergeFactors& factors) const {
+    BlockStats* const state = states() + group.first;
+    for (int r = 0; r < kScoreRows; ++r) {
+      if (r >= group.rows || group.row_keys[r].empty())
+        factors.keep[r] = -1, factors.add[r] = 0;
+      else
+        merge_stats(p, group.stats[r], state[r], factors.keep[r], factors.add[r]);
+    }
+  }
+
+  /// The weighted values of few rows, merged into the accumulators.
+  TW_INLINE void merge_tiles(P p, const RowGroup& group) const {
+    MergeFactors factors;
+    merge_group(p, group, factors);
+    for (int64_t t = 0; t < tiles(group); ++t) merge_tile(p, group, t, result(t), factors);
+  }
+  /// Those of a register tile.
+  TW_INLINE void merge_tile(P p, const RowGroup& group, int64_t t, const float* values,
+                            const MergeFactors& factors) const {
+    for (int r = 0; r < rows_in_tile(group, t); ++r, values += at.acc_stride) {
+      const int64_t row = t * kTileRows<P> + r;
+      if (!group.row_keys[row].empty())
+        merge_row(p, values, factors.keep[row], factors.add[row], shape.value_dims,
+                  accumulator(group.first + row));
+    }
+  }
+  /// The same, left for another task.
+  TW_INLINE void leave_tile(int64_t block, const RowGroup& group, int64_t t, const float* values,
+                            const Partials& partials) const {
+    for (int r = 0; r < rows_in_tile(group, t); ++r, values += at.acc_stride) {
+      const int64_t row = t * kTileRows<P> + r;
+      if (group.row_keys[row].empty()) continue;
+      const int64_t slot = partials.slot(who, group.first + row, block);
+      partials.stats[slot] = group.stats[row];
+      float* const to = partials.values + slot * partials.stride;
+      for (int64_t c = 0; c < shape.value_dims; c += kN)
+        tile::store(to + c, tile::load<typename P::f32>(values + c));
+    }
+  }
+  /// Adds the values of `keys` as they lie to those of a register tile, while `ahead` is fetched.
+  TW_INLINE void weigh_piece(P p, int64_t block, const RowGroup& group, int64_t t, KeyRange keys,
+                             const char* ahead, float* values) const {
+    const KeyRange seen = group.tile_keys[t];
+    if (keys.begin < seen.begin) keys.begin = seen.begin;
+    if (keys.end > seen.end) keys.end = seen.end;
+    const int64_t start = block * kKeyBlock;
+    for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
+                 [&](const KeySegment<U>& segment, int64_t offset) {
+                   const KeyRange here{keys.begin + offset, keys.begin + offset + segment.count};
+                   const auto columns =
+                       columns_of(segment.data, here.begin, here.end, segment.key_stride, ahead);
+                   weigh(p, rows_in_tile(group, t), weights_at(t, here), columns,
+                         shape.value_dims / kN, count_of(here), values, at.acc_stride,
+                         here.begin > seen.begin);
+                 });
+  }
+
+ private:
+  TW_INLINE void copy_values(P p, int64_t start, KeyRange keys) const {
+    if constexpr (tile::same_type<M, Floats>)
+      pack_values(p, v, start + keys.begin, start + keys.end, shape.value_dims, keys.begin,
+                  scratch + at.values);
+    else
+      pack_value_pairs(p, v, start, keys, shape.value_dims, at.acc_stride, kValuePanelStride<P, M>,
+                       units(at.values));
+  }
+
+  /// Scores, maxima, sums and weights of a group.
+  TW_INLINE void score_rows(P p, int64_t block, RowGroup& group) const {
+    if (direct_k)
+      score_direct(p, block, group);
+    else
+      score_panels(p, block, group);
+    weigh_scores(p, block, group);
+  }
+
   TW_INLINE void score_panels(P p, int64_t block, const RowGroup& group) const {
-    const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
-    const int64_t depth = units_of<M>(shape.dims), panel_size = depth * kPanel<P>;
+    const int64_t panel_size = units_of<M>(shape.dims) * kPanel<P>;
     const KeyRange ahead = keys_ahead(block, group.first, group.rows);
     int64_t fetched = ahead.begin;
     for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
@@ -213,14 +298,7 @@ struct AttentionTile {
                ahead.begin + (ahead.end - ahead.begin) * (j + kPanel<P>) / kKeyBlock;
            fetched < due; ++fetched)
         fetch_ahead(fetched, !direct_v);
-      for (int64_t t = 0; t < tiles(group); ++t) {
-        const KeyRange keys = group.tile_keys[t];
-        if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
-        with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
-          score_tile<P, kRows, 2>(p, query_tile(group, t), panel, depth, factor,
-                                  scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
-        });
-      }
+      score_panel(p, group, j, panel);
     }
   }
 
@@ -248,12 +326,7 @@ struct AttentionTile {
     }
     for (int64_t t = 0; t < tiles(group); ++t) {
       weigh_tile_of(p, block, group, t);
-      for (int r = 0; r < rows_in_tile(group, t); ++r) {
-        const int64_t row = t * kTileRows<P> + r;
-        if (!group.row_keys[row].empty())
-          merge_row(p, scratch + at.block + r * at.acc_stride, factors.keep[row], factors.add[row],
-                    shape.value_dims, accumulator(group.first + row));
-      }
+      merge_tile(p, group, t, scratch + at.block, factors);
     }
   }
 
@@ -261,27 +334,7 @@ struct AttentionTile {
                             const Partials& partials) const {
     for (int64_t t = 0; t < tiles(group); ++t) {
       weigh_tile_of(p, block, group, t);
-      for (int r = 0; r < rows_in_tile(group, t); ++r) {
-        const int64_t row = t * kTileRows<P> + r;
-        if (group.row_keys[row].empty()) continue;
-        const int64_t slot = partials.slot(who, group.first + row, block);
-        partials.stats[slot] = group.stats[row];
-        const float* const from = scratch + at.block + r * at.acc_stride;
-        float* const to = partials.values + slot * partials.stride;
-        for (int64_t c = 0; c < shape.value_dims; c += kN)
-          tile::store(to + c, tile::load<typename P::f32>(from + c));
-      }
-    }
-  }
-
-  /// Joins the group's statistics to those of its rows; says how their values are merged.
-  TW_INLINE void merge_group(P p, const RowGroup& group, MergeFactors& factors) const {
-    BlockStats* const state = states() + group.first;
-    for (int r = 0; r < kScoreRows; ++r) {
-      if (r >= group.rows || group.row_keys[r].empty())
-        factors.keep[r] = -1, factors.add[r] = 0;
-      else
-        merge_stats(p, group.stats[r], state[r], factors.keep[r], factors.add[r]);
+      leave_tile(block, group, t, scratch + at.block, partials);
     }
   }
 
@@ -307,9 +360,9 @@ struct AttentionTile {
     float* const result = scratch + at.block;
     const KeyRange keys = group.tile_keys[t];
     if (keys.empty()) return;
-    const int tile_rows = rows_in_tile(group, t);
-    const Unit* const weights = weights_at(t, keys);
     if (!direct_v) {
+      const int tile_rows = rows_in_tile(group, t);
+      const Unit* const weights = weights_at(t, keys);
       const Unit* panel = units(at.values) + keys.begin / M::kDepth * kPanel<P>;
       with_tile_rows(p, tile_rows, [&]<int kRows>() {
         for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>, panel += kValuePanelStride<P, M>)
@@ -325,12 +378,9 @@ struct AttentionTile {
     for (int64_t j = keys.begin; j < keys.end;) {  // a piece ends before an even key
       const KeySegment<U> segment =
           v.at(start + j, start + (keys.end < j + longest ? keys.end : j / 2 * 2 + longest));
-      const KeyRange here{j, j + segment.count};
-      const auto columns = columns_of(segment.data, here.begin, here.end, segment.key_stride,
-                                      ahead_of_values(start + j, segment.data));
-      weigh(p, tile_rows, weights_at(t, here), columns, shape.value_dims / kN, count_of(here),
-            result, at.acc_stride, j > keys.begin);
-      j = here.end;
+      weigh_piece(p, block, group, t, {j, j + segment.count},
+                  ahead_of_values(start + j, segment.data), result);
+      j += segment.count;
     }
   }
 

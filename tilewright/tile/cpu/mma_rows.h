@@ -1,5 +1,6 @@
 // The register tile of mma.h with b straight from its rows, for a few rows of a: packing b for so
-// little use would cost more than the products. b is transposed in registers, four units at a time.
+// little use would cost more than the products. b is transposed in registers, a few units at a
+// time.
 #pragma once
 
 #include "tilewright/tile/cpu/mma.h"
@@ -25,16 +26,16 @@ template <class Units, class V, int kRows, class P, class T>
 TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
                                const PackRows<P, T>& b, int64_t u, int64_t end) {
   using U = typename P::template Vec<typename Units::Unit>;
-  constexpr int kBlock = Units::kBlock;
-  for (; u < end; u += kBlock) {
-    U v[kBlock];
-    Units::block(b.row, u * Units::kDepth, v);
+  for_blocks<Units, U>(u, end, [&]<int kCount>(int64_t from) {
+    U v[kCount];
+    Units::block(b.row, from * Units::kDepth, v);
     TW_UNROLL
-    for (int i = 0; i < kBlock; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r] = multiply_unit(acc[r], a[(u + i) * kRows + r], v[i]);
+      for (int r = 0; r < kRows; ++r)
+        acc[r] = multiply_unit(acc[r], a[(from + i) * kRows + r], v[i]);
     }
-  }
+  });
 }
 
 }  // namespace detail

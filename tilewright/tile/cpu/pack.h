@@ -21,32 +21,28 @@ struct WidenedUnits {
   using Unit = float;
   static constexpr int kDepth = 1;                           // values of k in a unit
   static constexpr int kBlock = same_type<T, bf16> ? 8 : 4;  // units transposed at once
+  /// The same where a vector has 16 rows.
+  static constexpr int kWideBlock = sizeof(T) == 4 || same_type<T, bf16> ? 2 * kBlock : kBlock;
 
-  /// The kBlock units from element `at` on, of one row in each lane.
-  template <class V>
-  TW_INLINE static void block(const T* const* row, int64_t at, V (&v)[kBlock]) {
+  /// The kCount units from element `at` on, of one row in each lane.
+  template <class V, int kCount>
+  TW_INLINE static void block(const T* const* row, int64_t at, V (&v)[kCount]) {
     constexpr int kN = kLanesOf<V>;
     if constexpr (same_type<T, bf16>) {  // transposed as pairs, which are cheap to widen
-      using Pairs = vec<uint32_t, kN>;
-      Pairs pairs[4];
+      vec<uint32_t, kN> pairs[kCount / 2];
+      load_columns<uint32_t>(row, at, pairs);
       TW_UNROLL
-      for (int r = 0; r < 4; ++r) pairs[r] = load_quads<uint32_t, kN>(row + r, at);
-      transpose_quads(pairs);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < kCount / 2; ++i) {
         v[2 * i] = bit_cast<V>(pairs[i] << 16);
         v[2 * i + 1] = bit_cast<V>(pairs[i] & 0xffff0000u);
       }
+    } else if constexpr (sizeof(T) == sizeof(float)) {
+      load_columns<float>(row, at, v);
     } else {
       TW_UNROLL
       for (int r = 0; r < 4; ++r) {
-        if constexpr (sizeof(T) == sizeof(float)) {
-          v[r] = load_quads<float, kN>(row + r, at);
-        } else {
-          using Bits = bits_of<T>;
-          const auto bits = load_quads<Bits, kN>(row + r, at);
-          v[r] = load<V>(reinterpret_cast<const T*>(&bits));
-        }
+        const auto bits = load_quads<bits_of<T>, kN>(row + r, at);
+        v[r] = load<V>(reinterpret_cast<const T*>(&bits));
       }
       transpose_quads(v);
     }
@@ -68,13 +64,11 @@ struct WidenedUnits {
 /// Units of a bf16 pair; the second half of the last one is zero when k is odd.
 struct PairUnits {
   using Unit = uint32_t;
-  static constexpr int kDepth = 2, kBlock = 4;
+  static constexpr int kDepth = 2, kBlock = 4, kWideBlock = 8;
 
-  template <class V>
-  TW_INLINE static void block(const bf16* const* row, int64_t at, V (&v)[kBlock]) {
-    TW_UNROLL
-    for (int r = 0; r < 4; ++r) v[r] = load_quads<uint32_t, kLanesOf<V>>(row + r, at);
-    transpose_quads(v);
+  template <class V, int kCount>
+  TW_INLINE static void block(const bf16* const* row, int64_t at, V (&v)[kCount]) {
+    load_columns<uint32_t>(row, at, v);
   }
   template <class V>
   TW_INLINE static V across(const bf16* p, int64_t stride, int rows, bool whole) {
@@ -102,6 +96,17 @@ struct PairUnits {
   }
 };
 
+/// Calls f.template operator()<kCount>(u) for blocks of kCount units from u on that end at `end` or
+/// before; returns the first unit that is in none.
+template <class Units, class V, class F>
+TW_INLINE int64_t for_blocks(int64_t u, int64_t end, F&& f) {
+  constexpr int kBlock = Units::kBlock, kWide = Units::kWideBlock;
+  if constexpr (kLanesOf<V> == 16 && kWide > kBlock)
+    for (; u + kWide <= end; u += kWide) f.template operator()<kWide>(u);
+  for (; u + kBlock <= end; u += kBlock) f.template operator()<kBlock>(u);
+  return u;
+}
+
 // ---- blocks --------------------------------------------------------------------------------
 
 /// Up to one vector of rows, values of k apart by `stride`. `row` is set for all lanes: those from
@@ -112,7 +117,7 @@ struct PackRows {
   const T* row[kLanes];
   int count;
   int64_t stride;
-  int64_t ahead;  // elements from what is packed now to what will be packed soon
+  int64_t ahead;  // elements from what is packed now to what will be packed soon; 0: nothing
 
   /// pointer_of(i) for each of `valid` >= 1 rows.
   template <class F>
@@ -155,19 +160,18 @@ TW_INLINE void pack(const PackRows<P, T>& rows, int64_t first, int64_t k,
                     const PackTarget<typename Units::Unit, kWide>& target) {
   using V = typename P::template Vec<typename Units::Unit>;
   constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
-  constexpr int kBlock = Units::kBlock;
   const int64_t whole = k / kDepth;
   int64_t u = 0;
   if (rows.stride == 1) {  // contiguous in k: blocks of units through the registers
-    for (; u + kBlock <= whole; u += kBlock) {
-      const int64_t at = first + u * kDepth;
-      if (u % kLine == 0)
+    u = for_blocks<Units, V>(0, whole, [&]<int kCount>(int64_t from) {
+      const int64_t at = first + from * kDepth;
+      if (rows.ahead != 0 && from % kLine == 0)
         for (int i = 0; i < rows.count; ++i) prefetch_l2(rows.row[i] + at + rows.ahead);
-      V v[kBlock];
+      V v[kCount];
       Units::block(rows.row, at, v);
       TW_UNROLL
-      for (int i = 0; i < kBlock; ++i) target.put(u + i, v[i]);
-    }
+      for (int i = 0; i < kCount; ++i) target.put(from + i, v[i]);
+    });
   } else if (rows.side_by_side()) {
     for (; u < whole; ++u) {
       const T* at = rows.row[0] + (first + u * kDepth) * rows.stride;

@@ -51,6 +51,41 @@ TW_INLINE void transpose_quads(V (&v)[4]) {
   v[3] = hi(c, d);
 }
 
+/// Eight 32-bit lanes of each of 16 rows, at `at`, turned: v[i] has element i of all rows. Half as
+/// many loads as by quads.
+template <class E, class V, class T>
+TW_INLINE void load_turned(const T* const* row, int64_t at, V (&v)[8]) {
+  static_assert(kLanesOf<V> == 16);
+  using Half = vec<E, 8>;
+  const auto halves = [&](int i, int j) {
+    return V(concat(load_bits<Half>(row[i] + at), load_bits<Half>(row[j] + at)));
+  };
+  V low[4], high[4];  // of each of four rows, two quads, then those of the fourth row after it
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) low[i] = halves(i, i + 4), high[i] = halves(i + 8, i + 12);
+  transpose_quads(low);
+  transpose_quads(high);
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    v[i] = V(__builtin_shufflevector(low[i], high[i], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24,
+                                     25, 26, 27));
+    v[i + 4] = V(__builtin_shufflevector(low[i], high[i], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
+                                         23, 28, 29, 30, 31));
+  }
+}
+
+/// 32-bit lanes from `at` on, of a row for each lane of V: v[i] has lane i of all of them.
+template <class E, class V, int kCount, class T>
+TW_INLINE void load_columns(const T* const* row, int64_t at, V (&v)[kCount]) {
+  if constexpr (kCount == 8) {
+    load_turned<E>(row, at, v);
+  } else {
+    TW_UNROLL
+    for (int r = 0; r < 4; ++r) v[r] = load_quads<E, kLanesOf<V>>(row + r, at);
+    transpose_quads(v);
+  }
+}
+
 /// One value for each quad of V, value_of(i), in all of its lanes.
 template <class V, class F>
 TW_INLINE V splat_quads(F&& value_of) {
