@@ -206,6 +206,8 @@ def attention(
     sinks: Any | None = None,
     k_scale: Any | None = None,
     v_scale: Any | None = None,
+    attn_bias: Any | None = None,
+    alibi_slopes: Any | None = None,
     scale: float = 0.0,
     causal: bool = False,
     window_left: int = -1,
@@ -217,12 +219,14 @@ def attention(
     r"""Attention over keys and values in one tensor per batch entry: a prompt, or a cache of which
     kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the
     keys up to its own position (causal) or within the window; the last query stands at the last
-    key. A row that sees no key gives zeros, and lse = -inf (or the sink).
+    key. A row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to
+    the capped scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a
+    key. Keys and values of 8 bits times their scales must be numbers of T.
 
     attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
-    f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, causal: bool =
-    false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq,
-    Dv], lse: f32[B, Hq, S]?
+    f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, attn_bias: T[B, Hq, S, L]?,
+    alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
+    window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?
 
     Args:
         q: T[B, S, Hq, D].
@@ -232,6 +236,8 @@ def attention(
         sinks: f32[Hq], or None.
         k_scale: f32[B, L, H], or None.
         v_scale: f32[B, L, H], or None.
+        attn_bias: T[B, Hq, S, L], or None.
+        alibi_slopes: f32[Hq], or None.
         scale: f32, by default 0.
         causal: bool, by default false.
         window_left: i64, by default -1.
@@ -319,6 +325,7 @@ def attention_paged(
     sinks: Any | None = None,
     k_scale: Any | None = None,
     v_scale: Any | None = None,
+    alibi_slopes: Any | None = None,
     scale: float = 0.0,
     causal: bool = False,
     window_left: int = -1,
@@ -334,8 +341,9 @@ def attention_paged(
 
     attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv],
     block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale:
-    f32[P, S, H]?, v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, window_left:
-    i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
+    f32[P, S, H]?, v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool
+    = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq,
+    Dv], lse: f32[Hq, N]?
 
     Args:
         q: T[N, Hq, D].
@@ -347,6 +355,7 @@ def attention_paged(
         sinks: f32[Hq], or None.
         k_scale: f32[P, S, H], or None.
         v_scale: f32[P, S, H], or None.
+        alibi_slopes: f32[Hq], or None.
         scale: f32, by default 0.
         causal: bool, by default false.
         window_left: i64, by default -1.
@@ -379,6 +388,7 @@ def attention_varlen(
     sinks: Any | None = None,
     k_scale: Any | None = None,
     v_scale: Any | None = None,
+    alibi_slopes: Any | None = None,
     scale: float = 0.0,
     causal: bool = False,
     window_left: int = -1,
@@ -392,9 +402,9 @@ def attention_varlen(
     that are given, and 0 in new ones.
 
     attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
-    cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32
-    = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0)
-    -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
+    cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?,
+    alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
+    window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
 
     Args:
         q: T[N, Hq, D].
@@ -405,6 +415,7 @@ def attention_varlen(
         sinks: f32[Hq], or None.
         k_scale: f32[M, H], or None.
         v_scale: f32[M, H], or None.
+        alibi_slopes: f32[Hq], or None.
         scale: f32, by default 0.
         causal: bool, by default false.
         window_left: i64, by default -1.

@@ -82,25 +82,27 @@ static inline tw_status tw_argmax(tw_context* context, const tw_tensor* x, int64
 }
 
 /* attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
- * f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, scale: f32 = 0, causal: bool = false,
- * window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse:
- * f32[B, Hq, S]? */
+ * f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, attn_bias: T[B, Hq, S, L]?,
+ * alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
+ * window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]? */
 static inline tw_status tw_attention(tw_context* context, const tw_tensor* q, const tw_tensor* k,
                                      const tw_tensor* v, const tw_tensor* kv_lens,
                                      const tw_tensor* sinks, const tw_tensor* k_scale,
-                                     const tw_tensor* v_scale, double scale, int64_t causal,
+                                     const tw_tensor* v_scale, const tw_tensor* attn_bias,
+                                     const tw_tensor* alibi_slopes, double scale, int64_t causal,
                                      int64_t window_left, int64_t window_right, double softcap,
                                      tw_tensor* out, tw_tensor* lse) {
   const tw_value arguments[] = {
-      tw_tensor_value(q),        tw_tensor_value(k),         tw_tensor_value(v),
-      tw_tensor_value(kv_lens),  tw_tensor_value(sinks),     tw_tensor_value(k_scale),
-      tw_tensor_value(v_scale),  tw_float_value(scale),      tw_int_value(causal),
-      tw_int_value(window_left), tw_int_value(window_right), tw_float_value(softcap),
-      tw_tensor_value(out),      tw_tensor_value(lse)};
+      tw_tensor_value(q),         tw_tensor_value(k),         tw_tensor_value(v),
+      tw_tensor_value(kv_lens),   tw_tensor_value(sinks),     tw_tensor_value(k_scale),
+      tw_tensor_value(v_scale),   tw_tensor_value(attn_bias), tw_tensor_value(alibi_slopes),
+      tw_float_value(scale),      tw_int_value(causal),       tw_int_value(window_left),
+      tw_int_value(window_right), tw_float_value(softcap),    tw_tensor_value(out),
+      tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 14, NULL, NULL);
+  return tw_call(context, op, arguments, 16, NULL, NULL);
 }
 
 /* attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H, Dv],
@@ -126,38 +128,40 @@ static inline tw_status tw_attention_backward(
 
 /* attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], block_table:
  * i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale: f32[P, S, H]?,
- * v_scale: f32[P, S, H]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
- * window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
-static inline tw_status tw_attention_paged(tw_context* context, const tw_tensor* q,
-                                           const tw_tensor* k_pages, const tw_tensor* v_pages,
-                                           const tw_tensor* block_table, const tw_tensor* kv_lens,
-                                           const tw_tensor* cu_seqlens_q, const tw_tensor* sinks,
-                                           const tw_tensor* k_scale, const tw_tensor* v_scale,
-                                           double scale, int64_t causal, int64_t window_left,
-                                           int64_t window_right, double softcap, tw_tensor* out,
-                                           tw_tensor* lse) {
-  const tw_value arguments[] = {
-      tw_tensor_value(q),           tw_tensor_value(k_pages), tw_tensor_value(v_pages),
-      tw_tensor_value(block_table), tw_tensor_value(kv_lens), tw_tensor_value(cu_seqlens_q),
-      tw_tensor_value(sinks),       tw_tensor_value(k_scale), tw_tensor_value(v_scale),
-      tw_float_value(scale),        tw_int_value(causal),     tw_int_value(window_left),
-      tw_int_value(window_right),   tw_float_value(softcap),  tw_tensor_value(out),
-      tw_tensor_value(lse)};
+ * v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false,
+ * window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse:
+ * f32[Hq, N]? */
+static inline tw_status tw_attention_paged(
+    tw_context* context, const tw_tensor* q, const tw_tensor* k_pages, const tw_tensor* v_pages,
+    const tw_tensor* block_table, const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
+    const tw_tensor* sinks, const tw_tensor* k_scale, const tw_tensor* v_scale,
+    const tw_tensor* alibi_slopes, double scale, int64_t causal, int64_t window_left,
+    int64_t window_right, double softcap, tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(q),        tw_tensor_value(k_pages),
+                                tw_tensor_value(v_pages),  tw_tensor_value(block_table),
+                                tw_tensor_value(kv_lens),  tw_tensor_value(cu_seqlens_q),
+                                tw_tensor_value(sinks),    tw_tensor_value(k_scale),
+                                tw_tensor_value(v_scale),  tw_tensor_value(alibi_slopes),
+                                tw_float_value(scale),     tw_int_value(causal),
+                                tw_int_value(window_left), tw_int_value(window_right),
+                                tw_float_value(softcap),   tw_tensor_value(out),
+                                tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_paged", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 16, NULL, NULL);
+  return tw_call(context, op, arguments, 17, NULL, NULL);
 }
 
 /* attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
- * cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, scale: f32 = 0,
- * causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out:
- * T[N, Hq, Dv], lse: f32[Hq, N]? */
+ * cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, alibi_slopes:
+ * f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1,
+ * softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
 static inline tw_status tw_attention_varlen(
     tw_context* context, const tw_tensor* q, const tw_tensor* k, const tw_tensor* v,
     const tw_tensor* cu_seqlens_q, const tw_tensor* cu_seqlens_kv, const tw_tensor* sinks,
-    const tw_tensor* k_scale, const tw_tensor* v_scale, double scale, int64_t causal,
-    int64_t window_left, int64_t window_right, double softcap, tw_tensor* out, tw_tensor* lse) {
+    const tw_tensor* k_scale, const tw_tensor* v_scale, const tw_tensor* alibi_slopes, double scale,
+    int64_t causal, int64_t window_left, int64_t window_right, double softcap, tw_tensor* out,
+    tw_tensor* lse) {
   const tw_value arguments[] = {tw_tensor_value(q),
                                 tw_tensor_value(k),
                                 tw_tensor_value(v),
@@ -166,6 +170,7 @@ static inline tw_status tw_attention_varlen(
                                 tw_tensor_value(sinks),
                                 tw_tensor_value(k_scale),
                                 tw_tensor_value(v_scale),
+                                tw_tensor_value(alibi_slopes),
                                 tw_float_value(scale),
                                 tw_int_value(causal),
                                 tw_int_value(window_left),
@@ -176,7 +181,7 @@ static inline tw_status tw_attention_varlen(
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_varlen", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 15, NULL, NULL);
+  return tw_call(context, op, arguments, 16, NULL, NULL);
 }
 
 /* attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv],

@@ -134,6 +134,12 @@ struct AttentionFamily {
     if (count > 1) cuts.back() = last;
     return make<int32_t>({count}, [&](int64_t i) { return cuts[static_cast<size_t>(i)]; });
   }
+  /// Slopes like those of the ALiBi paper: distant keys never have large scores of either sign.
+  static Tensor slopes(int64_t heads, uint64_t seed) {
+    return make<float>({heads}, [&](int64_t i) {
+      return std::exp2(-8 * double(mix_below(seed, i, heads) + 1) / double(heads));
+    });
+  }
   /// int8 keys and values, and the scales of keys and values.
   static std::optional<Tensor> materialize_quantized(std::string_view arg,
                                                      std::vector<int64_t> sizes, DType kv,
@@ -244,6 +250,7 @@ struct Attention : AttentionFamily {
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
+    if (arg == "alibi_slopes") return slopes(known["Hq"], seed);
     if (arg == "kv_lens") {
       const int64_t most = known["L"];
       return make<int32_t>({known["B"]},

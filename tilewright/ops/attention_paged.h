@@ -51,6 +51,7 @@ struct AttentionPaged : AttentionFamily {
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
+    if (arg == "alibi_slopes") return slopes(known["Hq"], seed);
     if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
     if (arg == "block_table") {
       const int64_t pages = known["P"];

@@ -43,6 +43,7 @@ struct AttentionVarlen : AttentionFamily {
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
+    if (arg == "alibi_slopes") return slopes(known["Hq"], seed);
     if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
     if (arg == "cu_seqlens_kv") return offsets(known["C"], known["M"], seed);
     if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
