@@ -29,6 +29,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 OPS = torch.ops.tilewright
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+MASKED = {"cudnn": SDPBackend.CUDNN_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION}
 ROUNDS, WARM_UP, SAMPLES = 9, 3, 24
 TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
 
@@ -54,6 +55,8 @@ class Row:
     layout: str = "dense"
     page: int = 64
     shortest: int = 0
+    added: str = ""  # to scores: "bias", of each pair, or "slopes", ALiBi's
+    kv: str = ""  # int8 or e4m3, where keys and values have 8 bits
     timings: dict[str, float] = field(default_factory=dict)
 
     def lengths(self) -> list[int]:
@@ -76,8 +79,9 @@ class Row:
         return 4 * self.pairs() * self.dims * self.heads * self.batch
 
     def kv_bytes(self) -> float:
-        """Of keys and values, 16 bits each."""
-        return 4.0 * sum(self.lengths()) * self.kv_heads * self.dims
+        """Of keys and values, 16 or 8 bits each, and their scales."""
+        each = 4.0 * self.dims if not self.kv else 2.0 * self.dims + 8
+        return each * sum(self.lengths()) * self.kv_heads
 
 
 def _rows() -> Iterator[Row]:
@@ -91,12 +95,20 @@ def _rows() -> Iterator[Row]:
     yield Row("window 1024 S8192", 2, 8192, 8192, 16, 16, 128, True, window=1023)
     yield Row("varlen S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="varlen")
     yield Row("paged S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="paged")
+    for added in ("bias", "slopes"):
+        for dims in (64, 128):
+            heads = 2048 // dims
+            yield Row(f"D{dims} S2048 {added}", 8, 2048, 2048, heads, heads, dims, added=added)
     decode = partial(Row, queries=1, heads=32, kv_heads=8, dims=128, causal=True)
     for layout, page in (("dense", 64), ("paged", 64), ("paged", 16)):
         options = {"layout": layout, "page": page}
         where = layout if page == 64 else f"{layout} by {page}"
         for batch, keys in ((16, 8192), (64, 8192), (1, 65536)):
             yield decode(f"decode B{batch} L{keys} {where}", batch, keys=keys, **options)
+        for kv in ("int8", "e4m3") if page == 64 else ():
+            for batch, keys in ((16, 8192), (64, 8192), (1, 65536)):
+                name = f"decode B{batch} L{keys} {where} {kv}"
+                yield decode(name, batch, keys=keys, kv=kv, **options)
         for batch in (16, 64):
             name = f"decode B{batch} L64..65536 {where}"
             yield decode(name, batch, keys=65536, shortest=64, **options)
@@ -109,28 +121,78 @@ def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     return normal(row.queries, row.heads), *(normal(row.keys, row.kv_heads) for _ in range(2))
 
 
-def _ours(row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Callable[[], Any]:
-    """A call whose result has as many elements as q, in the same order."""
+def _narrow(x: torch.Tensor, kv: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """In 8 bits, a scale for each row, and the numbers that they stand for."""
+    kind, most = (torch.int8, 127) if kv == "int8" else (torch.float8_e4m3fn, 448)
+    scale = x.abs().amax(-1).float() / most
+    codes = x.float() / scale[..., None]
+    codes = (codes.round() if kv == "int8" else codes).to(kind)
+    return codes, scale, codes.float() * scale[..., None]
+
+
+def _added(row: Row, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """What is added to scores, by the names of our arguments."""
+    if row.added == "bias":
+        shape = (row.batch, row.heads, row.queries, row.keys)
+        return {"attn_bias": torch.randn(shape, device="cuda", dtype=dtype)}
+    slopes = 2.0 ** (-8 * torch.arange(1, row.heads + 1, device="cuda") / row.heads)
+    return {"alibi_slopes": slopes} if row.added else {}
+
+
+def _added_to(
+    row: Row, added: dict[str, torch.Tensor], b: int, h: int, s: int
+) -> torch.Tensor | float:
+    """To the scores of a query."""
+    if row.added == "bias":
+        return added["attn_bias"][b, h, s].double()
+    if not row.added:
+        return 0.0
+    distance = torch.arange(row.keys, device="cuda") - (s + row.keys - row.queries)
+    return -added["alibi_slopes"][h].double() * distance.abs()
+
+
+def _paged(x: torch.Tensor, order: torch.Tensor, page: int) -> torch.Tensor:
+    """[B, L, ...] in pages, of which order[i] is the i-th."""
+    codes = x.view(torch.int8) if x.dtype.itemsize == 1 else x
+    pages = torch.empty_like(codes).view(len(order), page, *x.shape[2:])
+    pages[order] = codes.view_as(pages)
+    return pages.view(x.dtype)
+
+
+def _ours(row: Row, q: torch.Tensor, given: dict[str, torch.Tensor]) -> Callable[[], Any]:
+    """A call whose result has as many elements as q, in the same order.
+
+    Args:
+        row: what is measured.
+        q: the queries.
+        given: keys, values and what else the call takes, by the names of our arguments.
+    """
     options = {"causal": row.causal, "window_left": row.window}
     lens = torch.tensor(row.lengths(), device="cuda", dtype=torch.int32)
     if row.layout == "dense":
         filled = lens if row.shortest > 0 else None
-        return lambda: OPS.attention(q, k, v, kv_lens=filled, **options)
+        return lambda: OPS.attention(q, kv_lens=filled, **given, **options)
     if row.layout == "varlen":
         cu = torch.arange(row.batch + 1, device="cuda", dtype=torch.int32)
-        flat = [x.flatten(0, 1) for x in (q, k, v)]
+        flat = [x.flatten(0, 1) for x in (q, *given.values())]
         offsets = cu * row.queries, cu * row.keys
         return lambda: OPS.attention_varlen(*flat, *offsets, **options)
-    count = row.batch * row.keys // row.page
-    order = torch.randperm(count, device="cuda")
-    pages = [torch.empty_like(x).view(count, row.page, row.kv_heads, row.dims) for x in (k, v)]
-    for page, x in zip(pages, (k, v), strict=True):
-        page[order] = x.view_as(page)
+    order = torch.randperm(row.batch * row.keys // row.page, device="cuda")
+    k, v, *scales = (_paged(x, order, row.page) for x in given.values())
+    more = dict(zip(("k_scale", "v_scale"), scales, strict=False))
     table = order.to(torch.int32).view(row.batch, -1)
-    return lambda: OPS.attention_paged(q.flatten(0, 1), *pages, table, lens, **options)
+    queries = q.flatten(0, 1)
+    return lambda: OPS.attention_paged(queries, k, v, table, lens, **more, **options)
 
 
-def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+def _check(
+    row: Row,
+    out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    added: dict[str, torch.Tensor],
+) -> None:
     """Compares sampled rows with float64."""
     out = out.view_as(q)
     generator, lengths = torch.Generator().manual_seed(1), row.lengths()
@@ -145,6 +207,7 @@ def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: tor
         kv = h * row.kv_heads // row.heads
         keys, values = (x[b, begin:end, kv].double() for x in (k, v))
         scores = keys @ q[b, s, h].double() / math.sqrt(row.dims)
+        scores = scores + _added_to(row, added, b, h, s)
         want = torch.softmax(scores, 0) @ values
         error = (out[b, s, h].double() - want).abs()
         allowed = 1e-2 * want.abs() + TOLERANCE * want.pow(2).mean().sqrt()
@@ -153,12 +216,26 @@ def _check(row: Row, out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: tor
 
 
 def _peers(
-    row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    row: Row,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    added: dict[str, torch.Tensor],
 ) -> dict[str, Callable[[], Call]]:
-    """On contiguous memory whatever our layout; none for windows and unequal lengths."""
+    """On contiguous memory whatever our layout; none for windows and unequal lengths.
+
+    What is added is a mask for them; keys and values have 16 bits.
+    """
     swapped = [x.transpose(1, 2) for x in (q, k, v)]
     causal = row.causal and row.queries == row.keys
     options = {"is_causal": causal, "enable_gqa": row.heads != row.kv_heads}
+    if row.added == "bias":
+        options["attn_mask"] = added["attn_bias"]
+    elif row.added:
+        at = torch.arange(row.keys, device="cuda")
+        distance = (at - at[:, None]).abs()[-row.queries :]
+        mask = -added["alibi_slopes"][:, None, None] * distance
+        options["attn_mask"] = mask.to(q.dtype).expand(row.batch, -1, -1, -1)
 
     def call(backend: SDPBackend) -> Call:
         def run() -> Any:
@@ -170,7 +247,7 @@ def _peers(
     return (
         {}
         if row.window >= 0 or row.shortest > 0
-        else {name: partial(call, b) for name, b in PEERS.items()}
+        else {name: partial(call, b) for name, b in (MASKED if row.added else PEERS).items()}
     )
 
 
@@ -212,9 +289,16 @@ def in_turns(
 
 def _measure(row: Row, dtype: torch.dtype) -> None:
     q, k, v = _tensors(row, dtype)
-    ours = _ours(row, q, k, v)
-    _check(row, ours(), q, k, v)
-    row.timings = in_turns(ours, _peers(row, q, k, v), most=50, seconds=4e-3)
+    added = _added(row, dtype)
+    given, exact = {"k": k, "v": v, **added}, (k, v)
+    if row.kv:
+        k_codes, k_scale, wide_k = _narrow(k, row.kv)
+        v_codes, v_scale, wide_v = _narrow(v, row.kv)
+        given = {"k": k_codes, "v": v_codes, "k_scale": k_scale, "v_scale": v_scale}
+        exact = (wide_k, wide_v)
+    ours = _ours(row, q, given)
+    _check(row, ours(), q, *exact, added)
+    row.timings = in_turns(ours, _peers(row, q, k, v, added), most=50, seconds=4e-3)
 
 
 def _copy_rate() -> float:

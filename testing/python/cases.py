@@ -53,6 +53,11 @@ class Case:
         return list(self.op.dtypes[self.combo].values())
 
     @property
+    def is_on_cuda(self) -> bool:
+        """Whether a GPU has a kernel for it: float64 is mostly that of definitions."""
+        return self.op.on_cuda and "f64" not in self.dtypes
+
+    @property
     def is_last(self) -> bool:
         """Whether it is the operator's last edge case: commonly the richest."""
         return self.label == self.op.edge_cases[-1][0]
@@ -150,8 +155,8 @@ DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def on_devices(cases: list[Case]) -> list[tuple[Case, str]]:
-    """Each on all devices that are here and that its operator has a kernel for."""
-    return [(c, device) for device in DEVICES for c in cases if device == "cpu" or c.op.on_cuda]
+    """Each on all devices that are here and that it has a kernel for."""
+    return [(c, device) for device in DEVICES for c in cases if device == "cpu" or c.is_on_cuda]
 
 
 _PIECE = 1 << 24  # numbers that are compared at once: the largest results fill the memory otherwise

@@ -13,7 +13,8 @@ struct AttentionNarrowBlocks {
 
   alignas(128) char k[kStages][kBuild.narrow_bytes()];
   alignas(128) char v[kStages][kBuild.narrow_bytes()];
-  float scales[2][2][kBuild.keys];  // of every other block: keys', values'
+  float k_scales[kBuild.stages][kBuild.keys];  // which scores are multiplied with
+  float v_scales[2][kBuild.keys];              // of every other block
   tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
 
   TW_PTX void init() {

@@ -153,6 +153,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     multiply_keys(shared, at, consumer, rows.scores);
     wgmma_wait<0>();
     pin(rows.scores);
+    scale_scores(shared, at, rows.scores);
     finish_keys(shared, at, consumer, block == tile.first_block);
     weigh(tile, tile.inner(), consumer, block, rows);
     round(rows);
@@ -169,6 +170,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     if (kBuild.turns) pass_turn(consumer);
     wgmma_wait<1>();
     pin(rows.scores);
+    scale_scores(shared, at, rows.scores);
     finish_keys(shared, at, consumer, last);
     weigh(tile, inner, consumer, block, rows);
     wgmma_wait<0>();
@@ -215,6 +217,19 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
                                    advance(operand(v, kChunkBytes), i * 16 * kRowBytes),
                                    i > 0 ? 1 : rows.started);
     wgmma_commit();
+  }
+
+  /// By the scales of keys of 8 bits.
+  TW_PTX static void scale_scores(Shared& shared, const Places& at, Scores& scores) {
+    if constexpr (Block::kWidens) {
+      const float* const scales = shared.narrow.k_scales[at.keys.index] + threadIdx.x % 4 * 2;
+      TW_UNROLL
+      for (int i = 0; i < kKeys / 8; ++i) {
+        const float2 pair = *reinterpret_cast<const float2*>(scales + 8 * i);
+        scores[4 * i] *= pair.x, scores[4 * i + 2] *= pair.x;
+        scores[4 * i + 1] *= pair.y, scores[4 * i + 3] *= pair.y;
+      }
+    }
   }
 
   /// Scores of a block become weights.

@@ -1,6 +1,6 @@
 // The warpgroup that widens keys and values of 8 bits, for tensor cores that multiply 16: from the
-// rows that arrive to the swizzled blocks that consumers read, times their scales. A thread has 16
-// numbers at a time.
+// rows that arrive to the swizzled blocks that consumers read, values times their scales. A thread
+// has 16 numbers at a time.
 #pragma once
 
 #include "tilewright/kernels/attention_block_sm90.h"
@@ -31,20 +31,22 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
     shared.tiles.for_each([&](const AttentionTile& tile) {
       Scales next = scales_of(tile, tile.last_block - 1);
       for (int block = tile.last_block - 1; block >= tile.first_block; --block) {
-        auto& scales = shared.narrow.scales[buffer];
+        float* const v_scales = shared.narrow.v_scales[buffer];
+        shared.k_empty[to.index].wait(to.phase ^ 1);
         if (thread() < kKeys) {
-          scales[0][thread()] = next.k;
-          scales[1][thread()] = next.v;
+          shared.narrow.k_scales[to.index][thread()] = next.k;
+          v_scales[thread()] = next.v;
         }
         tile::cuda::sync_named(kBarrier, kThreads);
         if (block > tile.first_block) next = scales_of(tile, block - 1);
         const int keys = tile.kv_len - block * kKeys;  // that there are, from the block's first on
         widen(shared.narrow.k[from.index], shared.narrow.k_full[from.index],
-              shared.narrow.k_empty[from.index], from.phase, scales[0], keys, shared.k[to.index],
-              shared.k_full[to.index], shared.k_empty[to.index], to.phase);
+              shared.narrow.k_empty[from.index], from.phase, nullptr, keys, shared.k[to.index],
+              shared.k_full[to.index]);
+        shared.v_empty[to.index].wait(to.phase ^ 1);
         widen(shared.narrow.v[from.index], shared.narrow.v_full[from.index],
-              shared.narrow.v_empty[from.index], from.phase, scales[1], keys, shared.v[to.index],
-              shared.v_full[to.index], shared.v_empty[to.index], to.phase);
+              shared.narrow.v_empty[from.index], from.phase, v_scales, keys, shared.v[to.index],
+              shared.v_full[to.index]);
         from.next();
         to.next();
         buffer ^= 1;
@@ -80,19 +82,19 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
     return {at(given.k_scale), at(given.v_scale)};
   }
 
-  /// Rows from `keys` on are not the sequence's: zeros.
+  /// Rows from `keys` on are not the sequence's: zeros. `scales` may be null.
   TW_PTX static void widen(const char* from, Barrier& from_full, Barrier& from_empty,
                            uint32_t from_phase, const float* scales, int keys, char* to,
-                           Barrier& to_full, Barrier& to_empty, uint32_t to_phase) {
+                           Barrier& to_full) {
     constexpr int kOfRow = kDims / 16, kAll = kKeys * kOfRow;
     from_full.wait(from_phase);
-    to_empty.wait(to_phase ^ 1);
     TW_UNROLL
     for (int i = 0; i < kAll / kThreads; ++i) {
       const int at = i * kThreads + thread(), row = at / kOfRow, column = at % kOfRow * 16;
       uint4 wide[2] = {};
       if (row < keys)
-        tile::cuda::widen16<T, U>(reinterpret_cast<const uint4*>(from)[at], scales[row], wide);
+        tile::cuda::widen16<T, U>(reinterpret_cast<const uint4*>(from)[at],
+                                  scales != nullptr ? scales[row] : 1.0f, wide);
       char* const line = to + column / kChunk * kChunkBytes + row * kRowBytes;
       // Every other chunk's halves the other way round: the eight threads that write at a time
       // reach all banks.

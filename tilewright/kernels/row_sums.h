@@ -38,7 +38,7 @@ struct RowSums {
     plan.phases = groups() > 1 ? 3 : 2;
     plan.grid[1] = count * groups() * column_blocks();
     if (groups() > 1) plan.grid[2] = count * column_blocks();
-    plan.workspace_bytes = blocks() * count * cols * int64_t{sizeof(float)};
+    plan.workspace_bytes = blocks() * count * pitch() * int64_t{sizeof(float)};
     return plan;
   }
   /// Where the block's sum `which` goes, for tile::hold_sums; nowhere if nothing is summed.
@@ -63,7 +63,7 @@ struct RowSums {
       tile::for_row(p, to, [&](auto at) {
         using V = typename P::template Vec<float>;
         const auto block = [&](int64_t b) {
-          return V(tile::load(from.part((b - first) * count * cols, n), at));
+          return V(tile::load(from.part((b - first) * count * pitch(), n), at));
         };
         V total{};
         int64_t b = first;
@@ -101,8 +101,10 @@ struct RowSums {
     }
   }
   TW_INLINE int64_t column_blocks() const { return (cols + columns() - 1) / columns(); }
+  /// From a block's sum to the next, floats: all of them begin a word that is loaded at once.
+  TW_INLINE int64_t pitch() const { return (cols + 15) / 16 * 16; }
   TW_INLINE View<float, 1> partial(P p, int64_t block, int which) const {
-    return {p.template workspace<float>() + (block * count + which) * cols, {cols}, {1}};
+    return {p.template workspace<float>() + (block * count + which) * pitch(), {cols}, {1}};
   }
 };
 

@@ -220,8 +220,8 @@ struct AttentionFamily {
 /// kv_lens[b] keys are filled. Hq may be a multiple of H (grouped queries). A query sees the keys
 /// up to its own position (causal) or within the window; the last query stands at the last key. A
 /// row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to the capped
-/// scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a key. Keys and
-/// values of 8 bits times their scales must be numbers of T.
+/// scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a key. Values
+/// of 8 bits times their scales must be numbers of T.
 struct Attention : AttentionFamily {
   static constexpr Schema kSchema{
       "attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, "

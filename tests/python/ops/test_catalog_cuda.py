@@ -15,7 +15,7 @@ from cases import Case, every_case, results
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 OPS = torch.ops.tilewright
-CASES = [case for case in every_case() if case.op.on_cuda]
+CASES = [case for case in every_case() if case.is_on_cuda]
 
 
 def overload(case: Case) -> Any:
