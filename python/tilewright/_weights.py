@@ -142,6 +142,6 @@ def attention_with_bias(
         added = torch.where(sees, added, -math.inf)
     if added is not None:
         added = added.expand(*q.shape[:3], k.shape[2])
-    heads = (x.transpose(1, 2) for x in (q, k, v))
-    out: torch.Tensor = ops.attention(*heads, attn_bias=added, sinks=sinks, **options)
+    q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+    out: torch.Tensor = ops.attention(q, k, v, attn_bias=added, sinks=sinks, **options)
     return out.transpose(1, 2), None

@@ -44,10 +44,9 @@ struct AttentionBuild {
  private:
   static constexpr int kMostShared = 227 * 1024;  // of a block of threads
   TW_INLINE constexpr int shared_bytes(int buffers) const {
-    // The barriers fit into what it rounds up to, and so do the scales of narrow blocks.
-    const int rest = widens() ? 3072 : 1024;
-    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() +
-           2 * narrow_stages * narrow_bytes() + rest;
+    constexpr int kScaleBytes = 4, kBarriers = 1024;  // what keeps the end aligned
+    const int narrow = 2 * narrow_stages * (narrow_bytes() + keys * kScaleBytes);
+    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() + narrow + kBarriers;
   }
 };
 

@@ -29,7 +29,7 @@ TW_INLINE bool heads_lie_together(const AttentionShape& shape, const KeySource<U
 template <class P, class U, class M>
 struct AttentionHeads {
   using Tile = AttentionTile<P, U, M>;
-  using RowGroup = typename Tile::RowGroup;
+  using Rows = typename Tile::Rows;
 
   const Tile& first;  // of head 0
 
@@ -46,7 +46,7 @@ struct AttentionHeads {
 
   /// Adds a block of keys to all rows of all heads: merged, or left in `partials`.
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
-    RowGroup group = first.open_group(block, 0, first.who.rows - 1);
+    Rows group = first.open_group(block, 0, first.who.rows - 1);
     if (group.keys.empty()) return;
     score(p, block, group);
     BlockStats* stats = nullptr;
@@ -65,7 +65,7 @@ struct AttentionHeads {
       if (partials == nullptr)
         here.merge_tiles(p, group);
       else
-        for (int64_t t = 0; t < Tile::tiles(group); ++t)
+        for (int64_t t = 0; t < group.tiles(); ++t)
           here.leave_tile(block, group, t, here.result(t), *partials);
     }
   }
@@ -73,7 +73,7 @@ struct AttentionHeads {
  private:
   static constexpr int64_t kStep = kPanel<P>;  // keys
 
-  TW_INLINE void score(P p, int64_t block, const RowGroup& group) const {
+  TW_INLINE void score(P p, int64_t block, const Rows& group) const {
     const int64_t start = block * kKeyBlock, last = group.keys.end;
     for (int64_t h = 0; first.k_scale && h < heads(); ++h) tile(h).copy_key_scales(p, block);
     const int64_t depth = units_of<M>(first.shape.dims), share = kStep * M::kDepth * sizeof(U);
@@ -93,7 +93,7 @@ struct AttentionHeads {
     }
   }
 
-  TW_INLINE void weigh(P p, int64_t block, const RowGroup& group) const {
+  TW_INLINE void weigh(P p, int64_t block, const Rows& group) const {
     const int64_t start = block * kKeyBlock, last = group.keys.end;
     for (int64_t j = group.keys.begin; j < last;) {
       const int64_t step = j / kStep * kStep + kStep, end = step < last ? step : last;
@@ -102,7 +102,7 @@ struct AttentionHeads {
       for (int64_t h = 0; h < heads(); ++h) {
         const Tile here = tile(h);
         const int64_t bytes = (end - j) * first.shape.value_dims * int64_t{sizeof(U)};
-        for (int64_t t = 0; t < Tile::tiles(group); ++t)
+        for (int64_t t = 0; t < group.tiles(); ++t)
           here.weigh_piece(p, block, group, t, {j, end}, ahead + h * bytes, here.result(t));
       }
       j = end;

@@ -35,11 +35,11 @@ struct AttentionSize {
   int64_t keys;     // that a query sees at most; of a typical sequence
   int64_t group;    // heads that share keys
   int64_t kv_heads;
-  int64_t page_keys;  // 0: no pages
-  bool masked;        // causal or a window: blocks of keys at the ends are cut
-  bool varies;        // the number of queries, among sequences
-  bool biased;        // something is added to scores
-  bool narrow;        // keys and values have 8 bits
+  int64_t page_keys;    // 0: no pages
+  bool masked;          // causal or a window: blocks of keys at the ends are cut
+  bool varies;          // the number of queries, among sequences
+  bool biased = false;  // something is added to scores
+  bool narrow = false;  // keys and values have 8 bits
 };
 
 struct AttentionChoice {

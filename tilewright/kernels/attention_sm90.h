@@ -73,6 +73,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Scores = float[kKeys / 2];
   using Weights = uint32_t[kKeys / 4];
   using Sums = float[kDims / 2];
+  using Added = typename Scored::template Ahead<T, kKeys / 2>;
 
   /// Where a consumer is in every ring.
   struct Places {
@@ -151,11 +152,12 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
     shared.k_full[at.keys.index].wait(at.keys.phase);
     multiply_keys(shared, at, consumer, rows.scores);
+    const Added added(given, tile, consumer, block * kKeys);
     wgmma_wait<0>();
     pin(rows.scores);
     scale_scores(shared, at, rows.scores);
     finish_keys(shared, at, consumer, block == tile.first_block);
-    weigh(tile, tile.inner(), consumer, block, rows);
+    weigh(tile, tile.inner(), consumer, block, added, rows);
     round(rows);
   }
   /// The weights of a block of keys, while the values of the block before are added up.
@@ -168,11 +170,12 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     multiply_keys(shared, at, consumer, rows.scores);
     multiply_values(shared, at, rows);
     if (kBuild.turns) pass_turn(consumer);
+    const Added added(given, tile, consumer, block * kKeys);
     wgmma_wait<1>();
     pin(rows.scores);
     scale_scores(shared, at, rows.scores);
     finish_keys(shared, at, consumer, last);
-    weigh(tile, inner, consumer, block, rows);
+    weigh(tile, inner, consumer, block, added, rows);
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
@@ -234,11 +237,11 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   /// Scores of a block become weights.
   TW_PTX void weigh(const Tile& tile, const AttentionSpan& inner, int consumer, int block,
-                    Rows& rows) const {
+                    const Added& added, Rows& rows) const {
     if (given.score_scale != 0) cap_scores(rows.scores, given.score_scale);
     const int first = block * kKeys;
     if constexpr (Scored::kChanges)
-      Scored::change(given, tile, consumer, first, given.exponent_scale, rows.scores);
+      Scored::change(given, tile, consumer, first, given.exponent_scale, added, rows.scores);
     if (first < inner.begin || first + kKeys > inner.end) {
       const int offset = first + int(threadIdx.x) % 4 * 2;
       const AttentionRowPair pair(given, tile, consumer);

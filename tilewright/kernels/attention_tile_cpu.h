@@ -5,23 +5,9 @@
 // rows first copy a block into panels that all of them share.
 #pragma once
 
-#include "tilewright/kernels/attention_pack_cpu.h"
+#include "tilewright/kernels/attention_rows_cpu.h"
 
 namespace tw::kernels::attention_detail {
-
-/// Joins a block's maximum and sum to a row's, and gives the factors for its values.
-template <class P>
-TW_INLINE void merge_stats(P, BlockStats block, BlockStats& state, float& keep, float& add) {
-  const float high = block.m > state.m ? block.m : state.m;
-  typename P::f32 exponents{};
-  exponents[0] = state.m - base_of(high);
-  exponents[1] = block.m - base_of(high);
-  const auto factors = tile::exp2_nonpositive(exponents);
-  keep = factors[0];
-  add = factors[1];
-  state.l = tile::fma(block.l, add, state.l * keep);
-  state.m = high;
-}
 
 template <class P, class U, class M = Floats>
 struct AttentionTile {
@@ -69,17 +55,10 @@ struct AttentionTile {
     return {keys.begin / kKeyBlock, key_blocks(keys.end)};
   }
 
-  /// Rows whose scores are in L1 together.
-  struct RowGroup {
-    int64_t first, rows;
-    KeyRange keys;  // of any row
-    KeyRange tile_keys[kScoreRows / kTileRows<P>];
-    KeyRange row_keys[kScoreRows];
-    BlockStats stats[kScoreRows];
-  };
+  using Rows = ScoredRows<P>;
   /// Rows [first, last], and which keys of a block they see.
-  TW_INLINE RowGroup open_group(int64_t block, int64_t first, int64_t last) const {
-    RowGroup group;
+  TW_INLINE Rows open_group(int64_t block, int64_t first, int64_t last) const {
+    Rows group;
     group.first = first;
     group.rows = last - first + 1;
     group.keys = visible(first, last, block);
@@ -88,21 +67,13 @@ struct AttentionTile {
       group.row_keys[r] = clip(mask.keys(query), block);
       if (++head == who.group) head = 0, ++query;
     }
-    for (int64_t t = 0; t < tiles(group); ++t) {
-      const int64_t last_of_tile = t * kTileRows<P> + rows_in_tile(group, t) - 1;
+    for (int64_t t = 0; t < group.tiles(); ++t) {
+      const int64_t last_of_tile = t * kTileRows<P> + group.rows_in_tile(t) - 1;
       group.tile_keys[t] = {group.row_keys[t * kTileRows<P>].begin,
                             group.row_keys[last_of_tile].end};
     }
     return group;
   }
-  TW_INLINE static int rows_in_tile(const RowGroup& group, int64_t tile) {
-    const int64_t rest = group.rows - tile * kTileRows<P>;
-    return rest < kTileRows<P> ? int(rest) : kTileRows<P>;
-  }
-  TW_INLINE static int64_t tiles(const RowGroup& group) {
-    return (group.rows + kTileRows<P> - 1) / kTileRows<P>;
-  }
-
   TW_INLINE Unit* queries() const { return units(at.q); }
   TW_INLINE float* accumulator(int64_t row) const { return scratch + at.acc + row * at.acc_stride; }
   /// Of a block, where few rows have more to do before they are merged.
@@ -157,7 +128,7 @@ struct AttentionTile {
     constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
     for (int64_t first = 0; first < who.rows; first += kGroup) {
       const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
-      RowGroup group = open_group(block, first, last);
+      Rows group = open_group(block, first, last);
       if (group.keys.empty()) continue;
       score_rows(p, block, group);
       if (partials == nullptr)
@@ -171,19 +142,19 @@ struct AttentionTile {
 
   /// The scores of the keys from j on that `panel` holds.
   template <class Keys>
-  TW_INLINE void score_panel(P p, const RowGroup& group, int64_t j, const Keys& panel) const {
+  TW_INLINE void score_panel(P p, const Rows& group, int64_t j, const Keys& panel) const {
     const float* const scale = k_scale ? scratch + at.k_scale + j : nullptr;
-    for (int64_t t = 0; t < tiles(group); ++t) {
+    for (int64_t t = 0; t < group.tiles(); ++t) {
       const KeyRange keys = group.tile_keys[t];
       if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
-      with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
+      with_tile_rows(p, group.rows_in_tile(t), [&]<int kRows>() {
         score_tile<P, kRows, 2>(p, query_tile(group, t), panel, units_of<M>(shape.dims), factor,
                                 scale, score_tile_at(t) + j);
       });
     }
   }
   /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
-  TW_INLINE void weigh_scores(P p, int64_t block, RowGroup& group) const {
+  TW_INLINE void weigh_scores(P p, int64_t block, Rows& group) const {
     const auto chunks_of = [&](int64_t r) -> KeyRange {
       const KeyRange keys = group.tile_keys[r / kTileRows<P>];
       return {keys.begin / kChunk<P> * kChunk<P>, round_up(keys.end, kChunk<P>)};
@@ -211,27 +182,15 @@ struct AttentionTile {
     }
   }
 
-  /// Joins the group's statistics to those of its rows; says how their values are merged.
-  TW_INLINE void merge_group(P p, const RowGroup& group, MergeFactors& factors) const {
-    BlockStats* const state = states() + group.first;
-    for (int r = 0; r < kScoreRows; ++r) {
-      if (r >= group.rows || group.row_keys[r].empty())
-        factors.keep[r] = -1, factors.add[r] = 0;
-      else
-        merge_stats(p, group.stats[r], state[r], factors.keep[r], factors.add[r]);
-    }
-  }
-
   /// The weighted values of few rows, merged into the accumulators.
-  TW_INLINE void merge_tiles(P p, const RowGroup& group) const {
-    MergeFactors factors;
-    merge_group(p, group, factors);
-    for (int64_t t = 0; t < tiles(group); ++t) merge_tile(p, group, t, result(t), factors);
+  TW_INLINE void merge_tiles(P p, const Rows& group) const {
+    const MergeFactors factors = merge_stats(p, group, states() + group.first);
+    for (int64_t t = 0; t < group.tiles(); ++t) merge_tile(p, group, t, result(t), factors);
   }
   /// Those of a register tile.
-  TW_INLINE void merge_tile(P p, const RowGroup& group, int64_t t, const float* values,
+  TW_INLINE void merge_tile(P p, const Rows& group, int64_t t, const float* values,
                             const MergeFactors& factors) const {
-    for (int r = 0; r < rows_in_tile(group, t); ++r, values += at.acc_stride) {
+    for (int r = 0; r < group.rows_in_tile(t); ++r, values += at.acc_stride) {
       const int64_t row = t * kTileRows<P> + r;
       if (!group.row_keys[row].empty())
         merge_row(p, values, factors.keep[row], factors.add[row], shape.value_dims,
@@ -239,9 +198,9 @@ struct AttentionTile {
     }
   }
   /// The same, left for another task.
-  TW_INLINE void leave_tile(int64_t block, const RowGroup& group, int64_t t, const float* values,
+  TW_INLINE void leave_tile(int64_t block, const Rows& group, int64_t t, const float* values,
                             const Partials& partials) const {
-    for (int r = 0; r < rows_in_tile(group, t); ++r, values += at.acc_stride) {
+    for (int r = 0; r < group.rows_in_tile(t); ++r, values += at.acc_stride) {
       const int64_t row = t * kTileRows<P> + r;
       if (group.row_keys[row].empty()) continue;
       const int64_t slot = partials.slot(who, group.first + row, block);
@@ -252,7 +211,7 @@ struct AttentionTile {
     }
   }
   /// Adds the values of `keys` as they lie to those of a register tile, while `ahead` is fetched.
-  TW_INLINE void weigh_piece(P p, int64_t block, const RowGroup& group, int64_t t, KeyRange keys,
+  TW_INLINE void weigh_piece(P p, int64_t block, const Rows& group, int64_t t, KeyRange keys,
                              const char* ahead, float* values) const {
     const KeyRange seen = group.tile_keys[t];
     if (keys.begin < seen.begin) keys.begin = seen.begin;
@@ -263,7 +222,7 @@ struct AttentionTile {
                    const KeyRange here{keys.begin + offset, keys.begin + offset + segment.count};
                    const auto columns =
                        columns_of(segment.data, here.begin, here.end, segment.key_stride, ahead);
-                   weigh(p, rows_in_tile(group, t), weights_at(t, here), columns,
+                   weigh(p, group.rows_in_tile(t), weights_at(t, here), columns,
                          shape.value_dims / kN, count_of(here), values, at.acc_stride,
                          here.begin > seen.begin);
                  });
@@ -280,7 +239,7 @@ struct AttentionTile {
   }
 
   /// Scores, maxima, sums and weights of a group.
-  TW_INLINE void score_rows(P p, int64_t block, RowGroup& group) const {
+  TW_INLINE void score_rows(P p, int64_t block, Rows& group) const {
     if (direct_k)
       score_direct(p, block, group);
     else
@@ -288,7 +247,7 @@ struct AttentionTile {
     weigh_scores(p, block, group);
   }
 
-  TW_INLINE void score_panels(P p, int64_t block, const RowGroup& group) const {
+  TW_INLINE void score_panels(P p, int64_t block, const Rows& group) const {
     const int64_t panel_size = units_of<M>(shape.dims) * kPanel<P>;
     const KeyRange ahead = keys_ahead(block, group.first, group.rows);
     int64_t fetched = ahead.begin;
@@ -302,7 +261,7 @@ struct AttentionTile {
     }
   }
 
-  TW_INLINE void score_direct(P p, int64_t block, const RowGroup& group) const {
+  TW_INLINE void score_direct(P p, int64_t block, const Rows& group) const {
     const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
     const int64_t begin = group.keys.begin / kN * kN, start = block * kKeyBlock;
     for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
@@ -310,42 +269,40 @@ struct AttentionTile {
                    const int64_t j = begin + offset;
                    const auto columns = columns_of(segment.data, 0, shape.dims, segment.dim_stride,
                                                    ahead_of_keys(start + j, segment.data));
-                   for (int64_t t = 0; t < tiles(group); ++t)
-                     score(p, rows_in_tile(group, t), query_tile(group, t), columns,
+                   for (int64_t t = 0; t < group.tiles(); ++t)
+                     score(p, group.rows_in_tile(t), query_tile(group, t), columns,
                            (segment.count + kN - 1) / kN, units_of<M>(shape.dims), factor,
                            scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
                  });
   }
 
-  TW_INLINE void merge_rows(P p, int64_t block, const RowGroup& group) const {
-    MergeFactors factors;
-    merge_group(p, group, factors);
+  TW_INLINE void merge_rows(P p, int64_t block, const Rows& group) const {
+    const MergeFactors factors = merge_stats(p, group, states() + group.first);
     if (!direct_v) {
       weigh_panels(p, group, factors);
       return;
     }
-    for (int64_t t = 0; t < tiles(group); ++t) {
+    for (int64_t t = 0; t < group.tiles(); ++t) {
       weigh_tile_of(p, block, group, t);
       merge_tile(p, group, t, scratch + at.block, factors);
     }
   }
 
-  TW_INLINE void leave_rows(P p, int64_t block, const RowGroup& group,
-                            const Partials& partials) const {
-    for (int64_t t = 0; t < tiles(group); ++t) {
+  TW_INLINE void leave_rows(P p, int64_t block, const Rows& group, const Partials& partials) const {
+    for (int64_t t = 0; t < group.tiles(); ++t) {
       weigh_tile_of(p, block, group, t);
       leave_tile(block, group, t, scratch + at.block, partials);
     }
   }
 
-  TW_INLINE void weigh_panels(P p, const RowGroup& group, const MergeFactors& factors) const {
+  TW_INLINE void weigh_panels(P p, const Rows& group, const MergeFactors& factors) const {
     for (int64_t c = 0; c < at.acc_stride; c += kPanel<P>) {
       const Unit* const panel = units(at.values) + c / kPanel<P> * kValuePanelStride<P, M>;
-      for (int64_t t = 0; t < tiles(group); ++t) {
+      for (int64_t t = 0; t < group.tiles(); ++t) {
         const KeyRange keys = group.tile_keys[t];
         if (keys.empty()) continue;
         const int64_t row = t * kTileRows<P>;
-        with_tile_rows(p, rows_in_tile(group, t), [&]<int kRows>() {
+        with_tile_rows(p, group.rows_in_tile(t), [&]<int kRows>() {
           weigh_and_merge_tile<P, kRows, 2>(
               p, weights_at(t, keys), Panel<P, Unit>{panel + keys.begin / M::kDepth * kPanel<P>},
               count_of(keys), accumulator(group.first + row) + c, at.acc_stride, factors.keep + row,
@@ -356,12 +313,12 @@ struct AttentionTile {
   }
 
   /// The weighted values of one register tile of rows, in the scratch `block`.
-  TW_INLINE void weigh_tile_of(P p, int64_t block, const RowGroup& group, int64_t t) const {
+  TW_INLINE void weigh_tile_of(P p, int64_t block, const Rows& group, int64_t t) const {
     float* const result = scratch + at.block;
     const KeyRange keys = group.tile_keys[t];
     if (keys.empty()) return;
     if (!direct_v) {
-      const int tile_rows = rows_in_tile(group, t);
+      const int tile_rows = group.rows_in_tile(t);
       const Unit* const weights = weights_at(t, keys);
       const Unit* panel = units(at.values) + keys.begin / M::kDepth * kPanel<P>;
       with_tile_rows(p, tile_rows, [&]<int kRows>() {
@@ -423,7 +380,7 @@ struct AttentionTile {
     return reinterpret_cast<const char*>(to);
   }
 
-  TW_INLINE const Unit* query_tile(const RowGroup& group, int64_t t) const {
+  TW_INLINE const Unit* query_tile(const Rows& group, int64_t t) const {
     return queries() + (group.first + t * kTileRows<P>)*units_of<M>(shape.dims);
   }
   TW_INLINE float* score_tile_at(int64_t t) const {

@@ -40,13 +40,13 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
         tile::cuda::sync_named(kBarrier, kThreads);
         if (block > tile.first_block) next = scales_of(tile, block - 1);
         const int keys = tile.kv_len - block * kKeys;  // that there are, from the block's first on
-        widen(shared.narrow.k[from.index], shared.narrow.k_full[from.index],
-              shared.narrow.k_empty[from.index], from.phase, nullptr, keys, shared.k[to.index],
-              shared.k_full[to.index]);
+        widen<false>(shared.narrow.k[from.index], shared.narrow.k_full[from.index],
+                     shared.narrow.k_empty[from.index], from.phase, nullptr, keys,
+                     shared.k[to.index], shared.k_full[to.index]);
         shared.v_empty[to.index].wait(to.phase ^ 1);
-        widen(shared.narrow.v[from.index], shared.narrow.v_full[from.index],
-              shared.narrow.v_empty[from.index], from.phase, v_scales, keys, shared.v[to.index],
-              shared.v_full[to.index]);
+        widen<true>(shared.narrow.v[from.index], shared.narrow.v_full[from.index],
+                    shared.narrow.v_empty[from.index], from.phase, v_scales, keys,
+                    shared.v[to.index], shared.v_full[to.index]);
         from.next();
         to.next();
         buffer ^= 1;
@@ -82,19 +82,27 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
     return {at(given.k_scale), at(given.v_scale)};
   }
 
-  /// Rows from `keys` on are not the sequence's: zeros. `scales` may be null.
+  /// Rows from `keys` on are not the sequence's: zeros. kScaled: times `scales`. All is read before
+  /// any is written, so that nothing waits for what is done in between.
+  template <bool kScaled>
   TW_PTX static void widen(const char* from, Barrier& from_full, Barrier& from_empty,
                            uint32_t from_phase, const float* scales, int keys, char* to,
                            Barrier& to_full) {
-    constexpr int kOfRow = kDims / 16, kAll = kKeys * kOfRow;
+    constexpr int kOfRow = kDims / 16, kEach = kKeys * kOfRow / kThreads;
+    uint4 narrow[kEach];
+    float scale[kEach];
     from_full.wait(from_phase);
     TW_UNROLL
-    for (int i = 0; i < kAll / kThreads; ++i) {
+    for (int i = 0; i < kEach; ++i) {
+      const int at = i * kThreads + thread(), row = at / kOfRow;
+      narrow[i] = row < keys ? reinterpret_cast<const uint4*>(from)[at] : uint4{};
+      scale[i] = kScaled ? scales[row] : 1.0f;
+    }
+    TW_UNROLL
+    for (int i = 0; i < kEach; ++i) {
       const int at = i * kThreads + thread(), row = at / kOfRow, column = at % kOfRow * 16;
-      uint4 wide[2] = {};
-      if (row < keys)
-        tile::cuda::widen16<T, U>(reinterpret_cast<const uint4*>(from)[at],
-                                  scales != nullptr ? scales[row] : 1.0f, wide);
+      uint4 wide[2];
+      tile::cuda::widen16<T, U, kScaled>(narrow[i], scale[i], wide);
       char* const line = to + column / kChunk * kChunkBytes + row * kRowBytes;
       // Every other chunk's halves the other way round: the eight threads that write at a time
       // reach all banks.

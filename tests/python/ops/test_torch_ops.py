@@ -55,7 +55,8 @@ def test_layouts_and_overloads_agree(case: Case, device: str) -> None:
     given = {arg.name: spread(torch.empty_like(w)) for arg, w in zip(wanted, want, strict=True)}
     packet(case).out(*arguments, **given)
     for arg, w in zip(wanted, want, strict=True):
-        assert_close(given[arg.name], w, 0)
+        # On a GPU another layout is another kernel's, which sums in another order.
+        assert_close(given[arg.name], w, 0 if device == "cpu" else case.tolerance(w.dtype, device))
 
 
 def gives_nan(case: Case, arguments: list[Any]) -> bool:

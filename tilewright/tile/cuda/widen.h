@@ -1,17 +1,39 @@
-// Numbers of 8 bits to 16-bit floats, sixteen at a time, times a factor.
+// Numbers of 8 bits to 16-bit floats, sixteen at a time: as they are, or times a factor.
 #pragma once
 
 #include "tilewright/tile/cuda/convert.h"
 
 namespace tw::tile::cuda {
 
-/// Four numbers of 8 bits as float32.
-template <class U>
+/// Four numbers of 8 bits: to pairs of T, exactly; to float32.
+template <class U, class T>
 struct FourNarrow;
 
-template <>
-struct FourNarrow<int8_t> {
-  /// By their place in the fraction of 2^23, which is exact and needs no conversion.
+/// Bytes 0 and 1, 2 and 3 of `bits` become the lower halves of 16-bit numbers, `high` the upper.
+TW_PTX void spread(uint32_t bits, uint32_t high, uint32_t (&to)[2]) {
+  to[0] = __byte_perm(bits, high, 0x4140);
+  to[1] = __byte_perm(bits, high, 0x4342);
+}
+
+template <class T>
+struct FourNarrow<int8_t, T> {
+  /// By their place in a fraction: of 2^10 in f16; of 2^7 in bf16, where the sign chooses whether
+  /// 2^7 is subtracted or 2^8.
+  TW_PTX static void widen(uint32_t bits, uint32_t (&to)[2]) {
+    if constexpr (sizeof(T) == 2 && tile::same_type<T, f16>) {
+      spread(bits ^ 0x80808080u, 0x64646464u, to);
+      TW_UNROLL
+      for (uint32_t& pair : to) asm("sub.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64806480u));
+    } else {
+      spread(bits, 0x43434343u, to);
+      TW_UNROLL
+      for (uint32_t& pair : to)
+        asm("sub.bf16x2 %0, %1, %2;"
+            : "=r"(pair)
+            : "r"(pair & 0xff7fff7fu), "r"(pair & 0xff80ff80u));
+    }
+  }
+  /// By their place in the fraction of 2^23, which needs no conversion.
   TW_PTX static void widen(uint32_t bits, float (&to)[4]) {
     constexpr uint32_t kTwo23 = 0x4b000000;
     constexpr float kOffset = 8388608.0f + 128.0f;
@@ -22,8 +44,20 @@ struct FourNarrow<int8_t> {
     to[3] = __uint_as_float(__byte_perm(bits, kTwo23, 0x7443)) - kOffset;
   }
 };
-template <>
-struct FourNarrow<f8_e4m3fn> {
+template <class T>
+struct FourNarrow<f8_e4m3fn, T> {
+  TW_PTX static void widen(uint32_t bits, uint32_t (&to)[2]) {
+    if constexpr (tile::same_type<T, f16>) {
+      TW_UNROLL
+      for (int i = 0; i < 2; ++i)
+        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(to[i]) : "h"(uint16_t(bits >> 16 * i)));
+    } else {
+      float four[4];
+      widen(bits, four);
+      to[0] = pack<T>(four[0], four[1]);
+      to[1] = pack<T>(four[2], four[3]);
+    }
+  }
   TW_PTX static void widen(uint32_t bits, float (&to)[4]) {
     TW_UNROLL
     for (int i = 0; i < 2; ++i) {
@@ -38,19 +72,24 @@ struct FourNarrow<f8_e4m3fn> {
   }
 };
 
-template <class T, class U>
+/// kScaled: times `scale`.
+template <class T, class U, bool kScaled>
 TW_PTX void widen16(const uint4& from, float scale, uint4 (&to)[2]) {
   const uint32_t words[4] = {from.x, from.y, from.z, from.w};
-  uint32_t pairs[8];
+  uint32_t pairs[4][2];
   TW_UNROLL
   for (int i = 0; i < 4; ++i) {
-    float four[4];
-    FourNarrow<U>::widen(words[i], four);
-    pairs[2 * i] = pack<T>(four[0] * scale, four[1] * scale);
-    pairs[2 * i + 1] = pack<T>(four[2] * scale, four[3] * scale);
+    if constexpr (kScaled) {
+      float four[4];
+      FourNarrow<U, T>::widen(words[i], four);
+      pairs[i][0] = pack<T>(four[0] * scale, four[1] * scale);
+      pairs[i][1] = pack<T>(four[2] * scale, four[3] * scale);
+    } else {
+      FourNarrow<U, T>::widen(words[i], pairs[i]);
+    }
   }
-  to[0] = {pairs[0], pairs[1], pairs[2], pairs[3]};
-  to[1] = {pairs[4], pairs[5], pairs[6], pairs[7]};
+  to[0] = {pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]};
+  to[1] = {pairs[2][0], pairs[2][1], pairs[3][0], pairs[3][1]};
 }
 
 }  // namespace tw::tile::cuda
