@@ -189,7 +189,7 @@ struct AmxTask {
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
     const KeyRange all = tile.visible(0, who().rows - 1, block);
     if (all.empty()) return;
-    const int64_t start = block * kKeyBlock, there = start + tile.clip_end(block);
+    const int64_t start = block * kKeyBlock, there = tile.end_of(block);
     if (tile.k_scale) copy_scales(p, tile.k_scale, start, there, scratch + at.k_scale);
     if (tile.v_scale) copy_scales(p, tile.v_scale, start, there, scratch + at.v_scale);
     pack_key_tiles(p, tile.k, start, {all.begin / kSide * kSide, all.end}, tile.shape.dims, at.dims,
