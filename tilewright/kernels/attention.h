@@ -35,6 +35,8 @@ TW_INLINE void run_attention(P p, const K& kernel) {
 
 template <class T, class U>
 struct Attention {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> q;                 // [B, S, Hq, D]
   View<const U, 4> k;                 // [B, L, H, D]
   View<const U, 4> v;                 // [B, L, H, Dv]

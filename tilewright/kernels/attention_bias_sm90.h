@@ -17,7 +17,7 @@ struct AttentionPlainScores {
   };
 };
 
-/// Adds biases of pairs and of distances, as added_to_score.
+/// Adds biases of pairs and of distances, as AddedToScores.
 struct AttentionBiasedScores {
   static constexpr bool kChanges = true;
 

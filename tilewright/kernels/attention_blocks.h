@@ -203,19 +203,31 @@ struct AttentionOptions {
   }
 };
 
-/// What is added to the score of a query and a key of a head: the bias of the pair, and one that
-/// grows with their distance (ALiBi, arXiv:2108.12409).
-template <class T, class U>
-TW_INLINE tile::compute_t<T> added_to_score(const AttentionSequence<T, U>& sequence,
-                                            const AttentionOptions& options, int64_t q_head,
-                                            int64_t query, int64_t key) {
-  using C = tile::compute_t<T>;
-  C out = sequence.bias ? C(sequence.bias(q_head, query, key)) : C(0);
-  if (options.slopes) {
-    const int64_t after = key - (query + sequence.kv_len - sequence.q_len());
-    out -= C(options.slopes(q_head)) * C(after < 0 ? -after : after);
+/// What is added to the scores of a query of a head: the biases of its pairs, and one that grows
+/// with the distance (ALiBi, arXiv:2108.12409).
+template <class T>
+struct AddedToScores {
+  const T* bias = nullptr;  // of the query's pairs, or no data
+  int64_t stride = 0;       // of keys
+  int64_t own = 0;          // the key at the query's position
+  float slope = 0;
+
+  template <class U>
+  TW_INLINE AddedToScores(const AttentionSequence<T, U>& sequence, const AttentionOptions& options,
+                          int64_t q_head, int64_t query)
+      : own(query + sequence.kv_len - sequence.q_len()) {
+    if (sequence.bias) {
+      const View<const T, 1> row = sequence.bias[q_head][query];
+      bias = row.data;
+      stride = row.stride(0);
+    }
+    if (options.slopes) slope = options.slopes(q_head);
   }
-  return out;
-}
+  TW_INLINE float to(float score, int64_t key) const {
+    if (bias != nullptr) score += float(bias[key * stride]);
+    if (slope != 0) score -= slope * float(key < own ? own - key : key - own);
+    return score;
+  }
+};
 
 }  // namespace tw::kernels

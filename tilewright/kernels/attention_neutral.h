@@ -35,6 +35,7 @@ struct Query {
   const AttentionOptions& options;
   int64_t query, q_head;
   float scale;
+  AddedToScores<T> added;
 
   TW_INLINE int64_t kv_head() const { return q_head / shape.group(); }
   TW_INLINE static float exp_of(float x) {
@@ -65,7 +66,7 @@ struct Query {
       const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
       sum = options.softcap * tile::first_lane(tile::tanh(wide));
     }
-    return sum + added_to_score(sequence, options, q_head, query, key);
+    return added.to(sum, key);
   }
 
   /// acc += sum over keys of weights * values.
@@ -140,9 +141,9 @@ TW_INLINE void run(P p, const K& kernel) {
   const AttentionSequence<T, U> sequence = kernel.sequence(b);
   const float scale =
       options.scale == 0 ? tile::rsqrt(static_cast<float>(shape.dims)) : options.scale;
-  Query<P, T, U>{
-      p, sequence, shape, options, query - lengths.first_query(b), p.index() % shape.q_heads, scale}
-      .run();
+  const int64_t of_sequence = query - lengths.first_query(b), q_head = p.index() % shape.q_heads;
+  const AddedToScores<T> added(sequence, options, q_head, of_sequence);
+  Query<P, T, U>{p, sequence, shape, options, of_sequence, q_head, scale, added}.run();
 }
 
 }  // namespace tw::kernels::attention_neutral

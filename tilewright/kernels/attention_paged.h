@@ -12,6 +12,8 @@ namespace tw::kernels {
 
 template <class T, class U>
 struct AttentionPaged {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 3> q;                   // [N, Hq, D]
   View<const U, 4> k_pages;             // [pages, page_size, H, D]
   View<const U, 4> v_pages;             // [pages, page_size, H, Dv]

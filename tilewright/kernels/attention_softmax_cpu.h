@@ -8,7 +8,7 @@ namespace tw::kernels::attention_detail {
 
 inline constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
-/// What is added to the scores of a sequence (added_to_score), whatever its dtype, so that the rest
+/// What is added to the scores of a sequence (AddedToScores), whatever its dtype, so that the rest
 /// does not depend on it.
 class ScoreBias {
  public:

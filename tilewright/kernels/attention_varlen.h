@@ -8,6 +8,8 @@ namespace tw::kernels {
 
 template <class T, class U>
 struct AttentionVarlen {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 3> q;                    // [N, Hq, D]
   View<const U, 3> k;                    // [M, H, D]
   View<const U, 3> v;                    // [M, H, Dv]
