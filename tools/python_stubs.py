@@ -82,6 +82,10 @@ ARGUMENTS = {
         "scale": "np.ones((4, 1), np.float32)",
         "zero": "np.zeros((4, 1), np.int8)",
     },
+    "fused_experts": {
+        "gate_up_proj": "np.zeros((4, 6, 4), np.float32)",
+        "down_proj": "np.zeros((4, 4, 3), np.float32)",
+    },
     "gelu_and_mul_backward": GATED,
     "gelu_tanh_and_mul_backward": GATED,
     "linear_int4": {

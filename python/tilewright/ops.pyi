@@ -221,7 +221,7 @@ def attention(
     keys up to its own position (causal) or within the window; the last query stands at the last
     key. A row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to
     the capped scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a
-    key. Keys and values of 8 bits times their scales must be numbers of T.
+    key. Values of 8 bits times their scales must be numbers of T.
 
     attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
     f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, attn_bias: T[B, Hq, S, L]?,
@@ -1123,6 +1123,52 @@ def fused_add_rms_norm(
         ...     np.zeros((4,), np.float32),
         ... )[0].shape
         (2, 4)
+    """
+
+def fused_experts(
+    x: _Array,
+    gate_up_proj: Any,
+    down_proj: Any,
+    topk_weights: Any,
+    topk_ids: Any,
+    activation: Literal["silu", "gelu", "gelu_tanh"] = "silu",
+    scale: float = 1.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""The weighted sum of what each token's experts make of it, times scale: down (act(gate x) *
+    up x) with the gate's rows of gate_up_proj before the up's (Shazeer et al.,
+    arXiv:1701.06538, eq. 1; gated as in arXiv:2002.05202). An id of -1 stands for an expert
+    elsewhere and adds nothing.
+
+    fused_experts(x: T[N, H], gate_up_proj: T[E, 2*F, H], down_proj: T[E, H, F], topk_weights:
+    f32[N, K], topk_ids: i32[N, K], activation: silu|gelu|gelu_tanh = silu, scale: f32 = 1) ->
+    out: T[N, H]
+
+    Args:
+        x: T[N, H].
+        gate_up_proj: T[E, 2*F, H].
+        down_proj: T[E, H, F].
+        topk_weights: f32[N, K].
+        topk_ids: i32[N, K].
+        activation: silu, gelu, gelu_tanh, by default silu.
+        scale: f32, by default 1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[N, H].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.fused_experts(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 6, 4), np.float32),
+        ...     np.zeros((4, 4, 3), np.float32),
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4), np.int32),
+        ... ).shape
+        (4, 4)
     """
 
 def fused_linear_cross_entropy(

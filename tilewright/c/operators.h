@@ -460,6 +460,23 @@ static inline tw_status tw_fused_add_rms_norm(tw_context* context, const tw_tens
   return tw_call(context, op, arguments, 6, NULL, NULL);
 }
 
+/* fused_experts(x: T[N, H], gate_up_proj: T[E, 2*F, H], down_proj: T[E, H, F], topk_weights: f32[N,
+ * K], topk_ids: i32[N, K], activation: silu|gelu|gelu_tanh = silu, scale: f32 = 1) -> out: T[N, H]
+ */
+static inline tw_status tw_fused_experts(tw_context* context, const tw_tensor* x,
+                                         const tw_tensor* gate_up_proj, const tw_tensor* down_proj,
+                                         const tw_tensor* topk_weights, const tw_tensor* topk_ids,
+                                         const char* activation, double scale, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(gate_up_proj),
+                                tw_tensor_value(down_proj), tw_tensor_value(topk_weights),
+                                tw_tensor_value(topk_ids),  tw_text_value(activation),
+                                tw_float_value(scale),      tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("fused_experts", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 8, NULL, NULL);
+}
+
 /* fused_linear_cross_entropy(x: T[N, H], weight: T[V, H], target: I[N], ignore_index: i64 = -100,
  * reduction: mean|sum = mean, label_smoothing: f32 = 0, z_loss: f32 = 0) -> loss: T[], x_grad: T[N,
  * H]?, weight_grad: T[V, H]? */

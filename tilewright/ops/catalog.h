@@ -32,6 +32,7 @@
 #include "tilewright/ops/extremum.h"
 #include "tilewright/ops/fft.h"
 #include "tilewright/ops/fused_add_rms_norm.h"
+#include "tilewright/ops/fused_experts.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
 #include "tilewright/ops/gelu.h"
 #include "tilewright/ops/gelu_and_mul.h"
@@ -143,6 +144,7 @@ using All = Catalog<          //
     Extremum,                 //
     Fft,                      //
     FusedAddRmsNorm,          //
+    FusedExperts,             //
     FusedLinearCrossEntropy,  //
     Gelu,                     //
     GeluAndMul,               //

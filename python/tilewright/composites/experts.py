@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import torch
 
 from tilewright.composites._registry import composite, wide
@@ -70,3 +73,29 @@ def moe_combine(x: Tensor, positions: Tensor, weights: Tensor | None, scale: flo
     if weights is not None:
         rows = rows * torch.where(there, weights[..., None], zero)
     return (scale * rows.sum(1)).to(x.dtype)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
+}
+
+
+@composite
+def fused_experts(
+    x: Tensor,
+    gate_up_proj: Tensor,
+    down_proj: Tensor,
+    topk_weights: Tensor,
+    topk_ids: Tensor,
+    activation: str,
+    scale: float,
+) -> Tensor:
+    out = torch.zeros_like(wide(x))
+    for expert in range(len(down_proj)):
+        token, choice = (topk_ids == expert).nonzero(as_tuple=True)
+        gate, up = (wide(x)[token] @ wide(gate_up_proj[expert]).T).chunk(2, -1)
+        made = (ACTIVATIONS[activation](gate) * up) @ wide(down_proj[expert]).T
+        out.index_add_(0, token, made * topk_weights[token, choice, None])
+    return (scale * out).to(x.dtype)
