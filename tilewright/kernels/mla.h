@@ -24,6 +24,8 @@ TW_INLINE float scale_of(float scale, int64_t dims) {
 
 template <class T>
 struct Mla {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> q_nope;         // [B, S, Hq, D]
   View<const T, 4> q_pe;           // [B, S, Hq, R]
   View<const T, 4> ckv;            // [B, L, H, D]
@@ -62,6 +64,8 @@ struct Mla {
 /// Over a cache in pages, as AttentionPaged.
 template <class T>
 struct MlaPaged {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 3> q_nope;              // [N, Hq, D]
   View<const T, 3> q_pe;                // [N, Hq, R]
   View<const T, 4> ckv_pages;           // [pages, page_size, H, D]

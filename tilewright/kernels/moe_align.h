@@ -34,24 +34,16 @@ struct MoeAlign {
       int32_t found = 0;
       for_each_of(p, p.index(), [&](int64_t) { ++found; });
       counts(p.index()) = found;
-    } else if (p.index() < experts) {
-      const int64_t begin = part_end(p.index());
-      int64_t at = begin;
-      for_each_of(p, p.index(), [&](int64_t i) {
-        order(at) = int32_t(i);
-        positions(i, 0) = int32_t(at++);
-      });
-      const int64_t end = begin + padded(counts(p.index()));
-      for (; at < end; ++at) order(at) = int32_t(ids.rows);
-      offsets(p.index()) = int32_t(end);
     } else {
-      tile::for_row(p, order.size(0), [&](auto at) {
-        for (int i = 0; i < at.count; ++i)
-          if (at.offset + i >= part_end(experts)) order(at.offset + i) = int32_t(ids.rows);
-      });
-      tile::for_row(p, ids.rows, [&](auto at) {
-        for (int i = 0; i < at.count; ++i)
-          if (!is_here(ids(at.offset + i, 0))) positions(at.offset + i, 0) = -1;
+      int64_t begin = 0, all = 0;  // where the expert's part begins, and where all end
+      for (int64_t e = 0; e < experts; ++e) {
+        if (e == p.index()) begin = all;
+        all += padded(counts(e));
+      }
+      if (p.index() < experts) place(p, p.index(), begin);
+      for_share(p, order.size(0) - all, [&](int64_t i) { order(all + i) = int32_t(ids.rows); });
+      for_share(p, ids.rows, [&](int64_t i) {
+        if (!is_here(ids(i, 0))) positions(i, 0) = -1;
       });
     }
   }
@@ -59,13 +51,28 @@ struct MoeAlign {
  private:
   TW_INLINE bool is_here(int32_t id) const { return id >= 0 && id < experts; }
   TW_INLINE int64_t padded(int32_t count) const {
-    return (count + block_size - 1) / block_size * block_size;
+    return block_size == 1 ? count : (count + block_size - 1) / block_size * block_size;
   }
-  /// Where the parts of the experts before this one end, which are counted.
-  TW_INLINE int64_t part_end(int64_t expert) const {
-    int64_t end = 0;
-    for (int64_t e = 0; e < expert; ++e) end += padded(counts(e));
-    return end;
+  /// The entries of an expert, whose part of `order` begins at `begin`.
+  template <class P>
+  TW_INLINE void place(P p, int64_t expert, int64_t begin) const {
+    int64_t at = begin;
+    for_each_of(p, expert, [&](int64_t i) {
+      order(at) = int32_t(i);
+      positions(i, 0) = int32_t(at++);
+    });
+    const int64_t end = begin + padded(counts(expert));
+    for (; at < end; ++at) order(at) = int32_t(ids.rows);
+    offsets(expert) = int32_t(end);
+  }
+  /// f(i) for this program's share of [0, n).
+  template <class P, class F>
+  TW_INLINE void for_share(P p, int64_t n, F&& f) const {
+    const int64_t share = (n + experts) / (experts + 1), first = p.index() * share;
+    const int64_t rest = n - first;
+    tile::for_row(p, rest < share ? rest : share, [&](auto at) {
+      for (int i = 0; i < at.count; ++i) f(first + at.offset + i);
+    });
   }
   template <class P, class F>
   TW_INLINE void for_each_of(P p, int64_t expert, F&& f) const {

@@ -206,6 +206,10 @@ struct FusedExperts {
     out.data = x.data;
     out.rows = x.size(0) * x.size(1);
     out.cols = 1;
+    if (x.stride(0) == x.size(1) * x.stride(1)) {
+      out.lead_sizes[0] = out.rows, out.lead_strides[0] = x.stride(1);
+      return out;
+    }
     out.lead = 2;
     for (int d = 0; d < 2; ++d) out.lead_sizes[d] = x.size(d), out.lead_strides[d] = x.stride(d);
     return out;
