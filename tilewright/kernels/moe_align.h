@@ -74,9 +74,33 @@ struct MoeAlign {
       for (int i = 0; i < at.count; ++i) f(first + at.offset + i);
     });
   }
+  /// f(i) for the entries of an expert, in order.
   template <class P, class F>
   TW_INLINE void for_each_of(P p, int64_t expert, F&& f) const {
-    tile::for_each_match(p, ids.rows, [&](int64_t i) { return ids(i, 0) == expert; }, f);
+    const auto its = int32_t(expert);
+    if (ids.lead == 1)
+      for_each_of(p, ids.data, ids.lead_strides[0], its, f);
+    else
+      tile::for_each_match(p, ids.rows, [&](int64_t i) { return ids(i, 0) == its; }, f);
+  }
+  /// Of ids on a line: eight are looked at before anyone waits for them.
+  template <class P, class F>
+  TW_INLINE void for_each_of(P p, const int32_t* line, int64_t stride, int32_t its, F&& f) const {
+    constexpr int kAtOnce = 8;
+    const int64_t n = ids.rows, groups = n / kAtOnce;
+    const auto has_any = [&](int64_t group) {
+      const int32_t* const here = line + group * kAtOnce * stride;
+      bool any = false;
+      TW_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) any |= here[i * stride] == its;
+      return any;
+    };
+    tile::for_each_match(p, groups, has_any, [&](int64_t group) {
+      for (int64_t i = group * kAtOnce; i < (group + 1) * kAtOnce; ++i)
+        if (line[i * stride] == its) f(i);
+    });
+    for (int64_t i = groups * kAtOnce; i < n; ++i)
+      if (line[i * stride] == its) f(i);
   }
 
   TW_INLINE void sort() const {
