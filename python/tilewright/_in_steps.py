@@ -44,7 +44,7 @@ def _latent_attention(
     if not fits or len({x.dtype for x in (q_nope, q_pe, ckv, kpe)}) > 1:
         return None
     q, k = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
-    return _ops.attention.full(q, k, ckv, kv_lens, None, None, None, scale, causal)
+    return _ops.attention.full(q, k, ckv, kv_lens, scale=scale, causal=causal)
 
 
 def _latent_values(*given: Any) -> Any:

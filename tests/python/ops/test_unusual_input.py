@@ -292,5 +292,8 @@ def test_scores_of_minus_infinity_weigh_nothing(
         assert bool((lse == -math.inf).all())
     else:
         want, want_lse = OPS.attention.full(q, k[:, hidden:], v[:, hidden:])
-        torch.testing.assert_close(out, want)
+        if dtype == torch.bfloat16:  # weights, too, where pairs of them are multiplied
+            torch.testing.assert_close(out, want, rtol=1.6e-2, atol=1e-3)
+        else:
+            torch.testing.assert_close(out, want)
         torch.testing.assert_close(lse, want_lse)
