@@ -1,16 +1,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "tilewright/core/checked.h"
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/fused_experts.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 #if !defined(__CUDACC__)  // device code has the kernel alone
 #include "tilewright/ops/gelu_and_mul.h"
@@ -40,13 +39,7 @@ struct FusedExperts {
 
   template <class T>
   static Support supports(const Kernel<T>& k) {
-    for (int64_t t = 0; t < k.topk_ids.size(0); ++t)
-      for (int64_t i = 0; i < k.topk_ids.size(1); ++i)
-        if (k.topk_ids(t, i) < -1 || k.topk_ids(t, i) >= k.down_proj.size(0))
-          return Support::no("id " + std::to_string(k.topk_ids(t, i)) +
-                             " is neither -1 nor one of the " +
-                             std::to_string(k.down_proj.size(0)) + " experts");
-    return Support::yes();
+    return supports_numbers("id", k.topk_ids, k.down_proj.size(0), "experts");
   }
 
 #if !defined(__CUDACC__)
@@ -64,7 +57,6 @@ struct FusedExperts {
   static void compose_on_gpu(const Kernel<T>& k, Launch&& launch, Allocate&& allocate) {
     run(k, launch, allocate);
   }
-#endif
 
   template <class T>
   static void reference(const Kernel<T>& k) {
@@ -92,6 +84,7 @@ struct FusedExperts {
       for (int64_t h = 0; h < width; ++h) k.out(t, h) = T(sums[size_t(h)] * double(k.scale));
     }
   }
+#endif
 
   template <class T>
   static Cost cost(const Kernel<T>& k) {
@@ -106,12 +99,7 @@ struct FusedExperts {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "topk_ids") return std::nullopt;
-    Tensor out = Tensor::empty(std::vector<int64_t>{known["N"], known["K"]}, DType::kI32);
-    for (int32_t& id : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      id = static_cast<int32_t>((seed >> 33) % static_cast<uint64_t>(known["E"] + 1)) - 1;
-    }
-    return out;
+    return random_numbers({known["N"], known["K"]}, known["E"], seed);
   }
 
   static constexpr Case kEdgeCases[] = {
@@ -130,15 +118,13 @@ struct FusedExperts {
                                         {"qwen3-30b-a3b/prefill", "N=512 H=2048 E=128 F=768 K=8"}};
 
  private:
+#if !defined(__CUDACC__)
   static double activated(int activation, double x) {
     using enum kernels::GatedActivation;
-    constexpr double kRootHalf = 0.70710678118654752, kRoot2OverPi = 0.79788456080286536;
-    if (activation == int(kSilu)) return x / (1 + std::exp(-x));
-    if (activation == int(kGelu)) return 0.5 * x * std::erfc(-x * kRootHalf);
-    return 0.5 * x * (1 + std::tanh(kRoot2OverPi * (x + 0.044715 * x * x * x)));
+    if (activation == int(kSilu)) return SiluAndMul::define(x);
+    return activation == int(kGelu) ? GeluAndMul::define(x) : GeluTanhAndMul::define(x);
   }
 
-#if !defined(__CUDACC__)
   template <class T, class Launch, class Allocate>
   static void run(const Kernel<T>& k, Launch&& launch, Allocate&& allocate) {
     constexpr int64_t kSize = int64_t{sizeof(T)};
@@ -168,7 +154,7 @@ struct FusedExperts {
                                   ends,
                                   {},
                                   view(made, n, 2 * inner)});
-    activate(k.activation, rows<const T>(made, n, 2 * inner), launch);
+    activate(k.activation, rows(made, n, 2 * inner), launch);
     launch.template operator()<GroupedMatmul>(
         kernels::GroupedMatmul<T>{{made, {n, inner}, {2 * inner, 1}},
                                   turned(k.down_proj),
@@ -182,9 +168,10 @@ struct FusedExperts {
 
   /// The first half of each row becomes act(first half) * second half.
   template <class T, class Launch>
-  static void activate(int activation, const Rows<const T>& x, Launch&& launch) {
+  static void activate(int activation, const Rows<T>& both, Launch&& launch) {
     using enum kernels::GatedActivation;
-    Rows<T> out = rows(const_cast<T*>(x.data), x.rows, x.cols);
+    const Rows<const T> x = rows<const T>(both.data, both.rows, both.cols);
+    Rows<T> out = both;
     out.cols /= 2;
     if (activation == int(kSilu))
       launch.template operator()<SiluAndMul>(SiluAndMul::Kernel<T>{x, out});

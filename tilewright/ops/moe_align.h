@@ -6,6 +6,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/moe_align.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -46,11 +47,7 @@ struct MoeAlign {
                        std::to_string(wanted));
   }
   static Support supports(const kernels::MoeAlign& k) {
-    for (int64_t i = 0; i < k.ids.rows; ++i)
-      if (k.ids(i, 0) < -1 || k.ids(i, 0) >= k.experts)
-        return Support::no("id " + std::to_string(k.ids(i, 0)) + " is neither -1 nor one of the " +
-                           std::to_string(k.experts) + " experts");
-    return Support::yes();
+    return supports_numbers("id", k.ids, k.experts, "experts");
   }
 
   static void reference(const kernels::MoeAlign& k) {
@@ -78,13 +75,7 @@ struct MoeAlign {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "ids") return std::nullopt;
-    Tensor out = Tensor::empty(known.lead, DType::kI32);
-    const auto experts = static_cast<uint64_t>(known.scalar("experts"));
-    for (int32_t& id : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      id = static_cast<int32_t>((seed >> 33) % (experts + 1)) - 1;
-    }
-    return out;
+    return random_numbers(known.lead, static_cast<int64_t>(known.scalar("experts")), seed);
   }
 
   static constexpr Case kEdgeCases[] = {

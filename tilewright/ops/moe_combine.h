@@ -5,6 +5,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/moe_combine.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -25,13 +26,7 @@ struct MoeCombine {
 
   template <class K>
   static Support supports(const K& k) {
-    for (int64_t t = 0; t < k.positions.size(0); ++t)
-      for (int64_t i = 0; i < k.positions.size(1); ++i)
-        if (k.positions(t, i) < -1 || k.positions(t, i) >= k.x.size(0))
-          return Support::no("position " + std::to_string(k.positions(t, i)) +
-                             " is neither -1 nor one of the " + std::to_string(k.x.size(0)) +
-                             " rows of x");
-    return Support::yes();
+    return supports_numbers("position", k.positions, k.x.size(0), "rows of x");
   }
 
   template <class T>
@@ -56,12 +51,7 @@ struct MoeCombine {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "positions") return std::nullopt;
-    Tensor out = Tensor::empty(std::vector<int64_t>{known["N"], known["K"]}, DType::kI32);
-    for (int32_t& position : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      position = static_cast<int32_t>((seed >> 33) % static_cast<uint64_t>(known["S"] + 1)) - 1;
-    }
-    return out;
+    return random_numbers({known["N"], known["K"]}, known["S"], seed);
   }
 
   static constexpr Case kEdgeCases[] = {{"no tokens", "N=0 K=2 S=3 C=8"},

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/topk_backward.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/elementwise.h"
+#include "tilewright/ops/core/numbered.h"
 
 namespace tw::ops {
 
@@ -24,13 +24,7 @@ struct TopkBackward {
 
   template <class T>
   static Support supports(const Kernel<T>& k) {
-    for (int64_t r = 0; r < k.indices.rows; ++r)
-      for (int64_t i = 0; i < k.indices.cols; ++i)
-        if (k.indices(r, i) < -1 || k.indices(r, i) >= k.x.cols)
-          return Support::no("index " + std::to_string(k.indices(r, i)) +
-                             " is neither -1 nor one of the " + std::to_string(k.x.cols) +
-                             " columns of x");
-    return Support::yes();
+    return supports_numbers("index", k.indices, k.x.cols, "columns of x");
   }
 
   template <class T>

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from cases import DEVICES
 from transformers.models.mixtral.modeling_mixtral import MixtralConfig, MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeConfig, Qwen3MoeSparseMoeBlock
 
 from tilewright import ops
 
 SIZES = {"hidden_size": 64, "num_experts_per_tok": 3, "hidden_act": "silu"}
-DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
 def block_of(family: str) -> torch.nn.Module:
