@@ -5,7 +5,7 @@
 // 0 counts them, phase 1 places them.
 #pragma once
 
-#include "tilewright/tile/tile.h"
+#include "tilewright/tile/matches.h"
 
 namespace tw::kernels {
 
@@ -20,7 +20,7 @@ struct MoeAlign {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (!P::kOnGpu) return tile::plan_of(1);
-    tile::Plan plan = tile::plan_of(experts).over(256);
+    tile::Plan plan = tile::plan_of(experts).over(ids.rows);
     plan.phases = 2;
     plan.grid[1] = experts + 1;
     return plan;
@@ -31,17 +31,20 @@ struct MoeAlign {
     if constexpr (!P::kOnGpu) {
       sort();
     } else if (p.phase() == 0) {
-      int32_t found = 0;
-      for_each_of(p, p.index(), [&](int64_t) { ++found; });
-      counts(p.index()) = found;
+      counts(p.index()) = count_of(p, int32_t(p.index()));
     } else {
-      int64_t begin = 0, all = 0;  // where the expert's part begins, and where all end
-      for (int64_t e = 0; e < experts; ++e) {
-        if (e == p.index()) begin = all;
-        all += padded(counts(e));
-      }
-      if (p.index() < experts) place(p, p.index(), begin);
-      for_share(p, order.size(0) - all, [&](int64_t i) { order(all + i) = int32_t(ids.rows); });
+      using V = typename P::template Vec<int64_t>;
+      const auto [begin, all] = tile::sum_two<int64_t>(p, counts, [&](auto at) {
+        V before{}, parts{};
+        for (int i = 0; i < at.count; ++i) {
+          parts[i] = padded(counts(at.offset + i));
+          before[i] = at.offset + i < p.index() ? parts[i] : 0;
+        }
+        return tile::two_of(before, parts);
+      });  // where the expert's part begins, and where all end
+      if (p.index() < experts) place(p, int32_t(p.index()), int32_t(begin));
+      const int64_t end = all;
+      for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = int32_t(ids.rows); });
       for_share(p, ids.rows, [&](int64_t i) {
         if (!is_here(ids(i, 0))) positions(i, 0) = -1;
       });
@@ -53,17 +56,33 @@ struct MoeAlign {
   TW_INLINE int64_t padded(int32_t count) const {
     return block_size == 1 ? count : (count + block_size - 1) / block_size * block_size;
   }
+  /// look(matches) with what says whether an entry is of the expert.
+  template <class F>
+  TW_INLINE auto of_expert(int32_t expert, F&& look) const {
+    const int32_t* const line = ids.data;
+    const int64_t stride = ids.lead_strides[0];
+    if (ids.lead == 1) return look([=](int64_t i) { return line[i * stride] == expert; });
+    return look([&](int64_t i) { return ids(i, 0) == expert; });
+  }
+  template <class P>
+  TW_INLINE int32_t count_of(P p, int32_t expert) const {
+    return of_expert(
+        expert, [&](const auto& matches) { return tile::count_matches(p, ids.rows, matches); });
+  }
   /// The entries of an expert, whose part of `order` begins at `begin`.
   template <class P>
-  TW_INLINE void place(P p, int64_t expert, int64_t begin) const {
-    int64_t at = begin;
-    for_each_of(p, expert, [&](int64_t i) {
-      order(at) = int32_t(i);
-      positions(i, 0) = int32_t(at++);
+  TW_INLINE void place(P p, int32_t expert, int32_t begin) const {
+    of_expert(expert, [&](const auto& matches) {
+      tile::rank_matches(p, ids.rows, matches, [&](int64_t i, int rank) {
+        order(begin + rank) = int32_t(i);
+        positions(i, 0) = begin + rank;
+      });
     });
-    const int64_t end = begin + padded(counts(expert));
-    for (; at < end; ++at) order(at) = int32_t(ids.rows);
-    offsets(expert) = int32_t(end);
+    const int32_t count = counts(expert), end = begin + int32_t(padded(count));
+    tile::for_row(p, end - begin - count, [&](auto at) {
+      for (int i = 0; i < at.count; ++i) order(begin + count + at.offset + i) = int32_t(ids.rows);
+    });
+    offsets(expert) = end;
   }
   /// f(i) for this program's share of [0, n).
   template <class P, class F>
@@ -74,35 +93,6 @@ struct MoeAlign {
       for (int i = 0; i < at.count; ++i) f(first + at.offset + i);
     });
   }
-  /// f(i) for the entries of an expert, in order.
-  template <class P, class F>
-  TW_INLINE void for_each_of(P p, int64_t expert, F&& f) const {
-    const auto its = int32_t(expert);
-    if (ids.lead == 1)
-      for_each_of(p, ids.data, ids.lead_strides[0], its, f);
-    else
-      tile::for_each_match(p, ids.rows, [&](int64_t i) { return ids(i, 0) == its; }, f);
-  }
-  /// Of ids on a line: eight are looked at before anyone waits for them.
-  template <class P, class F>
-  TW_INLINE void for_each_of(P p, const int32_t* line, int64_t stride, int32_t its, F&& f) const {
-    constexpr int kAtOnce = 8;
-    const int64_t n = ids.rows, groups = n / kAtOnce;
-    const auto has_any = [&](int64_t group) {
-      const int32_t* const here = line + group * kAtOnce * stride;
-      bool any = false;
-      TW_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) any |= here[i * stride] == its;
-      return any;
-    };
-    tile::for_each_match(p, groups, has_any, [&](int64_t group) {
-      for (int64_t i = group * kAtOnce; i < (group + 1) * kAtOnce; ++i)
-        if (line[i * stride] == its) f(i);
-    });
-    for (int64_t i = groups * kAtOnce; i < n; ++i)
-      if (line[i * stride] == its) f(i);
-  }
-
   TW_INLINE void sort() const {
     const int64_t n = ids.rows;
     for (int64_t e = 0; e < experts; ++e) counts(e) = 0;

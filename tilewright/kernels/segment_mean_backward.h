@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/kernels/row_positions.h"
+#include "tilewright/tile/matches.h"
 
 namespace tw::kernels {
 

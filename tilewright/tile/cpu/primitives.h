@@ -204,11 +204,4 @@ TW_INLINE Two<C> sum_two(P, const Row& row, F&& f) {
   return {fold_lanes(total.first, add), fold_lanes(total.second, add)};
 }
 
-/// Calls f(i) for the i in [0, n) that `matches`, in order.
-template <class P, class M, class F>
-TW_INLINE void for_each_match(P, int64_t n, M&& matches, F&& f) {
-  for (int64_t i = 0; i < n; ++i)
-    if (matches(i)) f(i);
-}
-
 }  // namespace tw::tile

@@ -175,20 +175,6 @@ __device__ __forceinline__ void require_index(P, int64_t index, int64_t size) {
   if (uint64_t(index) >= uint64_t(size)) __trap();
 }
 
-/// Calls f(i) for the i in [0, n) that `matches`, in order. Each warp looks for itself.
-template <class P, class M, class F>
-__device__ __forceinline__ void for_each_match(P p, int64_t n, M&& matches, F&& f) {
-  const int width = p.threads() < 32 ? p.threads() : 32;
-  const int lane = p.thread() % width;
-  const unsigned mask = p.mask();
-  const int first_lane = __ffs(int(mask)) - 1;
-  for (int64_t begin = 0; begin < n; begin += width) {
-    const int64_t i = begin + lane;
-    unsigned found = __ballot_sync(mask, i < n && matches(i)) >> first_lane;
-    for (; found != 0; found &= found - 1) f(begin + __ffs(int(found)) - 1);
-  }
-}
-
 /// Values that one loop over a row computes and a later one wants again: on a GPU they are computed
 /// again, as arithmetic is cheaper than memory.
 struct Memo {
