@@ -19,6 +19,8 @@ from tilewright._schema import Argument, Operator
 PRODUCTS = {
     "attention",
     "attention_varlen",
+    "fused_experts",
+    "grouped_gated_matmul",
     "grouped_matmul",
     "k_grouped_matmul",
     "linear",

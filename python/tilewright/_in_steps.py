@@ -52,6 +52,41 @@ def _latent_values(*given: Any) -> Any:
     return made and made[0]
 
 
+_GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_tanh": "gelu_tanh_and_mul"}
+
+
+def _gated_product(
+    a: Tensor, b: Tensor, offsets: Tensor, starts: Any = None, activation: str = "silu"
+) -> Any:
+    """Both products, whose values the gradient wants, then what is done to them."""
+    if activation not in _GATED:
+        return None
+    both = _ops.grouped_matmul.default(a, b, offsets, starts)
+    return getattr(_ops, _GATED[activation]).default(both)
+
+
+def _experts(
+    x: Tensor,
+    gate_up_proj: Tensor,
+    down_proj: Tensor,
+    topk_weights: Tensor,
+    topk_ids: Tensor,
+    activation: str = "silu",
+    scale: float = 1.0,
+) -> Any:
+    """The rows of each expert in turn, through its matrices and back."""
+    shapes = (x, gate_up_proj, down_proj, topk_weights, topk_ids)
+    if [t.dim() for t in shapes] != [2, 3, 3, 2, 2] or 0 in topk_ids.shape:
+        return None
+    _, offsets, order, positions = _ops.moe_align.default(topk_ids, len(down_proj))
+    tokens = (order // topk_ids.shape[1]).clamp(max=len(x) - 1)  # past the last end: any
+    made = _gated_product(x[tokens], gate_up_proj.mT, offsets, None, activation)
+    if made is None:
+        return None
+    out = _ops.grouped_matmul.default(made, down_proj.mT, offsets)
+    return _ops.moe_combine.default(out, positions, topk_weights, scale)
+
+
 def _sinkhorn(x: Tensor, iterations: int = 20, eps: float = 0.0) -> Any:
     """Division by sums in turn, in float32."""
     if iterations < 0 or x.dim() != 3 or x.dtype not in _FLOATS:
@@ -72,6 +107,8 @@ def _type_as(x: Tensor, other: Tensor) -> Any:
 
 # By operator and overload. None instead of a result: the operator itself is called.
 IN_STEPS: dict[str, Callable[..., Any]] = {
+    "fused_experts": _experts,
+    "grouped_gated_matmul": _gated_product,
     "linear": _linear,
     "mla": _latent_values,
     "mla.full": _latent_attention,

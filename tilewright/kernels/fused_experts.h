@@ -38,7 +38,4 @@ struct FusedExperts {
   }
 };
 
-/// What is done to the gate.
-enum class GatedActivation { kSilu, kGelu, kGeluTanh };
-
 }  // namespace tw::kernels

@@ -10,8 +10,9 @@ namespace tw::kernels {
 /// Columns of out are rows of a group's matrix, wgmma's 64; rows of out are its columns, of which
 /// an instruction has 16 i: a group's rows are dealt to its tiles in equal parts of 16, so that
 /// little is multiplied in vain whatever its size.
+/// Gated, a tile has the same columns of two matrices, which become half as many of out.
 struct GroupedGemmBuild {
-  static constexpr int kColumns = 128, kUnit = 16;
+  static constexpr int kColumns = 128, kGatedColumns = kColumns / 2, kUnit = 16;
   static constexpr int kMostUnits = 12, kMostRows = kUnit * kMostUnits;
   static constexpr int kStages = 5, kConsumers = 2, kThreads = 128 * (1 + kConsumers);
   static constexpr int kRowBox = 64;      // rows of a that are loaded at once
@@ -82,13 +83,14 @@ using GroupedGemmCursor = GroupedTileCursor<GroupedGemmBuild::kUnit, GroupedGemm
 
 template <class T>
 struct GroupedGemmArguments {
-  tile::cuda::TensorMap weight;  // [group, n, k]; k innermost, n if transposed
+  tile::cuda::TensorMap weight;  // [group, n, k], or 2 n if gated; k innermost, n if transposed
   tile::cuda::TensorMap a;       // [1, m, k], boxes of kRowBox rows
   tile::cuda::TensorMap out;     // [1, m, n], boxes of kUnit rows
   RowGroups groups;
   View<T, 2> rows;  // out
   int column_tiles;
-  int k_blocks;  // of 128 bytes
+  int k_blocks;    // of 128 bytes
+  int activation;  // a GatedActivation, if gated
 };
 
 }  // namespace tw::kernels

@@ -8,10 +8,14 @@
 //
 // What a box of rows has beyond the group is multiplied and not stored: whole units of 16 rows
 // leave by TMA, the rest of a group by the threads.
+//
+// Gated, the two blocks of 64 columns of a tile are those of a gate and of what it is for: one of
+// them leaves, the gate activated times the other.
 #pragma once
 
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_grouped_build_sm90.h"
+#include "tilewright/kernels/grouped_gated_matmul.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
@@ -24,7 +28,7 @@
 namespace tw::kernels {
 
 /// kTransposed: the weights' n runs along memory, [group, k, n].
-template <class T, bool kTransposed>
+template <class T, bool kTransposed, bool kGated>
 struct GroupedGemmSm90 {
   using Build = GroupedGemmBuild;
   using Position = tile::cuda::RingPosition<Build::kStages>;
@@ -34,6 +38,7 @@ struct GroupedGemmSm90 {
   static constexpr int kWeightBytes = Build::kColumns * 128, kSpanBytes = kTileK * 128;
   static constexpr int kBoxBytes = Build::kRowBox * 128;
   static constexpr int kRowBlocks = Build::kColumns / 64;
+  static constexpr int kOutColumns = kGated ? Build::kGatedColumns : Build::kColumns;
   const GroupedGemmArguments<T>& given;
 
   struct alignas(1024) Shared {
@@ -95,12 +100,15 @@ struct GroupedGemmSm90 {
     using namespace tile::cuda;
     Mbarrier& full = shared.full[stage];
     full.arrive_expect(kWeightBytes + boxes * kBoxBytes);
-    const int column = place.column * Build::kColumns;
-    if constexpr (kTransposed) {
+    const int column = place.column * kOutColumns;
+    if constexpr (kTransposed || kGated) {
+      const int apart = kGated ? int(given.rows.size(1)) : kTileK;
       TW_UNROLL
-      for (int i = 0; i < kWeightBytes / kSpanBytes; ++i)
-        load_box(shared.weight[stage] + i * kSpanBytes, given.weight, full, column + i * kTileK, k,
-                 place.group);
+      for (int i = 0; i < kRowBlocks; ++i) {
+        const int here = column + i * apart;
+        load_box(shared.weight[stage] + i * kSpanBytes, given.weight, full, kTransposed ? here : k,
+                 kTransposed ? k : here, place.group);
+      }
     } else {
       load_box(shared.weight[stage], given.weight, full, k, column, place.group);
     }
@@ -129,6 +137,7 @@ struct GroupedGemmSm90 {
       pin_all(sums);
       release(shared.empty[at.previous()]);
       at.skip(given.k_blocks);
+      if constexpr (kGated) gate(sums, place.units);
       put_tile(shared.staged[consumer], sums, place, kSelf + consumer);
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
@@ -184,17 +193,36 @@ struct GroupedGemmSm90 {
     if (threadIdx.x % kWarpgroup == 0) empty.arrive();
   }
 
+  /// The first block of columns becomes what leaves.
+  TW_PTX void gate(Sums& sums, int units) const {
+    constexpr int kAtOnce = Build::kUnit / 2;  // of a thread, the sums of a unit
+    using V = tile::Pack<float, kAtOnce>;
+    with_activation(GatedActivation(given.activation), [&](auto f) {
+      TW_UNROLL
+      for (int u = 0; u < Build::kMostUnits; ++u) {
+        if (u >= units) break;
+        V gate;
+        TW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) gate[i] = sums[0][u * kAtOnce + i];
+        gate = f(gate);
+        TW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i)
+          sums[0][u * kAtOnce + i] = gate[i] * sums[1][u * kAtOnce + i];
+      }
+    });
+  }
+
   /// A tile, as much of it at once as the staging memory takes.
   TW_PTX void put_tile(char* staged, const Sums& sums, const GroupedGemmPlace& place,
                        int barrier) const {
     constexpr int kMost = Build::kStagedRows;
     TW_UNROLL
-    for (int r = 0; r < kRowBlocks; ++r) TW_UNROLL
+    for (int r = 0; r < kOutColumns / 64; ++r) TW_UNROLL
     for (int first = 0; first < Build::kMostRows; first += kMost) {
       const int left = place.rows - first;
       if (left > 0)
         put(staged, sums[r] + first / 2, place.row + first, left < kMost ? left : kMost,
-            place.column * Build::kColumns + 64 * r, barrier);
+            place.column * kOutColumns + 64 * r, barrier);
     }
   }
   /// 64 columns and up to kStagedRows rows: staged in TMA's swizzle, 128 bytes for each row.

@@ -1,8 +1,9 @@
 // Where the rows of each expert lie: a stable counting sort of the experts' numbers, each expert's
 // part as long as a multiple of block_size.
 //
-// On a CPU one program does it. On a GPU a program has one expert and looks for its entries: phase
-// 0 counts them, phase 1 places them.
+// On a CPU one program does it. On a GPU a program has one expert and looks for its entries, which
+// follow those of the experts before: as many as there are, or, in blocks, as a phase before
+// counts.
 #pragma once
 
 #include "tilewright/tile/matches.h"
@@ -21,8 +22,8 @@ struct MoeAlign {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (!P::kOnGpu) return tile::plan_of(1);
     tile::Plan plan = tile::plan_of(experts).over(ids.rows);
-    plan.phases = 2;
-    plan.grid[1] = experts + 1;
+    if (block_size > 1) plan.phases = 2;
+    plan.grid[plan.phases - 1] = experts + 1;
     return plan;
   }
 
@@ -30,18 +31,10 @@ struct MoeAlign {
   TW_DEVICE void operator()(P p) const {
     if constexpr (!P::kOnGpu) {
       sort();
-    } else if (p.phase() == 0) {
+    } else if (block_size > 1 && p.phase() == 0) {
       counts(p.index()) = count_of(p, int32_t(p.index()));
     } else {
-      using V = typename P::template Vec<int64_t>;
-      const auto [begin, all] = tile::sum_two<int64_t>(p, counts, [&](auto at) {
-        V before{}, parts{};
-        for (int i = 0; i < at.count; ++i) {
-          parts[i] = padded(counts(at.offset + i));
-          before[i] = at.offset + i < p.index() ? parts[i] : 0;
-        }
-        return tile::two_of(before, parts);
-      });  // where the expert's part begins, and where all end
+      const auto [begin, all] = block_size > 1 ? parts_of_counts(p) : parts_of_entries(p);
       if (p.index() < experts) place(p, int32_t(p.index()), int32_t(begin));
       const int64_t end = all;
       for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = int32_t(ids.rows); });
@@ -69,19 +62,46 @@ struct MoeAlign {
     return of_expert(
         expert, [&](const auto& matches) { return tile::count_matches(p, ids.rows, matches); });
   }
+  /// Where the program's part of `order` begins, and where all end: sums of size(i) over the i in
+  /// [0, n) for which is_before(i), and over all.
+  template <class P, class Size, class Before>
+  TW_INLINE auto parts(P p, int64_t n, Size&& size, Before&& is_before) const {
+    using V = typename P::template Vec<int64_t>;
+    return tile::sum_two<int64_t>(p, View<const int32_t, 1>{nullptr, {n}, {1}}, [&](auto at) {
+      V before{}, sizes{};
+      for (int i = 0; i < at.count; ++i) {
+        sizes[i] = size(at.offset + i);
+        before[i] = is_before(at.offset + i) ? sizes[i] : 0;
+      }
+      return tile::two_of(before, sizes);
+    });
+  }
+  template <class P>
+  TW_INLINE auto parts_of_counts(P p) const {
+    return parts(
+        p, experts, [&](int64_t e) { return padded(counts(e)); },
+        [&](int64_t e) { return e < p.index(); });
+  }
+  template <class P>
+  TW_INLINE auto parts_of_entries(P p) const {
+    return parts(
+        p, ids.rows, [&](int64_t i) { return int64_t(is_here(ids(i, 0))); },
+        [&](int64_t i) { return ids(i, 0) < p.index(); });
+  }
   /// The entries of an expert, whose part of `order` begins at `begin`.
   template <class P>
   TW_INLINE void place(P p, int32_t expert, int32_t begin) const {
-    of_expert(expert, [&](const auto& matches) {
-      tile::rank_matches(p, ids.rows, matches, [&](int64_t i, int rank) {
+    const int32_t count = of_expert(expert, [&](const auto& matches) {
+      return tile::rank_matches(p, ids.rows, matches, [&](int64_t i, int rank) {
         order(begin + rank) = int32_t(i);
         positions(i, 0) = begin + rank;
       });
     });
-    const int32_t count = counts(expert), end = begin + int32_t(padded(count));
+    const int32_t end = begin + int32_t(padded(count));
     tile::for_row(p, end - begin - count, [&](auto at) {
       for (int i = 0; i < at.count; ++i) order(begin + count + at.offset + i) = int32_t(ids.rows);
     });
+    counts(expert) = count;
     offsets(expert) = end;
   }
   /// f(i) for this program's share of [0, n).

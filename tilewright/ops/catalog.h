@@ -40,6 +40,7 @@
 #include "tilewright/ops/gelu_backward.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
+#include "tilewright/ops/grouped_gated_matmul.h"
 #include "tilewright/ops/grouped_matmul.h"
 #include "tilewright/ops/k_grouped_matmul.h"
 #include "tilewright/ops/layer_norm.h"

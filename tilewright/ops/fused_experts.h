@@ -12,12 +12,10 @@
 #include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 #if !defined(__CUDACC__)  // device code has the kernel alone
-#include "tilewright/ops/gelu_and_mul.h"
-#include "tilewright/ops/gelu_tanh_and_mul.h"
+#include "tilewright/ops/grouped_gated_matmul.h"
 #include "tilewright/ops/grouped_matmul.h"
 #include "tilewright/ops/moe_align.h"
 #include "tilewright/ops/moe_combine.h"
-#include "tilewright/ops/silu_and_mul.h"
 #endif
 
 namespace tw::ops {
@@ -73,7 +71,7 @@ struct FusedExperts {
             gate += double(k.x(t, h)) * double(k.gate_up_proj(e, f, h));
             up += double(k.x(t, h)) * double(k.gate_up_proj(e, inner + f, h));
           }
-          made[size_t(f)] = activated(k.activation, gate) * up;
+          made[size_t(f)] = GroupedGatedMatmul::define(k.activation, gate) * up;
         }
         for (int64_t h = 0; h < width; ++h) {
           double sum = 0;
@@ -119,12 +117,6 @@ struct FusedExperts {
 
  private:
 #if !defined(__CUDACC__)
-  static double activated(int activation, double x) {
-    using enum kernels::GatedActivation;
-    if (activation == int(kSilu)) return SiluAndMul::define(x);
-    return activation == int(kGelu) ? GeluAndMul::define(x) : GeluTanhAndMul::define(x);
-  }
-
   template <class T, class Launch, class Allocate>
   static void run(const Kernel<T>& k, Launch&& launch, Allocate&& allocate) {
     constexpr int64_t kSize = int64_t{sizeof(T)};
@@ -132,7 +124,7 @@ struct FusedExperts {
     const int64_t experts = k.down_proj.size(0), width = k.x.size(1), inner = k.down_proj.size(2);
     const auto numbers = allocate((2 * experts + 2 * n) * int64_t{sizeof(int32_t)});
     const auto rows_memory = allocate(checked_mul(n * kSize, width));
-    const auto inner_memory = allocate(checked_mul(n * kSize, 2 * inner));
+    const auto inner_memory = allocate(checked_mul(n * kSize, inner));
 
     auto* const counts = static_cast<int32_t*>(numbers.data());
     int32_t *const offsets = counts + experts, *const order = offsets + experts;
@@ -148,37 +140,18 @@ struct FusedExperts {
     gather.order = view<const int32_t>(order, n);
     gather.gathered = view(by_expert, n, width);
     launch.template operator()<FusedExperts>(gather);
-    launch.template operator()<GroupedMatmul>(
-        kernels::GroupedMatmul<T>{view<const T>(by_expert, n, width),
-                                  turned(k.gate_up_proj),
-                                  ends,
-                                  {},
-                                  view(made, n, 2 * inner)});
-    activate(k.activation, rows(made, n, 2 * inner), launch);
-    launch.template operator()<GroupedMatmul>(
-        kernels::GroupedMatmul<T>{{made, {n, inner}, {2 * inner, 1}},
-                                  turned(k.down_proj),
-                                  ends,
-                                  {},
-                                  view(by_expert, n, width)});
+    launch.template operator()<GroupedGatedMatmul>(
+        kernels::GroupedGatedMatmul<T>{view<const T>(by_expert, n, width),
+                                       turned(k.gate_up_proj),
+                                       ends,
+                                       {},
+                                       k.activation,
+                                       view(made, n, inner)});
+    launch.template operator()<GroupedMatmul>(kernels::GroupedMatmul<T>{
+        view<const T>(made, n, inner), turned(k.down_proj), ends, {}, view(by_expert, n, width)});
     launch.template operator()<MoeCombine>(kernels::MoeCombine<T>{
         view<const T>(by_expert, n, width), view<const int32_t>(positions, tokens, top_k),
         k.topk_weights, k.scale, k.out});
-  }
-
-  /// The first half of each row becomes act(first half) * second half.
-  template <class T, class Launch>
-  static void activate(int activation, const Rows<T>& both, Launch&& launch) {
-    using enum kernels::GatedActivation;
-    const Rows<const T> x = rows<const T>(both.data, both.rows, both.cols);
-    Rows<T> out = both;
-    out.cols /= 2;
-    if (activation == int(kSilu))
-      launch.template operator()<SiluAndMul>(SiluAndMul::Kernel<T>{x, out});
-    else if (activation == int(kGelu))
-      launch.template operator()<GeluAndMul>(GeluAndMul::Kernel<T>{x, out});
-    else
-      launch.template operator()<GeluTanhAndMul>(GeluTanhAndMul::Kernel<T>{x, out});
   }
 #endif
 

@@ -30,24 +30,34 @@ void compose_on_gpu(const Kernel& kernel, Launch&& start, Device device, cuda::S
   });
 }
 
+/// Runs a kernel, or the sequence of others that its operator is there.
+template <class Op, class Kernel>
+void run_kernel(const Kernel& kernel, Device device, Context& context) {
+  const auto start = [&]<class Part>(const auto& part) {
+    if constexpr (std::is_same_v<Part, Op>)
+      launch<Op>(context, part, device);  // the operator's own program in its sequence
+    else
+      run_kernel<Part>(part, device, context);
+  };
+  if (device.is_cuda()) {
+    if constexpr (requires { Op::compose_on_gpu(kernel, start, allocate); })
+      return compose_on_gpu<Op>(kernel, start, device, context.cuda_stream());
+  } else {
+    if constexpr (requires { Op::compose(kernel, start); }) return Op::compose(kernel, start);
+  }
+  launch<Op>(context, kernel, device);
+}
+
 template <class Op>
 void run(const ops::Call& call, Context& context) {
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) {
-    [[maybe_unused]] const auto start = [&]<class Part>(const auto& part) {
-      launch<Part>(context, part, call.device());
-    };
     if constexpr (kIndex == ops::kReferenceOnly) {
       require_build<Op>(call.device());
       require_definition<Op>(call);
       context.set_answered_by("reference");
       Op::reference(kernel);
-    } else if constexpr (requires { Op::compose(kernel, start); }) {
-      if (call.device().is_cuda())
-        compose_on_gpu<Op>(kernel, start, call.device(), context.cuda_stream());
-      else
-        Op::compose(kernel, start);
     } else {
-      launch<Op>(context, kernel, call.device());
+      run_kernel<Op>(kernel, call.device(), context);
     }
   });
 }

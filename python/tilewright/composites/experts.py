@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tilewright.composites._registry import composite, wide
+from tilewright.composites.products import grouped_matmul
 
 Tensor = torch.Tensor
 
@@ -80,6 +81,14 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": torch.nn.functional.gelu,
     "gelu_tanh": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
 }
+
+
+@composite
+def grouped_gated_matmul(
+    a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None, activation: str
+) -> Tensor:
+    gate, up = grouped_matmul(wide(a), wide(b), offsets, starts).chunk(2, -1)
+    return (ACTIVATIONS[activation](gate) * up).to(a.dtype)
 
 
 @composite

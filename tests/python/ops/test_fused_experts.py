@@ -8,7 +8,7 @@ from cases import DEVICES
 from transformers.models.mixtral.modeling_mixtral import MixtralConfig, MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeConfig, Qwen3MoeSparseMoeBlock
 
-from tilewright import ops
+from tilewright import composites, ops
 
 SIZES = {"hidden_size": 64, "num_experts_per_tok": 3, "hidden_act": "silu"}
 
@@ -42,6 +42,27 @@ def test_gives_what_transformers_does(family: str, tokens: int, device: str) -> 
     with torch.no_grad():
         got = ops.fused_experts(x[0], experts.gate_up_proj, experts.down_proj, weights, ids)
     torch.testing.assert_close(got.double(), want[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh"])
+def test_gradients_are_those_of_its_definition(activation: str, device: str) -> None:
+    torch.manual_seed(0)
+    shapes = {"x": (11, 24), "gate_up": (5, 32, 24), "down": (5, 24, 16), "weights": (11, 3)}
+    given = [torch.randn(s, device=device).requires_grad_() for s in shapes.values()]
+    ids = torch.randint(-1, 5, (11, 3), dtype=torch.int32, device=device)
+    grad = torch.randn(11, 24, device=device)
+    out = ops.fused_experts(*given, ids, activation=activation, scale=0.5)
+    wanted = [t.detach().double().requires_grad_() for t in given]
+    want = composites.find("fused_experts")(*wanted, ids, activation, 0.5)
+    torch.testing.assert_close(out.double(), want, rtol=1e-4, atol=1e-4)
+    for name, got, expected in zip(
+        shapes,
+        torch.autograd.grad(out, given, grad),
+        torch.autograd.grad(want, wanted, grad.double()),
+        strict=True,
+    ):
+        torch.testing.assert_close(got.double(), expected, rtol=1e-4, atol=1e-4, msg=name)
 
 
 def test_experts_elsewhere_add_nothing() -> None:

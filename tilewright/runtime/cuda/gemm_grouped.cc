@@ -16,14 +16,17 @@ namespace {
 
 using Build = kernels::GroupedGemmBuild;
 
-constexpr const char* kName = "grouped_matmul";
+template <class K>
+constexpr bool kIsGated = requires(K call) { call.activation; };
+template <class K>
+constexpr const char* kName = kIsGated<K> ? "grouped_gated_matmul" : "grouped_matmul";
 
-/// The functions of one element type: weights with k, and with n along memory.
+/// The functions of one element type: weights with k, and with n along memory; then gated.
 struct GroupedModule {
-  KernelBuilds<2> builds;
+  KernelBuilds<4> builds;
 
   explicit GroupedModule(const char* image) {
-    load_kernels(kName, "this GPU", image, [this](std::string_view name, Kernel kernel) {
+    load_kernels("grouped_matmul", "this GPU", image, [this](std::string_view name, Kernel kernel) {
       builds.place(name, "10cuda_entry12gemm_groupedILi", kernel);  // gemm_grouped_kernels.cu
     });
   }
@@ -37,23 +40,20 @@ GroupedModule& module() {
 
 /// [group, n, k]
 template <class T>
-GemmOperand<const T> weight_of(const kernels::GroupedMatmul<T>& call) {
-  const auto& b = call.b;
+GemmOperand<const T> weight_of(const View<const T, 3>& b) {
   return {b.data, b.size(2), b.size(1), b.stride(2), b.stride(1), b.stride(0), b.size(0)};
 }
 
-}  // namespace
-
 template <class T>
-  requires(sizeof(T) == 2)
-Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device) {
+Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const View<T, 2>& to,
+                 int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
   if (Support s = supports_hopper(gpu(device)); !s) return s;
-  const GemmOperand<const T> rows = as_operand(call.a), weight = weight_of(call);
-  const GemmOperand<T> out = as_operand(call.out);
+  const GemmOperand<const T> rows = as_operand(a), weight = weight_of(b);
+  const GemmOperand<T> out = as_operand(to);
   if (rows.rows == 0 || rows.columns == 0 || out.columns == 0 || weight.batch == 0)
     return Support::no("an empty operand");
-  if (rows.rows > kMost || rows.columns > kMost || out.columns > kMost || weight.batch > kMost)
+  if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)
     return Support::no("a size beyond 2^31");
   if (!rows.is_tma_legal() || !out.is_tma_writable())
     return Support::no(
@@ -63,38 +63,58 @@ Support supports_sm90(const kernels::GroupedMatmul<T>& call, int device) {
   return Support::yes();
 }
 
-template <class T>
-  requires(sizeof(T) == 2)
-void launch_sm90(const kernels::GroupedMatmul<T>& call, int device, Stream stream) {
+template <class K, class T>
+kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<const T>& weight,
+                                              bool along_n) {
+  constexpr int kTileK = 128 / int(sizeof(T));
+  constexpr int kColumns = kIsGated<K> ? Build::kGatedColumns : Build::kColumns;
+  kernels::GroupedGemmArguments<T> out{};
+  out.weight = along_n ? operand_map(kName<K>, weight.transposed(), kTileK)
+                       : operand_map(kName<K>, weight, kColumns);
+  out.a = operand_map(kName<K>, as_operand(call.a), Build::kRowBox);
+  out.out = operand_map(kName<K>, as_operand(call.out), Build::kUnit);
+  out.groups = call.groups();
+  out.rows = call.out;
+  out.column_tiles = int((call.out.size(1) + kColumns - 1) / kColumns);
+  out.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
+  if constexpr (kIsGated<K>) out.activation = call.activation;
+  return out;
+}
+
+template <class K, class T>
+void launch(const K& call, const GemmOperand<const T>& weight, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  constexpr int kTileK = 128 / int(sizeof(T));
-  const GemmOperand<const T> weight = weight_of(call);
   const bool along_n = !weight.is_tma_legal();
-  kernels::GroupedGemmArguments<T> arguments;
-  arguments.weight = along_n ? operand_map(kName, weight.transposed(), kTileK)
-                             : operand_map(kName, weight, Build::kColumns);
-  arguments.a = operand_map(kName, as_operand(call.a), Build::kRowBox);
-  arguments.out = operand_map(kName, as_operand(call.out), Build::kUnit);
-  arguments.groups = call.groups();
-  arguments.rows = call.out;
-  arguments.column_tiles = int((weight.rows + Build::kColumns - 1) / Build::kColumns);
-  arguments.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
-
-  const Kernel kernel =
-      module<T>().builds.with_shared_bytes(kName, size_t(along_n), Build::kSharedBytes, on);
+  auto arguments = arguments_of(call, weight, along_n);
+  const Kernel kernel = module<T>().builds.with_shared_bytes(
+      kName<K>, size_t(along_n) + 2 * size_t(kIsGated<K>), Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
   check(launch_overlapped(kernel, on, unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
                           unsigned(Build::kSharedBytes), stream, pointers),
-        "grouped_matmul: launching");
-  wait_if_asked(kName, on, stream);
+        std::string(kName<K>) + ": launching");
+  wait_if_asked(kName<K>, on, stream);
 }
 
-#define TW_INSTANTIATE(T)                                                \
-  template Support supports_sm90(const kernels::GroupedMatmul<T>&, int); \
-  template void launch_sm90(const kernels::GroupedMatmul<T>&, int, Stream);
-TW_INSTANTIATE(f16)
-TW_INSTANTIATE(bf16)
+}  // namespace
+
+template <GroupedProduct K>
+Support supports_sm90(const K& call, int device) {
+  return supports(call.a, call.b, call.out, device);
+}
+
+template <GroupedProduct K>
+void launch_sm90(const K& call, int device, Stream stream) {
+  launch(call, weight_of(call.b), device, stream);
+}
+
+#define TW_INSTANTIATE(K)                        \
+  template Support supports_sm90(const K&, int); \
+  template void launch_sm90(const K&, int, Stream);
+TW_INSTANTIATE(kernels::GroupedMatmul<f16>)
+TW_INSTANTIATE(kernels::GroupedMatmul<bf16>)
+TW_INSTANTIATE(kernels::GroupedGatedMatmul<f16>)
+TW_INSTANTIATE(kernels::GroupedGatedMatmul<bf16>)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

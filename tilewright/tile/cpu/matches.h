@@ -20,12 +20,14 @@ TW_INLINE int count_matches(P, int64_t n, const M& matches) {
   return found;
 }
 
-/// Calls f(i, rank) for the i in [0, n) that `matches`; rank: how many there are before it.
+/// Calls f(i, rank) for the i in [0, n) that `matches`; rank: how many there are before it. Returns
+/// how many there are.
 template <class P, class M, class F>
-TW_INLINE void rank_matches(P, int64_t n, const M& matches, F&& f) {
+TW_INLINE int rank_matches(P, int64_t n, const M& matches, F&& f) {
   int rank = 0;
   for (int64_t i = 0; i < n; ++i)
     if (matches(i)) f(i, rank++);
+  return rank;
 }
 
 }  // namespace tw::tile

@@ -56,19 +56,22 @@ struct SharedWalk {
     for (int64_t begin = first; begin < end; begin += step()) found += __popc(look(begin));
     return found;
   }
-  /// Of the warps before this one.
-  __device__ __forceinline__ int count_before() const {
-    if (warps == 1) return 0;
-    int* const counts = reinterpret_cast<int*>(p.shared_);
-    const int its = combine_lanes(
-        p, count(), [](int v, int other) { return __shfl_xor_sync(~0u, v, other); },
+  /// Of the warps before this one, and of all; the same in every lane of a warp.
+  __device__ __forceinline__ Two<int> count_before() const {
+    const int mine = combine_lanes(
+        p, count(), [this](int v, int other) { return __shfl_xor_sync(p.mask(), v, other); },
         [](int a, int b) { return a + b; });
-    if (lane == 0) counts[warp] = its;
+    if (warps == 1) return {0, mine};
+    int* const counts = reinterpret_cast<int*>(p.shared_);
+    if (lane == 0) counts[warp] = mine;
     __syncthreads();
-    int before = 0;
-    for (int w = 0; w < warp; ++w) before += counts[w];
+    Two<int> sums{0, 0};
+    for (int w = 0; w < warps; ++w) {
+      if (w == warp) sums.first = sums.second;
+      sums.second += counts[w];
+    }
     __syncthreads();  // the next exchange writes the same memory
-    return before;
+    return sums;
   }
 };
 
@@ -84,14 +87,14 @@ __device__ __forceinline__ int count_matches(P p, int64_t n, const M& matches) {
 }
 
 /// Calls f(i, rank) for the i in [0, n) that `matches`, in any order; rank: how many there are
-/// before it. The warps share the walk.
+/// before it. The warps share the walk. Returns how many there are.
 template <class P, class M, class F>
-__device__ __forceinline__ void rank_matches(P p, int64_t n, const M& matches, F&& f) {
+__device__ __forceinline__ int rank_matches(P p, int64_t n, const M& matches, F&& f) {
   using Walk = detail::SharedWalk<P, M>;
   const Walk walk{p, n, matches};
   const unsigned mask = p.mask();
   const int first_lane = __ffs(int(mask)) - 1;
-  int rank = walk.count_before();
+  auto [rank, count] = walk.count_before();
   for (int64_t begin = walk.first; begin < walk.end; begin += walk.step()) {
     const unsigned hits = walk.look(begin);
     if (__ballot_sync(mask, hits != 0) == 0) continue;
@@ -103,6 +106,7 @@ __device__ __forceinline__ void rank_matches(P p, int64_t n, const M& matches, F
       rank += __popc(found);
     }
   }
+  return count;
 }
 
 }  // namespace tw::tile
