@@ -1374,6 +1374,44 @@ def gelu_tanh_and_mul_backward(
         (2, 8)
     """
 
+def grouped_gated_matmul(
+    a: _Array,
+    b: Any,
+    offsets: Any,
+    starts: Any | None = None,
+    activation: Literal["silu", "gelu", "gelu_tanh"] = "silu",
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""act(a gate) * (a up) for rows in groups, each with its group's matrices: b has the gate's
+    columns before the up's. Sums and activation in float32. Groups as in grouped_matmul; rows
+    of no group are 0. Shazeer, arXiv:2002.05202, eq. 5 and 6.
+
+    grouped_gated_matmul(a: T[M, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?,
+    activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N]
+
+    Args:
+        a: T[M, K].
+        b: T[G, K, 2*N].
+        offsets: i32[G].
+        starts: i32[G], or None.
+        activation: silu, gelu, gelu_tanh, by default silu.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.grouped_gated_matmul(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 2)
+    """
+
 def grouped_matmul(
     a: _Array,
     b: Any,

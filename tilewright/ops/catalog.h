@@ -153,6 +153,7 @@ using All = Catalog<          //
     GeluBackward,             //
     GeluTanhAndMul,           //
     GeluTanhAndMulBackward,   //
+    GroupedGatedMatmul,       //
     GroupedMatmul,            //
     KGroupedMatmul,           //
     LayerNorm,                //

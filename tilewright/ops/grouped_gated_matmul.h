@@ -39,18 +39,17 @@ struct GroupedGatedMatmul {
   /// The call as calls of other operators: launch<Op>(kernel) runs one.
   template <class T, class Launch>
   static void compose(const Kernel<T>& k, Launch&& launch) {
-    const int64_t rows = k.out.size(0), columns = k.b.size(2);
-    const auto memory = tw::allocate(checked_mul(rows * int64_t{sizeof(T)}, columns));
+    const int64_t m = k.out.size(0), columns = k.b.size(2);
+    const auto memory = tw::allocate(checked_mul(m * int64_t{sizeof(T)}, columns));
     T* const both = static_cast<T*>(memory.get());
     launch.template operator()<GroupedMatmul>(
-        kernels::GroupedMatmul<T>{k.a, k.b, k.offsets, k.starts, view(both, rows, columns)});
-    const Rows<const T> x = rows<const T>(both, rows, columns);
+        kernels::GroupedMatmul<T>{k.a, k.b, k.offsets, k.starts, view(both, m, columns)});
+    const Rows<const T> x = rows<const T>(both, m, columns);
     const Rows<T> out = rows_of(k.out);
     with_operator(k.activation, [&]<class Op> {
       launch.template operator()<Op>(typename Op::template Kernel<T>{x, out});
     });
   }
-#endif
 
   template <class T>
   static void reference(const Kernel<T>& k) {
