@@ -8,7 +8,7 @@ namespace tw::kernels {
 
 template <class T>
 struct MoeCombine {
-  View<const T, 2> x;                // [rows, cols]
+  Rows<const T> x;                   // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
   tile::compute_t<T> scale;
@@ -21,20 +21,39 @@ struct MoeCombine {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    tile::with_rows(
+        p, [&](const auto& from, const auto& to) { combine(p, from, to); }, x, out[p.index()]);
+  }
+
+ private:
+  template <class P, class From, class To>
+  TW_INLINE void combine(P p, const From& from, const To& to) const {
     using V = typename P::template Vec<float>;
-    const int64_t token = p.index();
-    const View<T, 1> to = out[token];
+    constexpr int kAtOnce = 2;  // rows that are asked for before any is waited for
+    const int64_t token = p.index(), top_k = positions.size(1);
     tile::for_row(p, to, [&](auto at) {
       V sum = tile::splat<V>(0.0f);
-      for (int64_t k = 0; k < positions.size(1); ++k) {
-        const int64_t row = positions(token, k);
-        if (row < 0) continue;
-        tile::require_index(p, row, x.size(0));
-        const float weight = weights ? weights(token, k) : 1.0f;
-        sum = tile::fma(tile::splat<V>(weight), tile::load(x[row], at), sum);
+      for (int64_t first = 0; first < top_k; first += kAtOnce) {
+        V parts[kAtOnce];
+        TW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i)
+          if (const int64_t row = row_of(p, token, first + i); row >= 0)
+            parts[i] = tile::load(from.row(row), at);
+        TW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i)
+          if (row_of(p, token, first + i) >= 0)
+            sum = tile::fma(tile::splat<V>(weights ? weights(token, first + i) : 1.0f), parts[i],
+                            sum);
       }
       tile::store(p, to, at, sum * scale);
     });
+  }
+  /// -1 where there is none.
+  template <class P>
+  TW_INLINE int64_t row_of(P p, int64_t token, int64_t k) const {
+    const int64_t row = k < positions.size(1) ? positions(token, k) : -1;
+    if (row >= 0) tile::require_index(p, row, x.rows);
+    return row;
   }
 };
 

@@ -150,7 +150,7 @@ struct FusedExperts {
     launch.template operator()<GroupedMatmul>(kernels::GroupedMatmul<T>{
         view<const T>(made, n, inner), turned(k.down_proj), ends, {}, view(by_expert, n, width)});
     launch.template operator()<MoeCombine>(kernels::MoeCombine<T>{
-        view<const T>(by_expert, n, width), view<const int32_t>(positions, tokens, top_k),
+        rows<const T>(by_expert, n, width), view<const int32_t>(positions, tokens, top_k),
         k.topk_weights, k.scale, k.out});
   }
 #endif
