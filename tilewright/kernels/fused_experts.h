@@ -1,6 +1,5 @@
 // The arguments of a layer of experts, which runs as a sequence of other kernels
-// (ops/fused_experts.h), and the program that the sequence has of its own: the rows of x in the
-// order of their experts.
+// (ops/fused_experts.h) and has no program of its own.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -16,26 +15,14 @@ struct FusedExperts {
   View<const int32_t, 2> topk_ids;    // [tokens, top_k]; -1: an expert elsewhere
   int activation;                     // a GatedActivation
   tile::compute_t<T> scale;
-  View<T, 2> out;                  // [tokens, hidden]
-  View<const int32_t, 1> order{};  // [entries], as MoeAlign has it
-  View<T, 2> gathered{};           // [entries, hidden]
+  View<T, 2> out;  // [tokens, hidden]
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.size(1) > 0 ? gathered.size(0) : 0).over(x.size(1));
+    return {};
   }
-
   template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    using V = typename P::template Vec<float>;
-    const int64_t entry = order(p.index());
-    const View<T, 1> to = gathered[p.index()];
-    if (entry >= order.size(0)) {  // of no expert that is here
-      tile::for_row(p, to, [&](auto at) { tile::store(p, to, at, V{}); });
-      return;
-    }
-    tile::map_row<float>(p, to, [](auto v) { return v; }, x[entry / topk_ids.size(1)]);
-  }
+  TW_DEVICE void operator()(P) const {}
 };
 
 }  // namespace tw::kernels

@@ -91,6 +91,11 @@ struct GroupedGemmArguments {
   int column_tiles;
   int k_blocks;    // of 128 bytes
   int activation;  // a GatedActivation, if gated
+  // If rows are gathered: which ones of a, and where they lie.
+  View<const int32_t, 1> numbers;
+  const T* from;
+  int64_t row_bytes;
+  int a_rows, k;
 };
 
 }  // namespace tw::kernels

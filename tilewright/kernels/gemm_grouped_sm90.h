@@ -15,6 +15,7 @@
 
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_grouped_build_sm90.h"
+#include "tilewright/kernels/gemm_grouped_gather_sm90.h"
 #include "tilewright/kernels/grouped_gated_matmul.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/fence.h"
@@ -28,7 +29,8 @@
 namespace tw::kernels {
 
 /// kTransposed: the weights' n runs along memory, [group, k, n].
-template <class T, bool kTransposed, bool kGated>
+/// kGathered: a row of out has the row of a whose number is given, not its own.
+template <class T, bool kTransposed, bool kGated, bool kGathered>
 struct GroupedGemmSm90 {
   using Build = GroupedGemmBuild;
   using Position = tile::cuda::RingPosition<Build::kStages>;
@@ -60,7 +62,7 @@ struct GroupedGemmSm90 {
       prefetch(given.a);
       prefetch(given.out);
       for (int i = 0; i < Build::kStages; ++i) {
-        shared.full[i].init(1);
+        shared.full[i].init(kGathered ? 1 + GroupedGatherSm90<T>::kArrivals : 1);
         shared.empty[i].init(1);
       }
       fence_barrier_init();
@@ -69,10 +71,13 @@ struct GroupedGemmSm90 {
     wait_for_grids_before();
     launch_grids_after();
     if (warpgroup == 0) {
-      give_registers<24>();
-      if (threadIdx.x < 32 && elect_one()) produce(shared);
+      give_registers<kGathered ? 56 : 24>();
+      if constexpr (kGathered)
+        produce_gathered(shared);
+      else if (threadIdx.x < 32 && elect_one())
+        produce(shared);
     } else {
-      take_registers<240>();
+      take_registers<kGathered ? 224 : 240>();
       consume(shared, warpgroup - 1);
     }
   }
@@ -90,16 +95,38 @@ struct GroupedGemmSm90 {
       const int boxes = (place.units * Build::kUnit + Build::kRowBox - 1) / Build::kRowBox;
       for (int i = 0; i < given.k_blocks; ++i) {
         shared.empty[at.index].wait(at.phase ^ 1);
-        load(shared, at.index, place, boxes, i * kTileK);
+        shared.full[at.index].arrive_expect(kWeightBytes + boxes * kBoxBytes);
+        load_weight(shared, at.index, place, i * kTileK);
+        for (int box = 0; box < boxes; ++box)
+          tile::cuda::load_box(shared.rows[at.index] + box * kBoxBytes, given.a,
+                               shared.full[at.index], i * kTileK, place.row + box * Build::kRowBox,
+                               0);
         at.next();
       }
     }
   }
-  TW_PTX void load(Shared& shared, int stage, const GroupedGemmPlace& place, int boxes,
-                   int k) const {
+  TW_PTX void produce_gathered(Shared& shared) const {
+    Position at;
+    GroupedGemmCursor tiles = cursor();
+    GroupedGatherSm90<T> gather{given, shared.rows[0], shared.full};
+    for (int64_t t = blockIdx.x; tiles.seek(t); t += gridDim.x) {
+      const GroupedGemmPlace place = tiles.place(t);
+      gather.open(place);
+      for (int i = 0; i < given.k_blocks; ++i) {
+        shared.empty[at.index].wait(at.phase ^ 1);
+        if (threadIdx.x == 0) {
+          shared.full[at.index].arrive_expect(kWeightBytes);
+          load_weight(shared, at.index, place, i * kTileK);
+        }
+        gather.copy(at.index, place, i * kTileK);
+        at.next();
+      }
+    }
+    gather.finish();
+  }
+  TW_PTX void load_weight(Shared& shared, int stage, const GroupedGemmPlace& place, int k) const {
     using namespace tile::cuda;
     Mbarrier& full = shared.full[stage];
-    full.arrive_expect(kWeightBytes + boxes * kBoxBytes);
     const int column = place.column * kOutColumns;
     if constexpr (kTransposed || kGated) {
       const int apart = kGated ? int(given.rows.size(1)) : kTileK;
@@ -112,9 +139,6 @@ struct GroupedGemmSm90 {
     } else {
       load_box(shared.weight[stage], given.weight, full, k, column, place.group);
     }
-    for (int i = 0; i < boxes; ++i)
-      load_box(shared.rows[stage] + i * kBoxBytes, given.a, full, k, place.row + i * Build::kRowBox,
-               0);
   }
 
   TW_PTX void consume(Shared& shared, int consumer) const {

@@ -1,8 +1,8 @@
 // Rows in groups, each times the two matrices of its group, the first product activated and
 // multiplied by the second, in float32:
 //
-//   out[r, n] = f(a[r, :] b[g, :, n]) * (a[r, :] b[g, :, N + n]) for the rows r of group g; 0 for
-//   rows of none
+//   out[r, n] = f(a[q, :] b[g, :, n]) * (a[q, :] b[g, :, N + n]) for the rows r of group g, where q
+//   is r or the number given for it; 0 for rows of none
 //
 // The first half of what experts of a layer do, gated as in Shazeer, arXiv:2002.05202. Hopper has a
 // schedule for it (gemm_grouped_sm90.h); on another GPU a program has one row. On a CPU it runs as
@@ -35,10 +35,11 @@ template <class T>
 struct GroupedGatedMatmul {
   static constexpr int kGpuRegisters = 128;
 
-  View<const T, 2> a;              // [m, k]
+  View<const T, 2> a;              // [*, k]
   View<const T, 3> b;              // [groups, k, 2 n]
   View<const int32_t, 1> offsets;  // [groups], where each group of rows ends
   View<const int32_t, 1> starts;   // [groups], or no data: where the group before ends
+  View<const int32_t, 1> rows;     // [m], of a, or no data: each row its own
   int activation;                  // a GatedActivation
   View<T, 2> out;                  // [m, n]
 
@@ -62,7 +63,7 @@ struct GroupedGatedMatmul {
     const RowGroups in = groups();
     const int64_t g = in.group_of(r), n = out.size(1);
     const int64_t depth = g < in.count() ? a.size(1) : 0;
-    const View<const T, 1> left = a[r];
+    const View<const T, 1> left = a[depth > 0 ? row_of(p, r) : 0];
     const View<T, 1> to = out[r];
     tile::for_row(p, to, [&](auto at) {
       V gate = tile::splat<V>(0.0f), up = gate;
@@ -74,6 +75,12 @@ struct GroupedGatedMatmul {
       }
       tile::store(p, to, at, f(gate) * up);
     });
+  }
+  template <class P>
+  TW_INLINE int64_t row_of(P p, int64_t r) const {
+    if (!rows) return r;
+    tile::require_index(p, rows(r), a.size(0));
+    return rows(r);
   }
 };
 

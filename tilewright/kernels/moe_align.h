@@ -17,6 +17,8 @@ struct MoeAlign {
   View<int32_t, 1> offsets;  // [experts], where each expert's part ends
   View<int32_t, 1> order;    // [n + experts * (block_size - 1)]: which entry; n where there is none
   Rows<int32_t> positions;   // [*]: where in order; -1: nowhere
+  /// If given, order has a row's number instead, of which so many entries are in turn; 0 for none.
+  int64_t row_entries = 0;
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -37,7 +39,7 @@ struct MoeAlign {
       const auto [begin, all] = block_size > 1 ? parts_of_counts(p) : parts_of_entries(p);
       if (p.index() < experts) place(p, int32_t(p.index()), int32_t(begin));
       const int64_t end = all;
-      for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = int32_t(ids.rows); });
+      for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = nothing(); });
       for_share(p, ids.rows, [&](int64_t i) {
         if (!is_here(ids(i, 0))) positions(i, 0) = -1;
       });
@@ -49,6 +51,11 @@ struct MoeAlign {
   TW_INLINE int64_t padded(int32_t count) const {
     return block_size == 1 ? count : (count + block_size - 1) / block_size * block_size;
   }
+  /// What order has for an entry, and for none.
+  TW_INLINE int32_t told(int64_t i) const {
+    return int32_t(row_entries > 0 ? index_quotient(i, row_entries) : i);
+  }
+  TW_INLINE int32_t nothing() const { return row_entries > 0 ? 0 : int32_t(ids.rows); }
   /// look(matches) with what says whether an entry is of the expert.
   template <class F>
   TW_INLINE auto of_expert(int32_t expert, F&& look) const {
@@ -93,13 +100,13 @@ struct MoeAlign {
   TW_INLINE void place(P p, int32_t expert, int32_t begin) const {
     const int32_t count = of_expert(expert, [&](const auto& matches) {
       return tile::rank_matches(p, ids.rows, matches, [&](int64_t i, int rank) {
-        order(begin + rank) = int32_t(i);
+        order(begin + rank) = told(i);
         positions(i, 0) = begin + rank;
       });
     });
     const int32_t end = begin + int32_t(padded(count));
     tile::for_row(p, end - begin - count, [&](auto at) {
-      for (int i = 0; i < at.count; ++i) order(begin + count + at.offset + i) = int32_t(ids.rows);
+      for (int i = 0; i < at.count; ++i) order(begin + count + at.offset + i) = nothing();
     });
     counts(expert) = count;
     offsets(expert) = end;
@@ -123,11 +130,11 @@ struct MoeAlign {
       offsets(e) = int32_t(end);
       end += padded(counts(e));
     }
-    for (int64_t s = 0; s < order.size(0); ++s) order(s) = int32_t(n);
+    for (int64_t s = 0; s < order.size(0); ++s) order(s) = nothing();
     for (int64_t i = 0; i < n; ++i) {
       const int32_t id = ids(i, 0);
       positions(i, 0) = is_here(id) ? offsets(id)++ : -1;
-      if (is_here(id)) order(positions(i, 0)) = int32_t(i);
+      if (is_here(id)) order(positions(i, 0)) = told(i);
     }
     for (int64_t e = 0; e < experts; ++e)
       offsets(e) = int32_t(offsets(e) - counts(e) + padded(counts(e)));

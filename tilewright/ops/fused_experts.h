@@ -123,28 +123,25 @@ struct FusedExperts {
     const int64_t tokens = k.topk_ids.size(0), top_k = k.topk_ids.size(1), n = tokens * top_k;
     const int64_t experts = k.down_proj.size(0), width = k.x.size(1), inner = k.down_proj.size(2);
     const auto numbers = allocate((2 * experts + 2 * n) * int64_t{sizeof(int32_t)});
-    const auto rows_memory = allocate(checked_mul(n * kSize, width));
     const auto inner_memory = allocate(checked_mul(n * kSize, inner));
+    const auto rows_memory = allocate(checked_mul(n * kSize, width));
 
     auto* const counts = static_cast<int32_t*>(numbers.data());
-    int32_t *const offsets = counts + experts, *const order = offsets + experts;
-    int32_t* const positions = order + n;
+    int32_t *const offsets = counts + experts, *const token = offsets + experts;
+    int32_t* const positions = token + n;
     launch.template operator()<MoeAlign>(
         kernels::MoeAlign{entries(k.topk_ids), experts, 1, view(counts, experts),
-                          view(offsets, experts), view(order, n), rows(positions, n, 1)});
+                          view(offsets, experts), view(token, n), rows(positions, n, 1), top_k});
     const View<const int32_t, 1> ends = view<const int32_t>(offsets, experts);
 
-    auto* const by_expert = static_cast<T*>(rows_memory.data());
     auto* const made = static_cast<T*>(inner_memory.data());
-    Kernel<T> gather = k;
-    gather.order = view<const int32_t>(order, n);
-    gather.gathered = view(by_expert, n, width);
-    launch.template operator()<FusedExperts>(gather);
+    auto* const by_expert = static_cast<T*>(rows_memory.data());
     launch.template operator()<GroupedGatedMatmul>(
-        kernels::GroupedGatedMatmul<T>{view<const T>(by_expert, n, width),
+        kernels::GroupedGatedMatmul<T>{k.x,
                                        turned(k.gate_up_proj),
                                        ends,
                                        {},
+                                       view<const int32_t>(token, n),
                                        k.activation,
                                        view(made, n, inner)});
     launch.template operator()<GroupedMatmul>(kernels::GroupedMatmul<T>{

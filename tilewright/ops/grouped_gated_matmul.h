@@ -1,13 +1,19 @@
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "tilewright/core/checked.h"
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/grouped_gated_matmul.h"
+#include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/groups.h"
 #include "tilewright/ops/core/operator.h"
 #if !defined(__CUDACC__)  // device code has the kernel alone
+#include "tilewright/ops/embedding.h"
 #include "tilewright/ops/gelu_and_mul.h"
 #include "tilewright/ops/gelu_tanh_and_mul.h"
 #include "tilewright/ops/grouped_matmul.h"
@@ -21,8 +27,8 @@ namespace tw::ops {
 /// group are 0. Shazeer, arXiv:2002.05202, eq. 5 and 6.
 struct GroupedGatedMatmul {
   static constexpr Schema kSchema{
-      "grouped_gated_matmul(a: T[M, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?, "
-      "activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N]"};
+      "grouped_gated_matmul(a: T[A, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?, "
+      "rows: i32[M]?, activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
   static constexpr double kToleranceScale = 4;  // a CPU rounds the products to T
@@ -30,21 +36,49 @@ struct GroupedGatedMatmul {
   template <class T>
   using Kernel = kernels::GroupedGatedMatmul<T>;
 
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& known) {
+    const Slot& rows = call[4];
+    return {{rows.present ? rows.tensor.sizes[0] : known["A"], known["N"]}};
+  }
+
+  template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    if (k.rows || k.a.size(0) == k.out.size(0) || k.out.size(0) == 0) return Support::yes();
+    return Support::no("a has A = " + std::to_string(k.a.size(0)) + " rows, but out has M = " +
+                       std::to_string(k.out.size(0)) + ", and no rows are given");
+  }
   template <class T>
   static Support supports(const Kernel<T>& k) {
-    return supports_groups(k.groups(), k.a.size(0));
+    if (Support s = supports_groups(k.groups(), k.out.size(0)); !s || !k.rows) return s;
+    for (int64_t r = 0; r < k.rows.size(0); ++r)
+      if (k.rows(r) < 0 || k.rows(r) >= k.a.size(0))
+        return Support::no("rows[" + std::to_string(r) + "] = " + std::to_string(k.rows(r)) +
+                           " is outside the " + std::to_string(k.a.size(0)) + " rows of a");
+    return Support::yes();
   }
 
 #if !defined(__CUDACC__)
   /// The call as calls of other operators: launch<Op>(kernel) runs one.
   template <class T, class Launch>
   static void compose(const Kernel<T>& k, Launch&& launch) {
-    const int64_t m = k.out.size(0), columns = k.b.size(2);
+    const int64_t m = k.out.size(0), columns = k.b.size(2), depth = k.a.size(1);
     const auto memory = tw::allocate(checked_mul(m * int64_t{sizeof(T)}, columns));
     T* const both = static_cast<T*>(memory.get());
-    launch.template operator()<GroupedMatmul>(
-        kernels::GroupedMatmul<T>{k.a, k.b, k.offsets, k.starts, view(both, m, columns)});
-    const Rows<const T> x = rows<const T>(both, m, columns);
+    kernels::GroupedMatmul<T> product{k.a, k.b, k.offsets, k.starts, view(both, m, columns)};
+    std::shared_ptr<void> gathered;
+    if (k.rows) {
+      using Bits = bits_of<T>;
+      gathered = tw::allocate(checked_mul(m * int64_t{sizeof(T)}, depth));
+      launch.template operator()<Embedding>(kernels::Embedding<Bits, int32_t>{
+          {reinterpret_cast<const Bits*>(k.a.data),
+           {k.a.size(0), depth},
+           {k.a.stride(0), k.a.stride(1)}},
+          numbers(k.rows),
+          tw::rows(static_cast<Bits*>(gathered.get()), m, depth)});
+      product.a = view(static_cast<const T*>(gathered.get()), m, depth);
+    }
+    launch.template operator()<GroupedMatmul>(product);
+    const Rows<const T> x = tw::rows<const T>(both, m, columns);
     const Rows<T> out = rows_of(k.out);
     with_operator(k.activation, [&]<class Op> {
       launch.template operator()<Op>(typename Op::template Kernel<T>{x, out});
@@ -60,9 +94,10 @@ struct GroupedGatedMatmul {
         for (int64_t g = 0; g < k.offsets.size(0); ++g) {
           const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
           if (r < (k.starts ? k.starts(g) : before) || r >= k.offsets(g)) continue;
+          const int64_t q = k.rows ? k.rows(r) : r;
           for (int64_t i = 0; i < k.a.size(1); ++i) {
-            gate += double(k.a(r, i)) * double(k.b(g, i, c));
-            up += double(k.a(r, i)) * double(k.b(g, i, n + c));
+            gate += double(k.a(q, i)) * double(k.b(g, i, c));
+            up += double(k.a(q, i)) * double(k.b(g, i, n + c));
           }
         }
         k.out(r, c) = T(define(k.activation, gate) * up);
@@ -85,22 +120,32 @@ struct GroupedGatedMatmul {
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
-    return materialize_groups(arg, known["G"], known["M"], seed);
+    if (arg != "rows") return materialize_groups(arg, known["G"], known["M"], seed);
+    Tensor out = Tensor::empty({known["M"]}, DType::kI32);
+    for (int32_t& number : out.span<int32_t>()) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+      number = static_cast<int32_t>((seed >> 33) %
+                                    static_cast<uint64_t>(std::max<int64_t>(known["A"], 1)));
+    }
+    return out;
   }
 
   static constexpr Case kEdgeCases[] = {
-      {"no group", "G=0 M=5 K=4 N=4"},
-      {"no rows", "G=3 M=0 K=4 N=4"},
-      {"no columns", "G=3 M=5 K=4 N=0"},
-      {"empty sums", "G=2 M=5 K=0 N=35"},
-      {"one row", "G=1 M=1 K=33 N=40"},
-      {"few rows a group", "G=9 M=20 K=70 N=37 activation=gelu"},
-      {"gaps", "G=4 M=100 K=65 N=33 +starts activation=gelu_tanh"},
-      {"many rows a group", "G=3 M=300 K=72 N=72"},
-      {"parts of tiles", "G=9 M=900 K=72 N=264 activation=gelu"},
-      {"tiles and gaps", "G=5 M=3000 K=520 N=136 +starts"}};
-  static constexpr Case kWorkloads[] = {{"qwen3-30b-a3b/gate_up", "G=128 M=4096 K=2048 N=768"},
-                                        {"mixtral-8x7b/decode", "G=8 M=2 K=4096 N=14336"}};
+      {"no group", "G=0 A=5 M=5 K=4 N=4"},
+      {"no rows", "G=3 A=0 M=0 K=4 N=4"},
+      {"no columns", "G=3 A=5 M=5 K=4 N=0"},
+      {"empty sums", "G=2 A=5 M=5 K=0 N=35"},
+      {"one row", "G=1 A=1 M=1 K=33 N=40"},
+      {"few rows a group", "G=9 A=20 M=20 K=70 N=37 activation=gelu"},
+      {"gaps", "G=4 A=100 M=100 K=65 N=33 +starts activation=gelu_tanh"},
+      {"many rows a group", "G=3 A=300 M=300 K=72 N=72"},
+      {"parts of tiles", "G=9 A=900 M=900 K=72 N=264 activation=gelu"},
+      {"tiles and gaps", "G=5 A=3000 M=3000 K=520 N=136 +starts"},
+      {"gathered, few", "G=4 A=3 M=9 K=40 N=24 +rows"},
+      {"gathered, tiles and gaps", "G=5 A=700 M=2100 K=136 N=136 +starts +rows"}};
+  static constexpr Case kWorkloads[] = {
+      {"qwen3-30b-a3b/gate_up", "G=128 A=512 M=4096 K=2048 N=768 +rows"},
+      {"mixtral-8x7b/decode", "G=8 A=2 M=2 K=4096 N=14336"}};
 
  private:
 #if !defined(__CUDACC__)
@@ -113,9 +158,15 @@ struct GroupedGatedMatmul {
     f.template operator()<GeluTanhAndMul>();
   }
 #endif
+  /// Each a row of its own.
+  static Rows<const int32_t> numbers(const View<const int32_t, 1>& x) {
+    Rows<const int32_t> out = tw::rows(x.data, x.size(0), 1);
+    out.lead_strides[0] = x.stride(0);
+    return out;
+  }
   template <class T>
   static Rows<T> rows_of(const View<T, 2>& x) {
-    Rows<T> out = rows(x.data, x.size(0), x.size(1));
+    Rows<T> out = tw::rows(x.data, x.size(0), x.size(1));
     out.lead_strides[0] = x.stride(0), out.col_stride = x.stride(1);
     return out;
   }

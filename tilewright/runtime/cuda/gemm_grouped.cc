@@ -21,9 +21,10 @@ constexpr bool kIsGated = requires(K call) { call.activation; };
 template <class K>
 constexpr const char* kName = kIsGated<K> ? "grouped_gated_matmul" : "grouped_matmul";
 
-/// The functions of one element type: weights with k, and with n along memory; then gated.
+/// The functions of one element type: weights with k, and with n along memory; then gated; then
+/// gathered.
 struct GroupedModule {
-  KernelBuilds<4> builds;
+  KernelBuilds<8> builds;
 
   explicit GroupedModule(const char* image) {
     load_kernels("grouped_matmul", "this GPU", image, [this](std::string_view name, Kernel kernel) {
@@ -44,6 +45,12 @@ GemmOperand<const T> weight_of(const View<const T, 3>& b) {
   return {b.data, b.size(2), b.size(1), b.stride(2), b.stride(1), b.stride(0), b.size(0)};
 }
 
+template <class K>
+View<const int32_t, 1> numbers_of(const K& call) {
+  if constexpr (kIsGated<K>) return call.rows;
+  return {};
+}
+
 template <class T>
 Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const View<T, 2>& to,
                  int device) {
@@ -51,9 +58,10 @@ Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const Vie
   if (Support s = supports_hopper(gpu(device)); !s) return s;
   const GemmOperand<const T> rows = as_operand(a), weight = weight_of(b);
   const GemmOperand<T> out = as_operand(to);
-  if (rows.rows == 0 || rows.columns == 0 || out.columns == 0 || weight.batch == 0)
+  if (rows.rows == 0 || out.rows == 0 || rows.columns == 0 || out.columns == 0 || weight.batch == 0)
     return Support::no("an empty operand");
-  if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)
+  if (rows.rows > kMost || out.rows > kMost || rows.columns > kMost || weight.rows > kMost ||
+      weight.batch > kMost)
     return Support::no("a size beyond 2^31");
   if (!rows.is_tma_legal() || !out.is_tma_writable())
     return Support::no(
@@ -78,6 +86,11 @@ kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<c
   out.column_tiles = int((call.out.size(1) + kColumns - 1) / kColumns);
   out.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
   if constexpr (kIsGated<K>) out.activation = call.activation;
+  out.numbers = numbers_of(call);
+  out.from = call.a.data;
+  out.row_bytes = call.a.stride(0) * int64_t{sizeof(T)};
+  out.a_rows = int(call.a.size(0));
+  out.k = int(call.a.size(1));
   return out;
 }
 
@@ -87,8 +100,10 @@ void launch(const K& call, const GemmOperand<const T>& weight, int device, Strea
   const CurrentContext current(on);
   const bool along_n = !weight.is_tma_legal();
   auto arguments = arguments_of(call, weight, along_n);
-  const Kernel kernel = module<T>().builds.with_shared_bytes(
-      kName<K>, size_t(along_n) + 2 * size_t(kIsGated<K>), Build::kSharedBytes, on);
+  const size_t build =
+      size_t(along_n) + 2 * size_t(kIsGated<K>) + 4 * size_t(bool(numbers_of(call)));
+  const Kernel kernel =
+      module<T>().builds.with_shared_bytes(kName<K>, build, Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
   check(launch_overlapped(kernel, on, unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
                           unsigned(Build::kSharedBytes), stream, pointers),
