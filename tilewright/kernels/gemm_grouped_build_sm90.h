@@ -94,7 +94,7 @@ struct GroupedGemmArguments {
   // If rows are gathered: which ones of a, and where they lie.
   View<const int32_t, 1> numbers;
   const T* from;
-  int64_t row_bytes;
+  uint32_t row_chunks;  // of 16 bytes
   int a_rows, k;
 };
 

@@ -62,7 +62,7 @@ struct GroupedGemmSm90 {
       prefetch(given.a);
       prefetch(given.out);
       for (int i = 0; i < Build::kStages; ++i) {
-        shared.full[i].init(kGathered ? 1 + GroupedGatherSm90<T>::kArrivals : 1);
+        shared.full[i].init(kGathered ? 1 + kWarpgroup : 1);
         shared.empty[i].init(1);
       }
       fence_barrier_init();
@@ -108,7 +108,7 @@ struct GroupedGemmSm90 {
   TW_PTX void produce_gathered(Shared& shared) const {
     Position at;
     GroupedGemmCursor tiles = cursor();
-    GroupedGatherSm90<T> gather{given, shared.rows[0], shared.full};
+    GroupedGatherSm90<T> gather{given, {}};
     for (int64_t t = blockIdx.x; tiles.seek(t); t += gridDim.x) {
       const GroupedGemmPlace place = tiles.place(t);
       gather.open(place);
@@ -118,11 +118,10 @@ struct GroupedGemmSm90 {
           shared.full[at.index].arrive_expect(kWeightBytes);
           load_weight(shared, at.index, place, i * kTileK);
         }
-        gather.copy(at.index, place, i * kTileK);
+        gather.copy(shared.rows[at.index], shared.full[at.index], place, i * kTileK);
         at.next();
       }
     }
-    gather.finish();
   }
   TW_PTX void load_weight(Shared& shared, int stage, const GroupedGemmPlace& place, int k) const {
     using namespace tile::cuda;
@@ -180,6 +179,7 @@ struct GroupedGemmSm90 {
     using namespace tile::cuda;
     for (int i = 0; i < given.k_blocks; ++i) {
       shared.full[at.index].wait(at.phase);
+      if constexpr (kGathered) fence_async_shared();
       pin_all(sums);
       wgmma_fence();
       multiply_stage<kN>(shared.weight[at.index], shared.rows[at.index], sums, i > 0);

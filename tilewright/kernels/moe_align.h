@@ -11,6 +11,8 @@
 namespace tw::kernels {
 
 struct MoeAlign {
+  static constexpr int kGpuRegisters = 128;  // for the entries that are under way
+
   Rows<const int32_t> ids;  // [*], of experts; -1: none that is here
   int64_t experts, block_size;
   View<int32_t, 1> counts;   // [experts]
@@ -23,7 +25,7 @@ struct MoeAlign {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (!P::kOnGpu) return tile::plan_of(1);
-    tile::Plan plan = tile::plan_of(experts).over(ids.rows);
+    tile::Plan plan = tile::plan_of(experts).over(ids.rows > 256 ? ids.rows : 256);
     if (block_size > 1) plan.phases = 2;
     plan.grid[plan.phases - 1] = experts + 1;
     return plan;
@@ -33,16 +35,12 @@ struct MoeAlign {
   TW_DEVICE void operator()(P p) const {
     if constexpr (!P::kOnGpu) {
       sort();
-    } else if (block_size > 1 && p.phase() == 0) {
-      counts(p.index()) = count_of(p, int32_t(p.index()));
+    } else if (ids.lead == 1) {
+      const int32_t* const line = ids.data;
+      const int64_t stride = ids.lead_strides[0];
+      find(p, [=](int64_t i) { return line[i * stride]; });
     } else {
-      const auto [begin, all] = block_size > 1 ? parts_of_counts(p) : parts_of_entries(p);
-      if (p.index() < experts) place(p, int32_t(p.index()), int32_t(begin));
-      const int64_t end = all;
-      for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = nothing(); });
-      for_share(p, ids.rows, [&](int64_t i) {
-        if (!is_here(ids(i, 0))) positions(i, 0) = -1;
-      });
+      find(p, [&](int64_t i) { return ids(i, 0); });
     }
   }
 
@@ -56,60 +54,39 @@ struct MoeAlign {
     return int32_t(row_entries > 0 ? index_quotient(i, row_entries) : i);
   }
   TW_INLINE int32_t nothing() const { return row_entries > 0 ? 0 : int32_t(ids.rows); }
-  /// look(matches) with what says whether an entry is of the expert.
-  template <class F>
-  TW_INLINE auto of_expert(int32_t expert, F&& look) const {
-    const int32_t* const line = ids.data;
-    const int64_t stride = ids.lead_strides[0];
-    if (ids.lead == 1) return look([=](int64_t i) { return line[i * stride] == expert; });
-    return look([&](int64_t i) { return ids(i, 0) == expert; });
-  }
-  template <class P>
-  TW_INLINE int32_t count_of(P p, int32_t expert) const {
-    return of_expert(
-        expert, [&](const auto& matches) { return tile::count_matches(p, ids.rows, matches); });
-  }
-  /// Where the program's part of `order` begins, and where all end: sums of size(i) over the i in
-  /// [0, n) for which is_before(i), and over all.
-  template <class P, class Size, class Before>
-  TW_INLINE auto parts(P p, int64_t n, Size&& size, Before&& is_before) const {
-    using V = typename P::template Vec<int64_t>;
-    return tile::sum_two<int64_t>(p, View<const int32_t, 1>{nullptr, {n}, {1}}, [&](auto at) {
-      V before{}, sizes{};
-      for (int i = 0; i < at.count; ++i) {
-        sizes[i] = size(at.offset + i);
-        before[i] = is_before(at.offset + i) ? sizes[i] : 0;
-      }
-      return tile::two_of(before, sizes);
-    });
-  }
-  template <class P>
-  TW_INLINE auto parts_of_counts(P p) const {
-    return parts(
-        p, experts, [&](int64_t e) { return padded(counts(e)); },
-        [&](int64_t e) { return e < p.index(); });
-  }
-  template <class P>
-  TW_INLINE auto parts_of_entries(P p) const {
-    return parts(
-        p, ids.rows, [&](int64_t i) { return int64_t(is_here(ids(i, 0))); },
-        [&](int64_t i) { return ids(i, 0) < p.index(); });
-  }
-  /// The entries of an expert, whose part of `order` begins at `begin`.
-  template <class P>
-  TW_INLINE void place(P p, int32_t expert, int32_t begin) const {
-    const int32_t count = of_expert(expert, [&](const auto& matches) {
-      return tile::rank_matches(p, ids.rows, matches, [&](int64_t i, int rank) {
+  /// The entries of the program's expert; the last program has none, but what no expert has.
+  template <class P, class Id>
+  TW_INLINE void find(P p, const Id& id) const {
+    const int expert = int(p.index());
+    const tile::SortedPart part = tile::find_part(p, ids.rows, id, expert, int(experts));
+    if (block_size > 1 && p.phase() == 0) {
+      counts(expert) = part.count;
+      return;
+    }
+    int64_t begin = part.begin, end = part.all;  // of the expert's part, and of all
+    if (block_size > 1) begin = blocks_before(expert), end = blocks_before(experts);
+    if (expert < experts) {
+      tile::for_each_of_part(p, ids.rows, id, expert, part, [&](int64_t i, int rank) {
         order(begin + rank) = told(i);
-        positions(i, 0) = begin + rank;
+        positions(i, 0) = int32_t(begin + rank);
       });
+      const int64_t filled = padded(part.count);
+      tile::for_row(p, filled - part.count, [&](auto at) {
+        for (int i = 0; i < at.count; ++i) order(begin + part.count + at.offset + i) = nothing();
+      });
+      if (block_size == 1) counts(expert) = part.count;
+      offsets(expert) = int32_t(begin + filled);
+    }
+    for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = nothing(); });
+    for_share(p, ids.rows, [&](int64_t i) {
+      if (!is_here(id(i))) positions(i, 0) = -1;
     });
-    const int32_t end = begin + int32_t(padded(count));
-    tile::for_row(p, end - begin - count, [&](auto at) {
-      for (int i = 0; i < at.count; ++i) order(begin + count + at.offset + i) = nothing();
-    });
-    counts(expert) = count;
-    offsets(expert) = end;
+  }
+  /// How long the parts of the experts before this one are.
+  TW_INLINE int64_t blocks_before(int64_t expert) const {
+    int64_t end = 0;
+    for (int64_t e = 0; e < expert; ++e) end += padded(counts(e));
+    return end;
   }
   /// f(i) for this program's share of [0, n).
   template <class P, class F>

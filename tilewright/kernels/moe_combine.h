@@ -8,6 +8,8 @@ namespace tw::kernels {
 
 template <class T>
 struct MoeCombine {
+  static constexpr int kGpuRegisters = 128;  // for the rows that are under way
+
   Rows<const T> x;                   // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
@@ -16,7 +18,8 @@ struct MoeCombine {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(out.size(1) > 0 ? out.size(0) : 0).over(out.size(1));
+    // a span for each thread of a GPU: rows in turn are waiting enough
+    return tile::plan_of(out.size(1) > 0 ? out.size(0) : 0).over(4 * out.size(1));
   }
 
   template <tile::Program P>
@@ -29,21 +32,22 @@ struct MoeCombine {
   template <class P, class From, class To>
   TW_INLINE void combine(P p, const From& from, const To& to) const {
     using V = typename P::template Vec<float>;
-    constexpr int kAtOnce = 2;  // rows that are asked for before any is waited for
+    constexpr int kAtOnce = 8;  // rows that are asked for before any is waited for
     const int64_t token = p.index(), top_k = positions.size(1);
     tile::for_row(p, to, [&](auto at) {
       V sum = tile::splat<V>(0.0f);
+      const auto add = [&](int64_t k, const V& part) {
+        sum = tile::fma(tile::splat<V>(weights ? weights(token, k) : 1.0f), part, sum);
+      };
       for (int64_t first = 0; first < top_k; first += kAtOnce) {
-        V parts[kAtOnce];
+        decltype(tile::load_raw(from.row(0), at)) parts[kAtOnce];
         TW_UNROLL
         for (int i = 0; i < kAtOnce; ++i)
           if (const int64_t row = row_of(p, token, first + i); row >= 0)
-            parts[i] = tile::load(from.row(row), at);
+            parts[i] = tile::load_raw(from.row(row), at);
         TW_UNROLL
         for (int i = 0; i < kAtOnce; ++i)
-          if (row_of(p, token, first + i) >= 0)
-            sum = tile::fma(tile::splat<V>(weights ? weights(token, first + i) : 1.0f), parts[i],
-                            sum);
+          if (row_of(p, token, first + i) >= 0) add(first + i, parts[i].template widen<float>());
       }
       tile::store(p, to, at, sum * scale);
     });

@@ -12,22 +12,28 @@ TW_INLINE void for_each_match(P, int64_t n, M&& matches, F&& f) {
     if (matches(i)) f(i);
 }
 
-/// How many i in [0, n) match.
-template <class P, class M>
-TW_INLINE int count_matches(P, int64_t n, const M& matches) {
-  int found = 0;
-  for (int64_t i = 0; i < n; ++i) found += matches(i) ? 1 : 0;
-  return found;
+/// Where a stable sort by key(i) of the i in [0, n), without those whose key is none of
+/// [0, limit), puts the part of one key, how long that is, and how many it sorts.
+struct SortedPart {
+  int begin, count, all;
+};
+template <class P, class K>
+TW_INLINE SortedPart find_part(P, int64_t n, const K& key, int its, int limit) {
+  SortedPart part{};
+  for (int64_t i = 0; i < n; ++i) {
+    const int k = key(i);
+    part.begin += k >= 0 && k < its ? 1 : 0;
+    part.count += k == its ? 1 : 0;
+    part.all += k >= 0 && k < limit ? 1 : 0;
+  }
+  return part;
 }
-
-/// Calls f(i, rank) for the i in [0, n) that `matches`; rank: how many there are before it. Returns
-/// how many there are.
-template <class P, class M, class F>
-TW_INLINE int rank_matches(P, int64_t n, const M& matches, F&& f) {
+/// f(i, rank) for each i of the part that find_part has found.
+template <class P, class K, class F>
+TW_INLINE void for_each_of_part(P, int64_t n, const K& key, int its, const SortedPart&, F&& f) {
   int rank = 0;
   for (int64_t i = 0; i < n; ++i)
-    if (matches(i)) f(i, rank++);
-  return rank;
+    if (key(i) == its) f(i, rank++);
 }
 
 }  // namespace tw::tile

@@ -82,6 +82,20 @@ TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
 
+/// Elements to be widened when they are wanted: a CPU does so as it loads them.
+template <class V>
+struct Loaded {
+  V v;
+  template <class C>
+  TW_INLINE V widen() const {
+    return v;
+  }
+};
+template <class P, class C, bool kFull, class Row>
+TW_INLINE auto load_raw(const Row& row, const Span<P, C, kFull>& at) {
+  return Loaded<typename P::template Vec<C>>{load(row, at)};
+}
+
 /// Writes the span's lanes to a row that is read again soon.
 template <class P, class C, bool kFull, class T, class V>
 TW_INLINE void store_cached(const AdjacentRow<T>& row, const Span<P, C, kFull>& at, V v) {

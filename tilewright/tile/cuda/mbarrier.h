@@ -20,6 +20,11 @@ struct alignas(8) Mbarrier {
   TW_PTX void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
+  /// Arrives when this thread's copies so far (copy_async.h) have.
+  TW_PTX void arrive_after_copies() {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(this))
+                 : "memory");
+  }
   /// Arrives at the barrier at the same place in the shared memory of block `rank` of the cluster.
   TW_PTX void arrive_at(int rank) {
     asm volatile(
