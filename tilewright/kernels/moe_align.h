@@ -35,12 +35,17 @@ struct MoeAlign {
   TW_DEVICE void operator()(P p) const {
     if constexpr (!P::kOnGpu) {
       sort();
-    } else if (ids.lead == 1) {
-      const int32_t* const line = ids.data;
-      const int64_t stride = ids.lead_strides[0];
-      find(p, [=](int64_t i) { return line[i * stride]; });
+    } else if (ids.lead == 1 && positions.lead == 1) {
+      const int32_t* const from = ids.data;
+      int32_t* const to = positions.data;
+      const int64_t step = ids.lead_strides[0], to_step = positions.lead_strides[0];
+      find(
+          p, [=](int64_t i) { return from[i * step]; },
+          [=](int64_t i, int32_t at) { to[i * to_step] = at; });
     } else {
-      find(p, [&](int64_t i) { return ids(i, 0); });
+      find(
+          p, [&](int64_t i) { return ids(i, 0); },
+          [&](int64_t i, int32_t at) { positions(i, 0) = at; });
     }
   }
 
@@ -55,8 +60,8 @@ struct MoeAlign {
   }
   TW_INLINE int32_t nothing() const { return row_entries > 0 ? 0 : int32_t(ids.rows); }
   /// The entries of the program's expert; the last program has none, but what no expert has.
-  template <class P, class Id>
-  TW_INLINE void find(P p, const Id& id) const {
+  template <class P, class Id, class Put>
+  TW_INLINE void find(P p, const Id& id, const Put& put_position) const {
     const int expert = int(p.index());
     const tile::SortedPart part = tile::find_part(p, ids.rows, id, expert, int(experts));
     if (block_size > 1 && p.phase() == 0) {
@@ -68,7 +73,7 @@ struct MoeAlign {
     if (expert < experts) {
       tile::for_each_of_part(p, ids.rows, id, expert, part, [&](int64_t i, int rank) {
         order(begin + rank) = told(i);
-        positions(i, 0) = int32_t(begin + rank);
+        put_position(i, int32_t(begin + rank));
       });
       const int64_t filled = padded(part.count);
       tile::for_row(p, filled - part.count, [&](auto at) {
@@ -79,7 +84,7 @@ struct MoeAlign {
     }
     for_share(p, order.size(0) - end, [&](int64_t i) { order(end + i) = nothing(); });
     for_share(p, ids.rows, [&](int64_t i) {
-      if (!is_here(id(i))) positions(i, 0) = -1;
+      if (!is_here(id(i))) put_position(i, -1);
     });
   }
   /// How long the parts of the experts before this one are.

@@ -8,8 +8,6 @@ namespace tw::kernels {
 
 template <class T>
 struct MoeCombine {
-  static constexpr int kGpuRegisters = 128;  // for the rows that are under way
-
   Rows<const T> x;                   // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
@@ -32,30 +30,33 @@ struct MoeCombine {
   template <class P, class From, class To>
   TW_INLINE void combine(P p, const From& from, const To& to) const {
     using V = typename P::template Vec<float>;
-    constexpr int kAtOnce = 8;  // rows that are asked for before any is waited for
+    // Rows that are asked for before any is waited for: what registers leave room for.
+    constexpr int kAtOnce = tile::same_type<To, View<T, 1>> ? 1 : sizeof(T) > 2 ? 2 : 4;
     const int64_t token = p.index(), top_k = positions.size(1);
     tile::for_row(p, to, [&](auto at) {
       V sum = tile::splat<V>(0.0f);
-      const auto add = [&](int64_t k, const V& part) {
-        sum = tile::fma(tile::splat<V>(weights ? weights(token, k) : 1.0f), part, sum);
-      };
       for (int64_t first = 0; first < top_k; first += kAtOnce) {
         decltype(tile::load_raw(from.row(0), at)) parts[kAtOnce];
+        int32_t rows[kAtOnce];
+        TW_UNROLL
+        for (int i = 0; i < kAtOnce; ++i) {
+          rows[i] = row_of(p, token, first + i);
+          if (rows[i] >= 0) parts[i] = tile::load_raw(from.row(rows[i]), at);
+        }
         TW_UNROLL
         for (int i = 0; i < kAtOnce; ++i)
-          if (const int64_t row = row_of(p, token, first + i); row >= 0)
-            parts[i] = tile::load_raw(from.row(row), at);
-        TW_UNROLL
-        for (int i = 0; i < kAtOnce; ++i)
-          if (row_of(p, token, first + i) >= 0) add(first + i, parts[i].template widen<float>());
+          if (rows[i] >= 0) {
+            const V weight = tile::splat<V>(weights ? weights(token, first + i) : 1.0f);
+            sum = tile::fma(weight, parts[i].template widen<float>(), sum);
+          }
       }
       tile::store(p, to, at, sum * scale);
     });
   }
   /// -1 where there is none.
   template <class P>
-  TW_INLINE int64_t row_of(P p, int64_t token, int64_t k) const {
-    const int64_t row = k < positions.size(1) ? positions(token, k) : -1;
+  TW_INLINE int32_t row_of(P p, int64_t token, int64_t k) const {
+    const int32_t row = k < positions.size(1) ? positions(token, k) : -1;
     if (row >= 0) tile::require_index(p, row, x.rows);
     return row;
   }

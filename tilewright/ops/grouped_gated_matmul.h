@@ -67,15 +67,8 @@ struct GroupedGatedMatmul {
     kernels::GroupedMatmul<T> product{k.a, k.b, k.offsets, k.starts, view(both, m, columns)};
     std::shared_ptr<void> gathered;
     if (k.rows) {
-      using Bits = bits_of<T>;
       gathered = tw::allocate(checked_mul(m * int64_t{sizeof(T)}, depth));
-      launch.template operator()<Embedding>(kernels::Embedding<Bits, int32_t>{
-          {reinterpret_cast<const Bits*>(k.a.data),
-           {k.a.size(0), depth},
-           {k.a.stride(0), k.a.stride(1)}},
-          numbers(k.rows),
-          tw::rows(static_cast<Bits*>(gathered.get()), m, depth)});
-      product.a = view(static_cast<const T*>(gathered.get()), m, depth);
+      product.a = gather(k, static_cast<T*>(gathered.get()), launch);
     }
     launch.template operator()<GroupedMatmul>(product);
     const Rows<const T> x = tw::rows<const T>(both, m, columns);
@@ -83,6 +76,19 @@ struct GroupedGatedMatmul {
     with_operator(k.activation, [&]<class Op> {
       launch.template operator()<Op>(typename Op::template Kernel<T>{x, out});
     });
+  }
+
+  /// On a GPU it is one kernel, which gathers rows as often as there are tiles of columns: rows of
+  /// large groups, which are bound by their products, are gathered first.
+  template <class T, class Launch, class Allocate>
+  static void compose_on_gpu(const Kernel<T>& k, Launch&& launch, Allocate&& allocate) {
+    const int64_t m = k.out.size(0), groups = std::max<int64_t>(k.b.size(0), 1);
+    if (!k.rows || m <= 128 * groups) return launch.template operator()<GroupedGatedMatmul>(k);
+    const auto memory = allocate(checked_mul(m * int64_t{sizeof(T)}, k.a.size(1)));
+    Kernel<T> product = k;
+    product.a = gather(k, static_cast<T*>(memory.data()), launch);
+    product.rows = {};
+    launch.template operator()<GroupedGatedMatmul>(product);
   }
 
   template <class T>
@@ -156,6 +162,18 @@ struct GroupedGatedMatmul {
     if (activation == int(kSilu)) return f.template operator()<SiluAndMul>();
     if (activation == int(kGelu)) return f.template operator()<GeluAndMul>();
     f.template operator()<GeluTanhAndMul>();
+  }
+  /// The rows that are multiplied.
+  template <class T, class Launch>
+  static View<const T, 2> gather(const Kernel<T>& k, T* to, Launch&& launch) {
+    using Bits = bits_of<T>;
+    const auto& a = k.a;
+    const int64_t m = k.out.size(0), depth = a.size(1);
+    launch.template operator()<Embedding>(kernels::Embedding<Bits, int32_t>{
+        {reinterpret_cast<const Bits*>(a.data), {a.size(0), depth}, {a.stride(0), a.stride(1)}},
+        numbers(k.rows),
+        tw::rows(reinterpret_cast<Bits*>(to), m, depth)});
+    return view<const T>(to, m, depth);
   }
 #endif
   /// Each a row of its own.

@@ -102,7 +102,7 @@ void launch(const AttentionBackwardProblem<T>& call, const Gpu& on, Stream strea
   const Kernel products = from.products.with_shared_bytes(op, index, shared, on);
   void* pointers[] = {&a};
   const auto overlap = [&](Kernel kernel, unsigned blocks, unsigned threads) {
-    check(launch_overlapped(kernel, on, blocks, threads, 1, 0, stream, pointers),
+    check(launch_kernel(Start::kEarly, kernel, on, blocks, threads, 1, 0, stream, pointers),
           op + ": launching");
   };
   if (a.q_offsets) overlap(from.schedules[index], 1, kernels::kAttentionScheduleThreads);

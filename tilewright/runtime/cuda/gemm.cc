@@ -202,10 +202,12 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   const int64_t clusters = arguments.order.tiles;
   const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
   void* pointers[] = {&arguments};
-  check(launch_overlapped(kernel, on, unsigned(std::min(clusters, most) * build.cluster()),
-                          unsigned(build.threads()), 1, unsigned(build.shared_bytes()), stream,
-                          pointers),
-        "gemm: launching");
+  const bool few_rows = kernels::kGemmShapes[variant.shape].ahead > 0;
+  check(
+      launch_kernel(few_rows ? Start::kEarly : Start::kInOrder, kernel, on,
+                    unsigned(std::min(clusters, most) * build.cluster()), unsigned(build.threads()),
+                    1, unsigned(build.shared_bytes()), stream, pointers),
+      "gemm: launching");
 }
 
 /// By Hopper's tensor cores.

@@ -107,8 +107,10 @@ void launch(const K& call, const GemmOperand<const T>& weight, int device, Strea
   const Kernel kernel =
       module<T>().builds.with_shared_bytes(kName<K>, build, Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
-  check(launch_overlapped(kernel, on, unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
-                          unsigned(Build::kSharedBytes), stream, pointers),
+  const bool few_rows = call.out.size(0) <= Build::kUnit * call.b.size(0);
+  check(launch_kernel(few_rows ? Start::kEarly : Start::kInOrder, kernel, on,
+                      unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
+                      unsigned(Build::kSharedBytes), stream, pointers),
         std::string(kName<K>) + ": launching");
   wait_if_asked(kName<K>, on, stream);
 }

@@ -136,8 +136,9 @@ void launch(const Call<Q>& call, int device, Stream stream) {
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
   void* pointers[] = {&arguments};
-  check(launch_overlapped(kernel, on, unsigned(blocks), unsigned(build.threads()), 1,
-                          unsigned(shared_bytes), stream, pointers),
+  const Start start = size.m <= build.rows * size.groups ? Start::kEarly : Start::kInOrder;
+  check(launch_kernel(start, kernel, on, unsigned(blocks), unsigned(build.threads()), 1,
+                      unsigned(shared_bytes), stream, pointers),
         "scaled_grouped_matmul: launching");
   wait_if_asked(kName, on, stream);
 }

@@ -42,11 +42,12 @@ void wait_if_asked(std::string_view op, const Gpu& gpu, Stream stream) {
         is_stopped ? ": an index is out of range, or the kernel is broken" : "");
 }
 
-Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
-                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
-                         unsigned ranks) {
-  LaunchAttribute attributes[2] = {{kProgrammaticStreamSerialization, 1, {}},
-                                   {kClusterDimension, static_cast<int>(ranks), {}}};
+Result launch_kernel(Start start, Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
+                     unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
+                     unsigned ranks) {
+  LaunchAttribute attributes[2] = {
+      {kProgrammaticStreamSerialization, start == Start::kEarly ? 1 : 0, {}},
+      {kClusterDimension, static_cast<int>(ranks), {}}};
   const int yz[2] = {1, 1};  // after x
   std::memcpy(attributes[1].rest, yz, sizeof yz);
   const unsigned count = gpu.compute_major < 9 ? 0 : ranks > 1 ? 2 : 1;
@@ -144,8 +145,8 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
-    check(launch_overlapped(function.kernel, on, g.blocks, g.threads, g.instances_per_block,
-                            g.shared_bytes, stream, arguments, g.ranks),
+    check(launch_kernel(Start::kEarly, function.kernel, on, g.blocks, g.threads,
+                        g.instances_per_block, g.shared_bytes, stream, arguments, g.ranks),
           op_, ": launching on ", on.name);
   }
   wait_if_asked(op_, on, stream);

@@ -25,12 +25,17 @@ struct Geometry {
 /// `spans` as CudaLaunch has them.
 TW_API Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu);
 
-/// Launches a kernel whose threads begin with tile::cuda::wait_for_grids_before(): it starts while
-/// the kernel before it on the stream ends, where the GPU can do that. `ranks`: blocks of a
-/// cluster.
-Result launch_overlapped(Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
-                         unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
-                         unsigned ranks = 1);
+/// When a kernel starts: once the one before it on the stream has ended, or while that one ends,
+/// where the GPU can do that; its threads begin with tile::cuda::wait_for_grids_before(). Blocks
+/// that start early lie on whatever multiprocessor was free first. Where blocks read the same
+/// through L2 that costs more than it saves: a product of 8192 x 28672 x 8192 behind a norm
+/// took 1.4 times as long (benchmarks/gpu/sequences.py).
+enum class Start { kInOrder, kEarly };
+
+/// Launches a kernel. `ranks`: blocks of a cluster.
+Result launch_kernel(Start start, Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,
+                     unsigned block_y, unsigned shared_bytes, Stream stream, void** arguments,
+                     unsigned ranks = 1);
 
 /// With TILEWRIGHT_SYNC=1, waits for the stream, so that an error names the operator it is of. Not
 /// while the stream is captured: nothing runs then.

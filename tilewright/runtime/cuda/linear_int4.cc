@@ -174,8 +174,9 @@ void launch(const kernels::LinearInt4<T>& call, int device, Stream stream) {
                              ? choice.blocks
                              : tiles * arguments.token_tiles * choice.splits;
   void* pointers[] = {&arguments};
-  check(launch_overlapped(what.kernel, on, unsigned(blocks), unsigned(what.threads), 1,
-                          unsigned(what.shared_bytes), stream, pointers, unsigned(choice.splits)),
+  const Start start = choice.kernel == LinearInt4Kernel::kMany ? Start::kInOrder : Start::kEarly;
+  check(launch_kernel(start, what.kernel, on, unsigned(blocks), unsigned(what.threads), 1,
+                      unsigned(what.shared_bytes), stream, pointers, unsigned(choice.splits)),
         "linear_int4: launching");
   wait_if_asked(kName, on, stream);
 }

@@ -155,8 +155,8 @@ void fold(const NormProblem<T>& p, const NormArguments<T>& of, int clusters, con
     if (of.place[i] >= 0) to.outs[of.place[i]] = p.sums[i];
   const int blocks = (of.cols + Fold::kColumns - 1) / Fold::kColumns * of.sums;
   void* pointers[] = {&to};
-  check(launch_overlapped(module<T>().fold, on, unsigned(blocks), Fold::kThreads, 1, 0, stream,
-                          pointers),
+  check(launch_kernel(Start::kEarly, module<T>().fold, on, unsigned(blocks), Fold::kThreads, 1, 0,
+                      stream, pointers),
         p.name, ": launching");
 }
 
@@ -174,9 +174,9 @@ void launch(const NormProblem<T>& p, int device, Stream stream) {
   const Kernel kernel =
       module<T>().functions.with_shared_bytes(p.name, index, Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
-  check(launch_overlapped(kernel, on, unsigned(clusters * shape.ranks),
-                          unsigned(32 * shape.warps * shape.groups), 1, Build::kSharedBytes, stream,
-                          pointers, unsigned(shape.ranks)),
+  check(launch_kernel(Start::kEarly, kernel, on, unsigned(clusters * shape.ranks),
+                      unsigned(32 * shape.warps * shape.groups), 1, Build::kSharedBytes, stream,
+                      pointers, unsigned(shape.ranks)),
         p.name, ": launching");
   if (arguments.sums > 0) fold(p, arguments, clusters, on, stream);
   wait_if_asked(p.name, on, stream);

@@ -34,7 +34,7 @@ struct KeyCounts {
 /// A walk over [0, n) of which each warp has a share, in order, and each lane of it every width-th.
 template <class P, class K>
 struct SharedWalk {
-  static constexpr int kAtOnce = 8;  // of a lane, which it asks for before it waits for them
+  static constexpr int kAtOnce = 16;  // of a lane, which it asks for before it waits for them
 
   P p;
   const K& key;
