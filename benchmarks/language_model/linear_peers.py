@@ -145,7 +145,7 @@ def rows(options: argparse.Namespace, threads: int) -> list[dict[str, Any]]:
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        env={**os.environ, "TILEWRIGHT_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)},
+        env={**os.environ, "TILEWRIGHT_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)},
     )
     return [{"threads": threads, **row} for row in json.loads(done.stdout)]
 

@@ -50,9 +50,8 @@ def make(op: Operator) -> _schema.Function:
     def function(*positional: Any, backend: str | None = None, **named: Any) -> Any:
         nonlocal kernel
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(
-            positional[0] if positional else named.get(first), torch.Tensor
-        ):
+        x = positional[0] if positional else named.get(first)
+        if torch is not None and isinstance(x, torch.Tensor):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
                 if _call.is_kernel_traced(call_name, backend):
                     packet = getattr(torch.ops.tilewright, name)
@@ -67,6 +66,10 @@ def make(op: Operator) -> _schema.Function:
                     return kernel(*positional, **named)
                 except RuntimeError:
                     pass  # the way below says what is wrong, or falls back
+        elif torch is not None and hasattr(type(x), "__torch_function__"):
+            if backend is not None:  # of a stand-in, as torch.fx traces with
+                named["backend"] = backend
+            return torch.overrides.handle_torch_function(function, (x,), *positional, **named)
         return _call.call(op, _bind(op, positional, named), backend)
 
     function.__name__ = function.__qualname__ = op.name

@@ -56,12 +56,18 @@ _GATED = {"silu": "silu_and_mul", "gelu": "gelu_and_mul", "gelu_tanh": "gelu_tan
 
 
 def _gated_product(
-    a: Tensor, b: Tensor, offsets: Tensor, starts: Any = None, activation: str = "silu"
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    starts: Any = None,
+    rows: Any = None,
+    activation: str = "silu",
 ) -> Any:
     """Both products, whose values the gradient wants, then what is done to them."""
-    if activation not in _GATED:
+    if activation not in _GATED or a.dim() != 2:
         return None
-    both = _ops.grouped_matmul.default(a, b, offsets, starts)
+    chosen = a if rows is None else a[rows.long()]
+    both = _ops.grouped_matmul.default(chosen, b, offsets, starts)
     return getattr(_ops, _GATED[activation]).default(both)
 
 
@@ -80,7 +86,7 @@ def _experts(
         return None
     _, offsets, order, positions = _ops.moe_align.default(topk_ids, len(down_proj))
     tokens = (order // topk_ids.shape[1]).clamp(max=len(x) - 1)  # past the last end: any
-    made = _gated_product(x[tokens], gate_up_proj.mT, offsets, None, activation)
+    made = _gated_product(x, gate_up_proj.mT, offsets, None, tokens, activation)
     if made is None:
         return None
     out = _ops.grouped_matmul.default(made, down_proj.mT, offsets)

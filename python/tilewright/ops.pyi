@@ -1379,6 +1379,7 @@ def grouped_gated_matmul(
     b: Any,
     offsets: Any,
     starts: Any | None = None,
+    rows: Any | None = None,
     activation: Literal["silu", "gelu", "gelu_tanh"] = "silu",
     *,
     backend: str | None = None,
@@ -1387,14 +1388,15 @@ def grouped_gated_matmul(
     columns before the up's. Sums and activation in float32. Groups as in grouped_matmul; rows
     of no group are 0. Shazeer, arXiv:2002.05202, eq. 5 and 6.
 
-    grouped_gated_matmul(a: T[M, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?,
-    activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N]
+    grouped_gated_matmul(a: T[A, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?, rows:
+    i32[M]?, activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N]
 
     Args:
-        a: T[M, K].
+        a: T[A, K].
         b: T[G, K, 2*N].
         offsets: i32[G].
         starts: i32[G], or None.
+        rows: i32[M], or None.
         activation: silu, gelu, gelu_tanh, by default silu.
         backend: which one runs it, by default the current one.
 

@@ -125,6 +125,14 @@ class Gated(torch.nn.Module):
         return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
 
 
+def test_linear_layers_are_traced_symbolically() -> None:
+    layers = torch.nn.Sequential(nn.Linear(8, 5), torch.nn.ReLU(), nn.Linear(5, 4))
+    x = torch.randn(3, 8)
+    traced = torch.fx.symbolic_trace(layers)
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"]
+    torch.testing.assert_close(traced(x), layers(x), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_gated_layers(bias) -> None:
     same(nn.GatedMLP(24, 40, bias), Gated(torch.nn.SiLU(), bias), X)

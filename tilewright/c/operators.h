@@ -559,19 +559,20 @@ static inline tw_status tw_gelu_tanh_and_mul_backward(tw_context* context, const
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
-/* grouped_gated_matmul(a: T[M, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?, activation:
- * silu|gelu|gelu_tanh = silu) -> out: T[M, N] */
+/* grouped_gated_matmul(a: T[A, K], b: T[G, K, 2*N], offsets: i32[G], starts: i32[G]?, rows:
+ * i32[M]?, activation: silu|gelu|gelu_tanh = silu) -> out: T[M, N] */
 static inline tw_status tw_grouped_gated_matmul(tw_context* context, const tw_tensor* a,
                                                 const tw_tensor* b, const tw_tensor* offsets,
-                                                const tw_tensor* starts, const char* activation,
-                                                tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a),        tw_tensor_value(b),
-                                tw_tensor_value(offsets),  tw_tensor_value(starts),
-                                tw_text_value(activation), tw_tensor_value(out)};
+                                                const tw_tensor* starts, const tw_tensor* rows,
+                                                const char* activation, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
+                                tw_tensor_value(offsets), tw_tensor_value(starts),
+                                tw_tensor_value(rows),    tw_text_value(activation),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("grouped_gated_matmul", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 6, NULL, NULL);
+  return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
 /* grouped_matmul(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?) -> out: T[M, N] */

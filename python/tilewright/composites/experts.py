@@ -85,9 +85,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @composite
 def grouped_gated_matmul(
-    a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | None, activation: str
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    starts: Tensor | None,
+    rows: Tensor | None,
+    activation: str,
 ) -> Tensor:
-    gate, up = grouped_matmul(wide(a), wide(b), offsets, starts).chunk(2, -1)
+    chosen = wide(a) if rows is None else wide(a)[rows.long()]
+    gate, up = grouped_matmul(chosen, wide(b), offsets, starts).chunk(2, -1)
     return (ACTIVATIONS[activation](gate) * up).to(a.dtype)
 
 

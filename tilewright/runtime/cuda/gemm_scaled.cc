@@ -136,7 +136,9 @@ void launch(const Call<Q>& call, int device, Stream stream) {
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
   void* pointers[] = {&arguments};
-  const Start start = size.m <= build.rows * size.groups ? Start::kEarly : Start::kInOrder;
+  const bool is_long = std::max(tiles * build.split, blocks) > on.multiprocessors;
+  const bool few_rows = size.m <= build.rows * size.groups;
+  const Start start = is_long && !few_rows ? Start::kInOrder : Start::kEarly;
   check(launch_kernel(start, kernel, on, unsigned(blocks), unsigned(build.threads()), 1,
                       unsigned(shared_bytes), stream, pointers),
         "scaled_grouped_matmul: launching");

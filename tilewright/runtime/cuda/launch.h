@@ -27,9 +27,9 @@ TW_API Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu
 
 /// When a kernel starts: once the one before it on the stream has ended, or while that one ends,
 /// where the GPU can do that; its threads begin with tile::cuda::wait_for_grids_before(). Blocks
-/// that start early lie on whatever multiprocessor was free first. Where blocks read the same
-/// through L2 that costs more than it saves: a product of 8192 x 28672 x 8192 behind a norm
-/// took 1.4 times as long (benchmarks/gpu/sequences.py).
+/// that start early lie on whatever multiprocessor was free first. Where many tiles are read
+/// through L2 by several of them, that costs more than it saves (docs/notes/gemm_sm90.md, "Behind
+/// another kernel").
 enum class Start { kInOrder, kEarly };
 
 /// Launches a kernel. `ranks`: blocks of a cluster.
