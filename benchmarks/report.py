@@ -257,6 +257,24 @@ def gpu_rates(data: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def gpu_experts(data: dict[str, Any]) -> str:
+    """One row for each layer and number of tokens: beside its products alone, and PyTorch."""
+    about = data["machine"]
+    lines = [
+        f"{about['gpu']}, {about['dtype']}; microseconds of `fused_experts`, of its two products "
+        f"alone, and of PyTorch {about['torch']} (`_grouped_mm` and the same steps around it).\n",
+        "| layer | tilewright | products alone | PyTorch | of the products' speed | against it |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in data["results"]:
+        seconds = row["seconds"]
+        ours, bound, torch = (seconds[name] for name in ("ours", "products", "torch"))
+        cells = [row["name"], *(f"{s * 1e6:.0f}" for s in (ours, bound, torch))]
+        cells += [f"{bound / ours:.2f}", f"{torch / ours:.2f} x"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def linear_peers(data: dict[str, Any]) -> str:
     """One row for each layer."""
     first = data["rows"][0]
@@ -315,6 +333,7 @@ SECTIONS = (
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),
+    ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_rates, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_rates, True),
