@@ -28,18 +28,3 @@ def rows(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     if x.dtype in (torch.float32, torch.float16, torch.bfloat16):
         return tensor(ops.embedding(x, indices))
     return x.view(torch.uint8).index_select(0, indices).view(x.dtype)
-
-
-def gated_experts(
-    x: torch.Tensor,
-    gate_up: torch.Tensor,
-    down: torch.Tensor,
-    weights: torch.Tensor,
-    ids: torch.Tensor,
-) -> torch.Tensor:
-    """Each token's experts, gate_up [E, 2 F, H] and down [E, H, F], weighted and added up."""
-    _, offsets, order, positions = align(ids, len(gate_up))
-    top_k = max(ids.shape[1], 1)
-    hidden = ops.grouped_matmul(rows(x, order // top_k), gate_up.mT, offsets)
-    made = ops.grouped_matmul(ops.silu_and_mul(hidden), down.mT, offsets)
-    return tensor(ops.moe_combine(made, positions, weights.float()))

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat._experts import align, block_experts, gated_experts, rows
+from tilewright.compat._experts import align, block_experts, rows
 from tilewright.compat._quantization import scaled_product
 from tilewright.compat._tensors import tensor
 from tilewright.compat.tilegym._backends import uses
@@ -115,7 +115,7 @@ def moe_actgrad_bwd(
     ds.copy_(ops.sum(ops.mul(grad, made.detach())))
 
 
-@uses("moe_align", "embedding", "grouped_matmul", "silu_and_mul", "moe_combine")
+@uses("fused_experts")
 def fused_moe(
     hidden_states: torch.Tensor,
     w1: torch.Tensor,
@@ -129,7 +129,8 @@ def fused_moe(
     result = torch.bfloat16 if kind == torch.bfloat16 else torch.float16
     if kind.itemsize == 1:
         hidden_states, w1, w2 = (t.to(result) for t in (hidden_states, w1, w2))
-    return gated_experts(hidden_states, w1, w2, topk_weights, topk_ids).to(result)
+    weights, ids = topk_weights.float(), topk_ids.to(torch.int32)
+    return tensor(ops.fused_experts(hidden_states, w1, w2, weights, ids)).to(result)
 
 
 @uses("matmul", "reduce", "mul", "add", "sigmoid")
