@@ -3,6 +3,7 @@
 #include "tilewright/core/checked.h"
 #include "tilewright/kernels/fused_linear_cross_entropy.h"
 #include "tilewright/ops/core/loss.h"
+#include "tilewright/ops/core/rows.h"
 #if !defined(__CUDACC__)  // device code has the kernel alone
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/ops/cross_entropy_backward.h"
@@ -224,16 +225,6 @@ struct FusedLinearCrossEntropy {
   template <class T>
   static Rows<T> rows_from(const View<T, 2>& x, int64_t first, int64_t count) {
     return as_rows(part(x, first, count));
-  }
-  template <class T>
-  static Rows<T> as_rows(const View<T, 2>& x) {
-    Rows<T> out;
-    out.data = x.data;
-    out.rows = out.lead_sizes[0] = x.size(0);
-    out.cols = x.size(1);
-    out.col_stride = x.stride(1);
-    out.lead_strides[0] = x.stride(0);
-    return out;
   }
   template <class T>
   static View<T, 3> batch_of(const View<T, 2>& x) {

@@ -11,7 +11,9 @@
 #include "tilewright/kernels/grouped_gated_matmul.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/groups.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/rows.h"
 #if !defined(__CUDACC__)  // device code has the kernel alone
 #include "tilewright/ops/embedding.h"
 #include "tilewright/ops/gelu_and_mul.h"
@@ -72,7 +74,7 @@ struct GroupedGatedMatmul {
     }
     launch.template operator()<GroupedMatmul>(product);
     const Rows<const T> x = tw::rows<const T>(both, m, columns);
-    const Rows<T> out = rows_of(k.out);
+    const Rows<T> out = as_rows(k.out);
     with_operator(k.activation, [&]<class Op> {
       launch.template operator()<Op>(typename Op::template Kernel<T>{x, out});
     });
@@ -127,13 +129,7 @@ struct GroupedGatedMatmul {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "rows") return materialize_groups(arg, known["G"], known["M"], seed);
-    Tensor out = Tensor::empty({known["M"]}, DType::kI32);
-    for (int32_t& number : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      number = static_cast<int32_t>((seed >> 33) %
-                                    static_cast<uint64_t>(std::max<int64_t>(known["A"], 1)));
-    }
-    return out;
+    return random_numbers({known["M"]}, known["A"], seed, 0);
   }
 
   static constexpr Case kEdgeCases[] = {
@@ -171,23 +167,11 @@ struct GroupedGatedMatmul {
     const int64_t m = k.out.size(0), depth = a.size(1);
     launch.template operator()<Embedding>(kernels::Embedding<Bits, int32_t>{
         {reinterpret_cast<const Bits*>(a.data), {a.size(0), depth}, {a.stride(0), a.stride(1)}},
-        numbers(k.rows),
+        as_rows(View<const int32_t, 2>{k.rows.data, {m, 1}, {k.rows.stride(0), 1}}),
         tw::rows(reinterpret_cast<Bits*>(to), m, depth)});
     return view<const T>(to, m, depth);
   }
 #endif
-  /// Each a row of its own.
-  static Rows<const int32_t> numbers(const View<const int32_t, 1>& x) {
-    Rows<const int32_t> out = tw::rows(x.data, x.size(0), 1);
-    out.lead_strides[0] = x.stride(0);
-    return out;
-  }
-  template <class T>
-  static Rows<T> rows_of(const View<T, 2>& x) {
-    Rows<T> out = tw::rows(x.data, x.size(0), x.size(1));
-    out.lead_strides[0] = x.stride(0), out.col_stride = x.stride(1);
-    return out;
-  }
 };
 
 }  // namespace tw::ops

@@ -1,6 +1,7 @@
 // What operators share whose integers number things of which some are elsewhere: -1.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,12 +24,14 @@ Support supports_numbers(std::string_view name, const Numbers& numbers, int64_t 
   return Support::yes();
 }
 
-/// Such numbers, all of -1 .. count - 1 alike.
-inline Tensor random_numbers(const std::vector<int64_t>& shape, int64_t count, uint64_t seed) {
+/// Such numbers, all of `least` .. count - 1 alike.
+inline Tensor random_numbers(const std::vector<int64_t>& shape, int64_t count, uint64_t seed,
+                             int64_t least = -1) {
   Tensor out = Tensor::empty(shape, DType::kI32);
+  const auto kinds = static_cast<uint64_t>(std::max<int64_t>(count - least, 1));
   for (int32_t& number : out.span<int32_t>()) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-    number = static_cast<int32_t>((seed >> 33) % static_cast<uint64_t>(count + 1)) - 1;
+    number = static_cast<int32_t>(static_cast<int64_t>((seed >> 33) % kinds) + least);
   }
   return out;
 }

@@ -202,9 +202,8 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   const int64_t clusters = arguments.order.tiles;
   const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
   void* pointers[] = {&arguments};
-  const bool one_wave = clusters * build.cluster() <= on.multiprocessors;
   check(
-      launch_kernel(one_wave ? Start::kEarly : Start::kInOrder, kernel, on,
+      launch_kernel(start_of(clusters * build.cluster(), on), kernel, on,
                     unsigned(std::min(clusters, most) * build.cluster()), unsigned(build.threads()),
                     1, unsigned(build.shared_bytes()), stream, pointers),
       "gemm: launching");

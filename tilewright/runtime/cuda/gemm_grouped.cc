@@ -45,7 +45,11 @@ GemmOperand<const T> weight_of(const View<const T, 3>& b) {
   return {b.data, b.size(2), b.size(1), b.stride(2), b.stride(1), b.stride(0), b.size(0)};
 }
 
-constexpr int64_t kChunk = 16;  // bytes that are copied at once
+/// How far apart rows of a lie, in the 16 bytes that are copied at once.
+template <class T>
+int64_t row_chunks(const View<const T, 2>& a) {
+  return a.stride(0) * int64_t{sizeof(T)} / 16;
+}
 
 template <class K>
 View<const int32_t, 1> numbers_of(const K& call) {
@@ -90,7 +94,7 @@ kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<c
   if constexpr (kIsGated<K>) out.activation = call.activation;
   out.numbers = numbers_of(call);
   out.from = call.a.data;
-  out.row_chunks = uint32_t(call.a.stride(0) * int64_t{sizeof(T)} / kChunk);
+  out.row_chunks = uint32_t(row_chunks(call.a));
   out.a_rows = int(call.a.size(0));
   out.k = int(call.a.size(1));
   return out;
@@ -119,9 +123,8 @@ void launch(const K& call, const GemmOperand<const T>& weight, int device, Strea
 
 template <GroupedProduct K>
 Support supports_sm90(const K& call, int device) {
-  if (numbers_of(call) && as_operand(call.a).row_stride > (int64_t{kChunk} << 32) /
-                                                              int64_t{sizeof(*call.a.data)} /
-                                                              std::max<int64_t>(call.a.size(0), 1))
+  constexpr int64_t kMostChunks = int64_t{1} << 32;
+  if (numbers_of(call) && row_chunks(call.a) > kMostChunks / std::max<int64_t>(call.a.size(0), 1))
     return Support::no("rows of a, to be gathered, that span more than 64 GiB");
   return supports(call.a, call.b, call.out, device);
 }

@@ -136,9 +136,8 @@ void launch(const Call<Q>& call, int device, Stream stream) {
                          : size.is_grouped ? on.multiprocessors
                                            : std::min<int64_t>(tiles, on.multiprocessors);
   void* pointers[] = {&arguments};
-  const bool is_long = std::max(tiles * build.split, blocks) > on.multiprocessors;
   const bool few_rows = size.m <= build.rows * size.groups;
-  const Start start = is_long && !few_rows ? Start::kInOrder : Start::kEarly;
+  const Start start = few_rows ? Start::kEarly : start_of(tiles * build.split, on);
   check(launch_kernel(start, kernel, on, unsigned(blocks), unsigned(build.threads()), 1,
                       unsigned(shared_bytes), stream, pointers),
         "scaled_grouped_matmul: launching");

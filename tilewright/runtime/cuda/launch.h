@@ -31,6 +31,10 @@ TW_API Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu
 /// through L2 by several of them, that costs more than it saves (docs/notes/gemm_sm90.md, "Behind
 /// another kernel").
 enum class Start { kInOrder, kEarly };
+/// Of a product: early where each multiprocessor has one of its tiles at most.
+inline Start start_of(int64_t tiles, const Gpu& gpu) {
+  return tiles <= gpu.multiprocessors ? Start::kEarly : Start::kInOrder;
+}
 
 /// Launches a kernel. `ranks`: blocks of a cluster.
 Result launch_kernel(Start start, Kernel kernel, const Gpu& gpu, unsigned blocks, unsigned block_x,

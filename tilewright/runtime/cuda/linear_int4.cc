@@ -174,8 +174,8 @@ void launch(const kernels::LinearInt4<T>& call, int device, Stream stream) {
                              ? choice.blocks
                              : tiles * arguments.token_tiles * choice.splits;
   void* pointers[] = {&arguments};
-  const bool is_long = choice.kernel == LinearInt4Kernel::kMany && blocks > on.multiprocessors;
-  const Start start = is_long ? Start::kInOrder : Start::kEarly;
+  const Start start =
+      choice.kernel == LinearInt4Kernel::kMany ? start_of(blocks, on) : Start::kEarly;
   check(launch_kernel(start, what.kernel, on, unsigned(blocks), unsigned(what.threads), 1,
                       unsigned(what.shared_bytes), stream, pointers, unsigned(choice.splits)),
         "linear_int4: launching");

@@ -1,5 +1,5 @@
 // The elements that match, on CUDA: who looks for them, and how many are before each. The names and
-// meanings are those of tile/cpu/primitives.h. Freestanding.
+// meanings are those of tile/cpu/matches.h. Freestanding.
 #pragma once
 
 #include "tilewright/tile/cuda/primitives.h"
@@ -22,7 +22,7 @@ __device__ __forceinline__ void for_each_match(P p, int64_t n, M&& matches, F&& 
 
 namespace detail {
 
-/// Entries before, of and beyond a key among those of a walk.
+/// How many of a walk's keys are less than one, are that one, and are sorted at all.
 struct KeyCounts {
   int before = 0, its = 0, all = 0;
 
@@ -44,7 +44,7 @@ struct SharedWalk {
   __device__ __forceinline__ SharedWalk(P program, int64_t n, const K& k)
       : p(program), key(k), width(p.threads() < 32 ? p.threads() : 32) {
     warps = p.threads() / width, warp = p.thread() / width, lane = p.thread() % width;
-    const int64_t all = int64_t{kAtOnce * width} * warps, share = (n + all - 1) / all * step();
+    const int64_t all = int64_t{step()} * warps, share = (n + all - 1) / all * step();
     first = warp * share;
     end = first + share < n ? first + share : n;
   }
