@@ -301,7 +301,7 @@ struct AmxTask {
       for (int64_t half = 0; half < height; half += kN)
         tile::transpose_block(p, units(at.pairs) + (keys.begin + j) / 2 * kSide + half, kSide,
                               units(at.weights) + (j * height + half * kSide) / 2, tile::kTilePairs,
-                              kN, tile::kTilePairs, [](int64_t) {});
+                              kN, tile::kTilePairs);
     float* const sums = scratch + at.sums;
     for (int64_t d = 0; d < at.value_dims; d += kSide) {
       multiply(p, height, units(at.weights),

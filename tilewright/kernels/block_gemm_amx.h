@@ -119,8 +119,7 @@ struct Bf16Tiles {
       const V odd = k + 1 < a.depth ? tile::load<V>(row + a.depth_stride) : V{};
       tile::store(units + k / 2 * kRows, tile::pair_bf16(tile::load<V>(row), odd));
     }
-    tile::transpose_block(p, units, kRows, to, tile::kTilePairs, kRows, tile::kTilePairs,
-                          [](int64_t) {});
+    tile::transpose_block(p, units, kRows, to, tile::kTilePairs, kRows, tile::kTilePairs);
   }
 };
 

@@ -6,6 +6,7 @@
 // the square of the mean would lose all digits where the mean is large.
 #pragma once
 
+#include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -48,6 +49,7 @@ struct LayerNorm {
   TW_DEVICE void operator()(P p) const {
     const tile::RowGroup group = tile::row_group(p, x.rows, x.cols);
     if (group.first >= group.last) return;
+    const bool fetches = outgrows_nearest_cache<T>(p, x.cols);
     const bool scaled = bool(weight), shifted = bool(bias);
     const auto run = [&](const auto& in, const auto& weights, const auto& biases, const auto& to) {
       const auto scale = tile::fetch_row(p, weights), shift = tile::fetch_row(p, biases);
@@ -58,6 +60,7 @@ struct LayerNorm {
         const RowMoments moments = RowMoments::of(p, row, eps);
         const auto target = to.row(r);
         tile::for_row<float, 2>(p, row, [&](auto at) TW_INLINED {
+          if (fetches) tile::prefetch(p, next, at);
           auto v = (tile::load(row, at) - moments.mean) * moments.rstd;
           if (scaled) v = v * tile::load(scale, at);
           if (shifted) v = v + tile::load(shift, at);

@@ -154,12 +154,12 @@ struct RelayoutCut {
   }
 };
 
-/// A turned block on the CPU. Memory likes long runs, so it is large: half a KiB of each row that
-/// is written, up to 1 KiB of each that is read; two blocks fit a second-level cache.
+/// A turned block on the CPU: 1 KiB of each row that is read by 256 bytes of each that is written.
+/// It and the next one fit a second-level cache.
 template <class U>
-inline constexpr int64_t kTurnedUnits = sizeof(U) < 8 ? 256 : 128;
+inline constexpr int64_t kTurnedUnits = 1024 / int64_t{sizeof(U)};
 template <class U>
-inline constexpr int64_t kTurnedLasts = 512 / int64_t{sizeof(U)};
+inline constexpr int64_t kTurnedLasts = 256 / int64_t{sizeof(U)};
 
 /// A relayout on the CPU.
 template <class P, class U>
@@ -168,15 +168,15 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
   static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
-  static constexpr int64_t kPitch =
-      kLasts + 32 / int64_t{sizeof(U)};  // in scratch: spreads columns
+  static constexpr int64_t kLine = tile::kLineBytes / int64_t{sizeof(U)};
+  static constexpr int64_t kPitch = kLasts + kLine;  // in scratch: spreads columns
 
   TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {}
 
   TW_INLINE tile::Plan plan(const Machine& machine) const {
     if (!turned) return tile::plan_of(grid.programs);
     return tile::plan_of(tile::row_groups<P>(blocks(), kGroupWork, machine),
-                         2 * kUnits * kPitch * int64_t{sizeof(U)});
+                         kLine * kPitch * int64_t{sizeof(U)});
   }
 
   TW_INLINE void operator()(P p) const {
@@ -195,42 +195,57 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
     tile::with_rows(p, run, in, out);
   }
 
-  /// While a block is read, a few rows at a time, the one before it is written: memory is busy both
-  /// ways.
+  /// A block line by line of its columns, while the next block is on its way. Memory is quick with
+  /// long runs where it is read, and with any where it is written: a row's runs follow each other.
   TW_INLINE void turn(P p) const {
     const int64_t step = dims.from[dims.rank - 1];
     const auto group = tile::row_group(p, blocks(), kGroupWork);
-    const auto turned_block = [&](int64_t i) {  // [unit, last]
-      return p.template scratch<U>() + i % 2 * kUnits * kPitch;
-    };
-    typename Cut::Block before{nullptr, nullptr, 0, 0};
+    U* const turned_line = p.template scratch<U>();  // [unit, last]
     for (int64_t i = group.first; i < group.last; ++i) {
       const auto block = block_at(i);
-      int64_t written = 0;
-      tile::transpose_block(p, block.from, step, turned_block(i), kPitch, block.units, block.lasts,
-                            [&](int64_t read) TW_INLINED {
-                              const int64_t due = before.units * read / block.lasts;
-                              write_units(p, before, turned_block(i + 1), written, due);
-                              written = due;
-                            });
-      before = block;
+      Fetch fetch(step);
+      if (p.streaming() && i + 1 < group.last) fetch.begin(block_at(i + 1));
+      for (int64_t u = 0; u < block.units; u += kLine) {
+        const int64_t units = block.units - u < kLine ? block.units - u : kLine;
+        fetch.proceed(u + units, block.units);
+        tile::transpose_block(p, block.from + u, step, turned_line, kPitch, units, block.lasts);
+        write_units(p, turned_line, block.to + u * dims.to[dims.rank - 2], units, block.lasts);
+      }
     }
-    write_units(p, before, turned_block(group.last + 1), 0, before.units);
   }
 
-  TW_INLINE void write_units(P p, const typename Cut::Block& block, const U* turned_block,
-                             int64_t first, int64_t end) const {
-    const int last = dims.rank - 1, unit = last - 1;
-    Rows<const U> in = rows(turned_block, block.units, block.lasts);
-    Rows<U> out = rows(block.to, block.units, block.lasts);
+  /// Brings a block into the second-level cache, its rows one after the other.
+  struct Fetch {
+    int64_t step, lines = 0, all = 0, row = 0, line = 0, done = 0;
+    const U* from = nullptr;
+
+    TW_INLINE explicit Fetch(int64_t row_step) : step(row_step) {}
+    TW_INLINE void begin(const typename Cut::Block& block) {
+      from = block.from;
+      lines = (block.units + kLine - 1) / kLine;
+      all = lines * block.lasts;
+    }
+    /// So much of it as `part` is of `whole`.
+    TW_INLINE void proceed(int64_t part, int64_t whole) {
+      for (const int64_t due = all * part / whole; done < due; ++done) {
+        tile::prefetch_late(from + row * step + line * kLine);
+        if (++line == lines) line = 0, ++row;
+      }
+    }
+  };
+
+  TW_INLINE void write_units(P p, const U* turned_line, U* first, int64_t units,
+                             int64_t lasts) const {
+    Rows<const U> in = rows(turned_line, units, lasts);
+    Rows<U> out = rows(first, units, lasts);
     in.lead_strides[0] = kPitch;
-    out.lead_strides[0] = dims.to[unit];
-    out.col_stride = dims.to[last];
+    out.lead_strides[0] = dims.to[dims.rank - 2];
+    out.col_stride = dims.to[dims.rank - 1];
     const auto run = [&](const auto& source, const auto& target) TW_INLINED {
-      for (int64_t u = first; u < end; ++u) {
+      for (int64_t u = 0; u < units; ++u) {
         const auto read = source.row(u);
         const auto written = target.row(u);
-        tile::for_row<U, 4>(p, block.lasts, [&](auto at) TW_INLINED {
+        tile::for_row<U, 4>(p, lasts, [&](auto at) TW_INLINED {
           tile::store(p, written, at, tile::load(read, at));
         });
       }

@@ -28,21 +28,24 @@ struct RmsNorm {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& in, const auto& scale, const auto& to) {
-      pipeline_rows<float, 2>(
-          p, tile::Sum{}, tile::row_group(p, x.rows, x.cols),
-          [&](int64_t i) { return tile::keep_row(p, in.row(i)); },
-          [](int64_t, const auto& row) {
-            return [&row](auto at) TW_INLINED {
-              const auto v = tile::load(row, at);
-              return v * v;
-            };
-          },
-          [&](int64_t i, const auto& row, float squares) {
-            const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
-            return [&p, &scale, &row, rstd, target = to.row(i)](auto at) TW_INLINED {
-              tile::store(p, target, at, tile::load(row, at) * rstd * tile::load(scale, at));
-            };
-          });
+      const auto group = tile::row_group(p, x.rows, x.cols);
+      const auto open = [&](int64_t i) { return tile::keep_row(p, in.row(i)); };
+      const auto read = [](int64_t, const auto& row) {
+        return [&row](auto at) TW_INLINED {
+          const auto v = tile::load(row, at);
+          return v * v;
+        };
+      };
+      const auto write = [&](int64_t i, const auto& row, float squares) {
+        const float rstd = tile::rsqrt(squares / static_cast<float>(x.cols) + eps);
+        return [&p, &scale, &row, rstd, target = to.row(i)](auto at) TW_INLINED {
+          tile::store(p, target, at, tile::load(row, at) * rstd * tile::load(scale, at));
+        };
+      };
+      if (outgrows_nearest_cache<T>(p, x.cols))
+        rows_in_turn<float, 2>(p, tile::Sum{}, group, open, read, write);
+      else
+        pipeline_rows<float, 2>(p, tile::Sum{}, group, open, read, write);
     };
     tile::with_rows(p, run, x, weight, out);
   }

@@ -159,8 +159,7 @@ TW_INLINE void pack_tile_rows(P p, const PackRows<P, bf16>& rows, int64_t first,
     } else {
       alignas(64) uint32_t units[kTilePairs * kTileRows] = {}, turned[kTileRows * kTilePairs];
       pack_wide<PairUnits>(p, rows, first + at, count, units, kTileRows);
-      transpose_block(p, units, kTileRows, turned, kTilePairs, kTilePairs, kTileRows,
-                      [](int64_t) {});
+      transpose_block(p, units, kTileRows, turned, kTilePairs, kTilePairs, kTileRows);
       __builtin_memcpy(to, turned, size_t(height) * kTileRowBytes);
     }
   }

@@ -74,6 +74,41 @@ TW_INLINE void load_turned(const T* const* row, int64_t at, V (&v)[8]) {
   }
 }
 
+/// Quads 0 and 2 (kOdd: 1 and 3) of a, then those of b.
+template <bool kOdd, class V>
+TW_INLINE V every_other_quad(V a, V b) {
+  if constexpr (kOdd)
+    return V(
+        __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+  else
+    return V(
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27));
+}
+
+/// Transposes 16 x 16 32-bit lanes.
+template <class V>
+TW_INLINE void transpose_square(V (&v)[16]) {
+  static_assert(kLanesOf<V> == 16);
+  V quads[4][4];  // [g][i], quad q: lane 4 q + i of vectors 4 g to 4 g + 3
+  TW_UNROLL
+  for (int g = 0; g < 4; ++g) {
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) quads[g][i] = v[4 * g + i];
+    transpose_quads(quads[g]);
+  }
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const auto put = [&]<bool kOdd>() TW_INLINED {
+      const V a = every_other_quad<kOdd>(quads[0][i], quads[1][i]);
+      const V b = every_other_quad<kOdd>(quads[2][i], quads[3][i]);
+      v[4 * kOdd + i] = every_other_quad<false>(a, b);
+      v[4 * kOdd + 8 + i] = every_other_quad<true>(a, b);
+    };
+    put.template operator()<false>();
+    put.template operator()<true>();
+  }
+}
+
 /// 32-bit lanes from `at` on, of a row for each lane of V: v[i] has lane i of all of them.
 template <class E, class V, int kCount, class T>
 TW_INLINE void load_columns(const T* const* row, int64_t at, V (&v)[kCount]) {

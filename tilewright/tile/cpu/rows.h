@@ -14,18 +14,22 @@ struct AdjacentRow {
   int64_t count = 0;
   bool streaming = false;  // by the program
   bool around = false;     // stored around the caches: the program streams, `data` is aligned
+  T* next = nullptr;       // what is read after it
 
   TW_INLINE AdjacentRow(T* first, int64_t n, bool streams = false)
+      : AdjacentRow(first, n, streams, first + n) {}
+  TW_INLINE AdjacentRow(T* first, int64_t n, bool streams, T* after)
       : data(first),
         count(n),
         streaming(streams),
-        around(streams && uint64_t(first) % kLineBytes == 0) {}
+        around(streams && uint64_t(first) % kLineBytes == 0),
+        next(after) {}
 
   TW_INLINE int64_t size(int) const { return count; }
   TW_INLINE static constexpr int64_t stride(int) { return 1; }
   TW_INLINE T& operator()(int64_t i) const { return data[i]; }
   TW_INLINE AdjacentRow part(int64_t begin, int64_t n) const {
-    return {data + begin, n, streaming};
+    return {data + begin, n, streaming, begin + n == count ? next : data + begin + n};
   }
 };
 
@@ -35,7 +39,11 @@ struct AdjacentRows {
   const Rows<T>& base;
   bool streaming;
 
-  TW_INLINE AdjacentRow<T> row(int64_t i) const { return {base.row(i).data, base.cols, streaming}; }
+  TW_INLINE AdjacentRow<T> row(int64_t i) const {
+    T* const data = base.row(i).data;
+    if (!streaming || i + 1 >= base.rows) return {data, base.cols, streaming};
+    return {data, base.cols, streaming, base.row(i + 1).data};
+  }
 };
 
 namespace detail {

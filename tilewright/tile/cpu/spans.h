@@ -212,12 +212,14 @@ TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, true, k
 template <class P, class C, int kChains, class T>
   requires(kChains > 1)
 TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
-  constexpr int64_t kAhead = 2048,
+  constexpr int64_t kAhead = 4096,
                     kBytes = kChains * P::kVectorBytes / int64_t{sizeof(C)} * int64_t{sizeof(T)};
   if (!p.streaming()) return;
-  const uint64_t first = uint64_t(row.data + at.offset) + kAhead;
+  const int64_t past = (at.offset - row.count) * int64_t{sizeof(T)} + kAhead;
+  const uint64_t first =
+      past < 0 ? uint64_t(row.data + at.offset) + kAhead : uint64_t(row.next) + uint64_t(past);
   for (int64_t b = 0; b < kBytes; b += kLineBytes)
-    tile::prefetch(reinterpret_cast<const void*>(first + uint64_t(b)));
+    prefetch_late(reinterpret_cast<const void*>(first + uint64_t(b)));
 }
 template <class P, class Row, class At>
 TW_INLINE void prefetch_ahead(P, const Row&, const At&) {}

@@ -1,7 +1,8 @@
-// Transposition of a block of elements of 1, 2, 4 or 8 bytes, those of 2 and 4 through registers.
+// Transposition of a block of elements of 1, 2, 4 or 8 bytes, all but the last through registers.
 #pragma once
 
 #include "tilewright/tile/cpu/primitives.h"
+#include "tilewright/tile/cpu/quads.h"
 
 namespace tw::tile {
 
@@ -28,7 +29,9 @@ TW_INLINE V interleave(V a, V b) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(V) == 64) {
     const __m512i x = (__m512i)a, y = (__m512i)b;
-    if constexpr (sizeof(E) == 2)
+    if constexpr (sizeof(E) == 1)
+      return (V)(kHigh ? _mm512_unpackhi_epi8(x, y) : _mm512_unpacklo_epi8(x, y));
+    else if constexpr (sizeof(E) == 2)
       return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
     else if constexpr (sizeof(E) == 4)
       return (V)(kHigh ? _mm512_unpackhi_epi32(x, y) : _mm512_unpacklo_epi32(x, y));
@@ -38,7 +41,9 @@ TW_INLINE V interleave(V a, V b) {
 #endif
   if constexpr (sizeof(V) == 32) {
     const __m256i x = (__m256i)a, y = (__m256i)b;
-    if constexpr (sizeof(E) == 2)
+    if constexpr (sizeof(E) == 1)
+      return (V)(kHigh ? _mm256_unpackhi_epi8(x, y) : _mm256_unpacklo_epi8(x, y));
+    else if constexpr (sizeof(E) == 2)
       return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
     else if constexpr (sizeof(E) == 4)
       return (V)(kHigh ? _mm256_unpackhi_epi32(x, y) : _mm256_unpacklo_epi32(x, y));
@@ -76,6 +81,30 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
     transpose_lanes(v);
     TW_UNROLL
     for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * to_stride, &v[i], sizeof(V));
+  } else if constexpr (sizeof(U) == 1) {  // lane L of v[i]: row 16 L + i
+    V v[16];
+    TW_UNROLL
+    for (int i = 0; i < 16; ++i)
+      v[i] = load_16_byte_lanes<V>(from + i * from_stride, 16 * from_stride);
+    const auto store_half = [&]<bool kUpper>() TW_INLINED {  // eight of the units
+      V low[4], high[4];
+      TW_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const V a = interleave<uint8_t, kUpper>(v[4 * i], v[4 * i + 1]);
+        const V b = interleave<uint8_t, kUpper>(v[4 * i + 2], v[4 * i + 3]);
+        low[i] = interleave<uint16_t, false>(a, b);
+        high[i] = interleave<uint16_t, true>(a, b);
+      }
+      transpose_lanes(low);
+      transpose_lanes(high);
+      TW_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        __builtin_memcpy(to + (8 * kUpper + i) * to_stride, &low[i], sizeof(V));
+        __builtin_memcpy(to + (8 * kUpper + 4 + i) * to_stride, &high[i], sizeof(V));
+      }
+    };
+    store_half.template operator()<false>();
+    store_half.template operator()<true>();
   } else {  // lane L of pair i: rows 8 L + 2 i and 8 L + 2 i + 1, their values side by side
     V low[4], high[4];
     TW_UNROLL
@@ -96,28 +125,100 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
   }
 }
 
+/// A whole line of each row at once, so that rows whose lines share a set of the nearest cache need
+/// not stay there: to[u * to_stride + v] = from[v * from_stride + u] for u < kLineUnits, v < 16.
+template <class U>
+inline constexpr int kLineUnits = 64 / int(sizeof(U));
+inline constexpr int kLineRows = 16;
+
+#if defined(__AVX512F__)
+template <class P>
+TW_INLINE void transpose_lines(P, const uint32_t* from, int64_t from_stride, uint32_t* to,
+                               int64_t to_stride) {
+  using V = typename P::template Vec<uint32_t>;
+  V v[kLineRows];
+  TW_UNROLL
+  for (int i = 0; i < kLineRows; ++i) v[i] = load_bits<V>(from + i * from_stride);
+  transpose_square(v);
+  TW_UNROLL
+  for (int i = 0; i < kLineRows; ++i) store(to + i * to_stride, v[i]);
+}
+
+template <class P>
+TW_INLINE void transpose_lines(P, const uint16_t* from, int64_t from_stride, uint16_t* to,
+                               int64_t to_stride) {
+  using V = typename P::template Vec<uint32_t>;
+  // [k][j], lane L: column 8 L + j (upper: + 4) of rows 8 k to 8 k + 7
+  V lower[2][4], upper[2][4];
+  TW_UNROLL
+  for (int k = 0; k < 2; ++k) {
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const uint16_t* const row = from + (8 * k + 2 * i) * from_stride;
+      const V a = load_bits<V>(row), b = load_bits<V>(row + from_stride);
+      lower[k][i] = interleave<uint16_t, false>(a, b);
+      upper[k][i] = interleave<uint16_t, true>(a, b);
+    }
+    transpose_lanes(lower[k]);
+    transpose_lanes(upper[k]);
+  }
+  const auto store_columns = [&](const V& a, const V& b, int first) TW_INLINED {
+    // Lanes of both side by side: 16 rows of a column are 32 bytes.
+    const V even = every_other_quad<false>(a, b), odd = every_other_quad<true>(a, b);
+    const auto put = [&](const auto& column_rows, int column) TW_INLINED {
+      __builtin_memcpy(to + (first + column) * to_stride, &column_rows, sizeof(column_rows));
+    };
+    const auto put_two = [&](V v, int column) TW_INLINED {
+      put(__builtin_shufflevector(v, v, 0, 1, 2, 3, 8, 9, 10, 11), column);
+      put(__builtin_shufflevector(v, v, 4, 5, 6, 7, 12, 13, 14, 15), column + 16);
+    };
+    put_two(even, 0);
+    put_two(odd, 8);
+  };
+  TW_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    store_columns(lower[0][j], lower[1][j], j);
+    store_columns(upper[0][j], upper[1][j], 4 + j);
+  }
+}
+#endif
+
+/// Of kTileRows rows, as many units as go through the registers; returns how many.
+template <class P, class U>
+TW_INLINE int64_t transpose_rows(P p, const U* from, int64_t from_stride, U* to, int64_t to_stride,
+                                 int64_t units) {
+  int64_t done = 0;
+  if constexpr (sizeof(U) <= 4) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(U) > 1)
+      for (; done + kLineUnits<U> <= units; done += kLineUnits<U>)
+        for (int v = 0; v < kTileRows<P, U>; v += kLineRows)
+          transpose_lines(p, from + v * from_stride + done, from_stride, to + done * to_stride + v,
+                          to_stride);
+#endif
+    constexpr int kUnits = kTileUnits<P, U>;
+    for (; done + kUnits <= units; done += kUnits)
+      transpose_tile(p, from + done, from_stride, to + done * to_stride, to_stride);
+  }
+  return done;
+}
+
 }  // namespace detail
 
-/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows. after(v) is called
-/// whenever all before row v is done, every few rows.
-template <class P, class U, class After>
+/// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < rows.
+template <class P, class U>
 TW_INLINE void transpose_block(P p, const U* from, int64_t from_stride, U* to, int64_t to_stride,
-                               int64_t units, int64_t rows, After&& after) {
-  constexpr bool kInRegisters = sizeof(U) == 2 || sizeof(U) == 4;
+                               int64_t units, int64_t rows) {
+  constexpr bool kInRegisters = sizeof(U) <= 4;
   constexpr int64_t kRows = kInRegisters ? detail::kTileRows<P, U> : 8;
   for (int64_t begin = 0; begin < rows; begin += kRows) {
     const int64_t end = begin + kRows < rows ? begin + kRows : rows;
     int64_t done = 0;
-    if constexpr (kInRegisters) {
-      constexpr int kUnits = detail::kTileUnits<P, U>;
-      if (end - begin == kRows)
-        for (; done + kUnits <= units; done += kUnits)
-          detail::transpose_tile(p, from + begin * from_stride + done, from_stride,
-                                 to + done * to_stride + begin, to_stride);
-    }
+    if (end - begin == kRows)
+      done = detail::transpose_rows(p, from + begin * from_stride, from_stride, to + begin,
+                                    to_stride, units);
     for (int64_t v = begin; v < end; ++v)
       for (int64_t u = done; u < units; ++u) to[u * to_stride + v] = from[v * from_stride + u];
-    after(end);
   }
 }
 
