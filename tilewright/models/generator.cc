@@ -47,18 +47,18 @@ int32_t Generator::sample(const std::vector<int32_t>& text, const GenerateOption
   ops::check_support<ops::Sample>(kernel, Device{});
   runtime::launch<ops::Sample>(*context_, kernel);
   if (std::isnan(logits_[size_t(token)]))  // only where nothing else is left to choose
-    throw Error(ErrorKind::kBadFile, "generate: the model's outputs are not numbers");
+    throw Error(ErrorKind::kBadFile, "the model's outputs are not numbers");
   return token;
 }
 
 GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOptions& options,
                               const std::function<bool(int32_t)>& on_token) {
-  if (prompt.empty()) throw Error(ErrorKind::kInvalidArgument, "generate: the prompt is empty");
+  if (prompt.empty()) throw Error(ErrorKind::kInvalidArgument, "the prompt is empty");
   const int64_t context_length = decoder_->config().context_length;
   if (int64_t(prompt.size()) > context_length)
-    throw Error(ErrorKind::kInvalidArgument,
-                "generate: the prompt has " + std::to_string(prompt.size()) +
-                    " tokens, the model's context " + std::to_string(context_length));
+    throw Error(ErrorKind::kInvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
+                                                 " tokens, the model's context " +
+                                                 std::to_string(context_length));
   GenerateResult result;
   result.prompt_tokens = int64_t(prompt.size());
 
