@@ -9,7 +9,8 @@
 //     across()              whether b's columns lie side by side
 //     kRowsAtOnce<P>        most rows of a that multiply b as it lies, if it is not across()
 //     pack<Units>()         packs k values of a panel from `first` on; those `ahead` of them are
-//                           wanted next or, where that is 0, those of the next panel
+//                           wanted next or, where that is 0, those of the next panel; across(), the
+//                           next values of k
 //     multiply<Units>()     a tile of few packed rows of a and all k
 //     side_by_side(), multiply_across()   those that are across and a dense row: the same for
 //                           many columns
@@ -69,8 +70,12 @@ struct StridedPanels {
                       typename Units::Unit* to) const {
     using V = typename P::template Vec<typename Units::Unit>;
     constexpr int kLanes = tile::kLanesOf<V>;
-    const int64_t next =
-        ahead > 0 ? ahead * rows.col_stride : tile::kPanelWidth * rows.lead_strides[0];
+    // Of columns side by side a panel has a short piece of each row of memory, where the hardware
+    // does not know what follows: rows of memory that are wanted two steps later.
+    constexpr int64_t kRowsAhead = 16;
+    const int64_t next = side_by_side() ? kRowsAhead * rows.col_stride
+                         : ahead > 0    ? ahead * rows.col_stride
+                                        : tile::kPanelWidth * rows.lead_strides[0];
     for (int64_t lane = 0; lane < tile::kPanelWidth; lane += kLanes) {
       const int64_t from = column + lane;
       if (from >= rows.rows) {
