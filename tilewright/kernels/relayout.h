@@ -168,7 +168,7 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
   static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
-  static constexpr int64_t kLine = tile::kLineBytes / int64_t{sizeof(U)};
+  static constexpr int64_t kLine = 64 / int64_t{sizeof(U)};
   static constexpr int64_t kPitch = kLasts + kLine;  // in scratch: spreads columns
 
   TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {}
@@ -204,10 +204,10 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
     for (int64_t i = group.first; i < group.last; ++i) {
       const auto block = block_at(i);
       Fetch fetch(step);
-      if (p.streaming() && i + 1 < group.last) fetch.begin(block_at(i + 1));
+      if (i + 1 < group.last) fetch.begin(block_at(i + 1));
       for (int64_t u = 0; u < block.units; u += kLine) {
         const int64_t units = block.units - u < kLine ? block.units - u : kLine;
-        fetch.proceed(u + units, block.units);
+        fetch.proceed(p, u + units, block.units);
         tile::transpose_block(p, block.from + u, step, turned_line, kPitch, units, block.lasts);
         write_units(p, turned_line, block.to + u * dims.to[dims.rank - 2], units, block.lasts);
       }
@@ -226,9 +226,9 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
       all = lines * block.lasts;
     }
     /// So much of it as `part` is of `whole`.
-    TW_INLINE void proceed(int64_t part, int64_t whole) {
+    TW_INLINE void proceed(P p, int64_t part, int64_t whole) {
       for (const int64_t due = all * part / whole; done < due; ++done) {
-        tile::prefetch_late(from + row * step + line * kLine);
+        tile::prefetch(p, View<const U, 1>{from + row * step + line * kLine, {kLine}, {1}});
         if (++line == lines) line = 0, ++row;
       }
     }
