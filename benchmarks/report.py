@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ def machine(env: dict[str, Any]) -> str:
     )
 
 
+def table(about: str, heads: list[str], rows: Iterable[list[str]]) -> str:
+    """A line about the figures, then the figures."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
+    return "\n".join([f"{about}\n", lines[0], f"|{'---|' * len(heads)}", *lines[1:]]) + "\n"
+
+
 def language_model(data: dict[str, Any]) -> str:
     """One row for each workload and thread count; the best peer decides the ratio."""
     names = list(dict.fromkeys(name for row in data["rows"] for name in row["results"]))
@@ -38,11 +45,7 @@ def language_model(data: dict[str, Any]) -> str:
         for row in data["rows"]
         for name, about in row.get("peers", {}).items()
     }
-    lines = [
-        f"{data['model']} ({machine(data['env'])}). Peers: {', '.join(versions.values())}.\n",
-        f"| work | threads | tilewright | {' | '.join(peers)} | against the best |",
-        f"|---|---|---|{'---|' * len(peers)}---|",
-    ]
+    rows = []
     for row in data["rows"]:
         medians = {name: r["median"] for name, r in row["results"].items()}
         seconds = row["unit"] == "s"
@@ -50,11 +53,12 @@ def language_model(data: dict[str, Any]) -> str:
         ours = medians["tilewright"]
         ratio = min(others) / ours if seconds else ours / max(others)
         cells = [figure(medians[name], row["unit"]) if name in medians else "" for name in names]
-        lines.append(f"| {row['work']} | {row['threads']} | {' | '.join(cells)} | {ratio:.2f} x |")
+        rows.append([row["work"], str(row["threads"]), *cells, f"{ratio:.2f} x"])
         if "peak_rss_bytes" in row:
             memory = [f"{row['peak_rss_bytes'][name] / 2**20:.0f} MiB" for name in names]
-            lines.append(f"| peak memory | {row['threads']} | {' | '.join(memory)} | |")
-    return "\n".join(lines) + "\n"
+            rows.append(["peak memory", str(row["threads"]), *memory, ""])
+    about = f"{data['model']} ({machine(data['env'])}). Peers: {', '.join(versions.values())}."
+    return table(about, ["work", "threads", "tilewright", *peers, "against the best"], rows)
 
 
 def figure(value: float, unit: str) -> str:
@@ -89,26 +93,25 @@ def operators(data: dict[str, Any]) -> str:
         f"{limit['dram_read_gbs']:.1f} GB/s read, {limit['dram_copy_gbs']:.1f} GB/s copy"
         for limit in data["limits"]
     )
-    heads = " | ".join(f"{count} thread{'s' * (count > 1)}" for count in threads)
-    lines = [
+    about = (
         f"{data['processor']}; g++ {data['compiler']}. Measured limits: {limits}. A row's "
         "percentage is of what the machine was measured to do between the row's own runs; "
-        "docs/notes/cpu_limits.md says what bounds rows below their target.\n",
-        f"| operator | workload | dtype | limit | {heads} | target |",
-        f"|---|---|---|---|{'---|' * len(threads)}---|",
-    ]
-    for (op, workload, dtype), rows in found.items():
-        some = next(iter(rows.values()))
+        "docs/notes/cpu_limits.md says what bounds rows below their target."
+    )
+    heads = [f"{count} thread{'s' * (count > 1)}" for count in threads]
+    rows = []
+    for (op, workload, dtype), by_threads in found.items():
+        some = next(iter(by_threads.values()))
         if "fraction_of_limit" not in some:
             continue
         cells = [
-            f"{100 * rows[count]['fraction_of_limit']:.0f} %" if count in rows else ""
+            f"{100 * by_threads[count]['fraction_of_limit']:.0f} %" if count in by_threads else ""
             for count in threads
         ]
         target = TARGETS.get((op, some["limit"]))
         cells.append(f"{target} %" if target and not dtype.startswith("f16") else "")
-        lines.append(f"| {op} | {workload} | {dtype} | {some['limit']} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append([op, workload, dtype, some["limit"], *cells])
+    return table(about, ["operator", "workload", "dtype", "limit", *heads, "target"], rows)
 
 
 PEER_NAMES = {"torch": "eager", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
@@ -128,27 +131,26 @@ def beside_torch(data: dict[str, Any]) -> str:
         of = f"{count} thread{'s' * (count > 1)}"
         heads += [f"us, {of}", *(f"{PEER_NAMES[name]}, {of}" for name in names)]
         for name in names:
-            ratios = [rows[count]["peers"][name]["ratio"] for rows in found.values()
-                      if name in rows.get(count, {}).get("peers", {})]  # fmt: skip
+            ratios = [of_key[count]["peers"][name]["ratio"] for of_key in found.values()
+                      if name in of_key.get(count, {}).get("peers", {})]  # fmt: skip
             if ratios:
                 means.append(f"{statistics.geometric_mean(ratios):.2f} x {PEER_NAMES[name]}, {of}")
     kept = ", results in memory that earlier ones gave back" if data.get("reuse") else ""
-    lines = [
+    about = (
         f"{data['cpu']}, {data['isa']}; tilewright {data['tilewright']}, PyTorch {data['torch']} "
         f"({data['torch_isa']}); suite {data['suite']}{kept}. Times of peers over "
-        f"ours; geometric means: {'; '.join(means)}.\n",
-        f"| operator | workload | dtype | {' | '.join(heads)} |",
-        f"|---|---|---|{'---|' * len(heads)}",
-    ]
-    for key, rows in found.items():
+        f"ours; geometric means: {'; '.join(means)}."
+    )
+    rows = []
+    for key, by_threads in found.items():
         cells = list(key)
         for count in threads:
-            row = rows.get(count, {"peers": {}})
+            row = by_threads.get(count, {"peers": {}})
             cells.append(f"{row['us']:.1f}" if "us" in row else "")
             cells += [f"{row['peers'][name]['ratio']:.2f} x" if name in row["peers"] else ""
                       for name in names]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append(cells)
+    return table(about, ["operator", "workload", "dtype", *heads], rows)
 
 
 LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
@@ -156,59 +158,54 @@ LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
 
 def gpu_memory_bound(data: dict[str, Any]) -> str:
     """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
-    about = data["machine"]
-    lines = [
-        f"{about['gpu']}; tilewright {about['tilewright']}, PyTorch {about['torch']}. "
-        f"Measured copy: {about['copy_gbs']:.0f} GB/s.\n",
-        "| operator | shape | dtype | tilewright | of copy | PyTorch | against PyTorch |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    gpu = data["machine"]
+    about = (
+        f"{gpu['gpu']}; tilewright {gpu['tilewright']}, PyTorch {gpu['torch']}. "
+        f"Measured copy: {gpu['copy_gbs']:.0f} GB/s."
+    )
+    heads = ["operator", "shape", "dtype", "tilewright", "of copy", "PyTorch", "against PyTorch"]
+    rows = []
     for row in data["results"]:
         if row["bytes"] < LARGE:
             continue
         ours, torch = row["seconds"]["ours"], row["seconds"]["torch"]
         shape = " x ".join(map(str, row["shape"]))
-        cells = [
+        rows.append([
             row["op"], shape, row["dtype"],
             f"{row['bytes'] / ours * 1e-9:.0f} GB/s", f"{100 * row['fraction_of_copy']:.0f} %",
             f"{row['bytes'] / torch * 1e-9:.0f} GB/s", f"{torch / ours:.2f} x",
-        ]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        ])  # fmt: skip
+    return table(about, heads, rows)
 
 
 def gpu_gemm(data: dict[str, Any]) -> str:
     """One row for each product beside cuBLAS; products in groups beside torch._grouped_mm."""
-    about = data["machine"]
-    lines = [
-        f"bf16 (f32: float32; tf32: float32 as tf32), {about['gpu']}, cuBLAS through PyTorch "
-        f"{about['torch']}; m x n x k, nt: rows of the weight along k.\n",
-        "| product | tilewright | cuBLAS; in groups torch._grouped_mm | against it |",
-        "|---|---|---|---|",
-    ]
+    gpu = data["machine"]
+    about = (
+        f"bf16 (f32: float32; tf32: float32 as tf32), {gpu['gpu']}, cuBLAS through PyTorch "
+        f"{gpu['torch']}; m x n x k, nt: rows of the weight along k."
+    )
+    heads = ["product", "tilewright", "cuBLAS; in groups torch._grouped_mm", "against it"]
+    rows = []
     for row in data["results"]:
         rates = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOP/s, "
                  f"{row['seconds'][who] * 1e6:.1f} us" for who in row["seconds"])  # fmt: skip
-        lines.append(f"| {row['case']} | {' | '.join(rates)} | {row['ratio']:.2f} x |")
-    return "\n".join(lines) + "\n"
+        rows.append([row["case"], *rates, f"{row['ratio']:.2f} x"])
+    return table(about, heads, rows)
 
 
 def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
     """One row for each product, with the rate at which its weight is read."""
-    lines = [
-        f"{about}; m x n x k.\n",
-        "| product | tilewright | weights | peer | against it |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for row in data["results"]:
         ours, *peers = row["seconds"].values()
         rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
                  for s in (ours, peers[0])]  # fmt: skip
-        cells = [row["case"].removeprefix(prefix), rates[0],
-                 f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", rates[1],
-                 f"{row['ratio']:.2f} x"]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append([row["case"].removeprefix(prefix), rates[0],
+                     f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", rates[1],
+                     f"{row['ratio']:.2f} x"])  # fmt: skip
+    heads = ["product", "tilewright", "weights", "peer", "against it"]
+    return table(f"{about}; m x n x k.", heads, rows)
 
 
 def gpu_gemm_fp8(data: dict[str, Any]) -> str:
@@ -235,15 +232,12 @@ def gpu_gemm_int4(data: dict[str, Any]) -> str:
 
 def gpu_rates(data: dict[str, Any]) -> str:
     """One row for each shape, beside its peers; the memory that each takes, where it is known."""
-    about = data["machine"]
+    gpu = data["machine"]
     names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
-    lines = [
-        f"{about['gpu']}, {about['dtype']}; PyTorch {about['torch']}, cuDNN {about['cudnn']}."
-        + (f" Measured copy: {about['copy_tbs']:.2f} TB/s." if "copy_tbs" in about else "")
-        + "\n",
-        f"| shape | unit | {' | '.join(names)} | against the best |",
-        f"|---|---|{'---|' * len(names)}---|",
-    ]
+    about = f"{gpu['gpu']}, {gpu['dtype']}; PyTorch {gpu['torch']}, cuDNN {gpu['cudnn']}."
+    if "copy_tbs" in gpu:
+        about += f" Measured copy: {gpu['copy_tbs']:.2f} TB/s."
+    rows = []
     for row in data["results"]:
         rates = row["rates"]
         digits = 2 if row["unit"] == "TB/s" else 0
@@ -253,73 +247,66 @@ def gpu_rates(data: dict[str, Any]) -> str:
             cells = [cell + size for cell, size in zip(cells, sizes, strict=True)]
         peers = [rate for name, rate in rates.items() if name != "ours"]
         ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
-        lines.append(f"| {row['name']} | {row['unit']} | {' | '.join(cells)} | {ratio} |")
-    return "\n".join(lines) + "\n"
+        rows.append([row["name"], row["unit"], *cells, ratio])
+    return table(about, ["shape", "unit", *names, "against the best"], rows)
 
 
 def gpu_experts(data: dict[str, Any]) -> str:
     """One row for each layer and number of tokens: beside its products alone, and PyTorch."""
-    about = data["machine"]
-    lines = [
-        f"{about['gpu']}, {about['dtype']}; microseconds of `fused_experts`, of its two products "
-        f"alone, and of PyTorch {about['torch']} (`_grouped_mm` and the same steps around it).\n",
-        "| layer | tilewright | products alone | PyTorch | of the products' speed | against it |",
-        "|---|---|---|---|---|---|",
-    ]
+    gpu = data["machine"]
+    about = (
+        f"{gpu['gpu']}, {gpu['dtype']}; microseconds of `fused_experts`, of its two products "
+        f"alone, and of PyTorch {gpu['torch']} (`_grouped_mm` and the same steps around it)."
+    )
+    heads = ["layer", "tilewright", "products alone", "PyTorch", "of the products' speed"]
+    rows = []
     for row in data["results"]:
         seconds = row["seconds"]
         ours, bound, torch = (seconds[name] for name in ("ours", "products", "torch"))
         cells = [row["name"], *(f"{s * 1e6:.0f}" for s in (ours, bound, torch))]
-        cells += [f"{bound / ours:.2f}", f"{torch / ours:.2f} x"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append([*cells, f"{bound / ours:.2f}", f"{torch / ours:.2f} x"])
+    return table(about, [*heads, "against it"], rows)
 
 
 def linear_peers(data: dict[str, Any]) -> str:
     """One row for each layer."""
     first = data["rows"][0]
-    lines = [
+    about = (
         f"{first['features']} features of {first['k']} values ({machine(data['env'])}). The peer "
-        f"is ggml as llama-cpp-python {data['llama_cpp']} builds it, weights repacked.\n",
-        "| format | tokens | threads | tilewright | ggml | against it |",
-        "|---|---|---|---|---|---|",
-    ]
+        f"is ggml as llama-cpp-python {data['llama_cpp']} builds it, weights repacked."
+    )
+    rows = []
     for row in data["rows"]:
         ours, theirs = (row["results"][side]["median"] for side in ("tilewright", "ggml"))
-        cells = [row["format"], str(row["tokens"]), str(row["threads"]), f"{ours:.0f} us",
-                 f"{theirs:.0f} us", f"{theirs / ours:.2f} x"]  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+        rows.append([row["format"], str(row["tokens"]), str(row["threads"]), f"{ours:.0f} us",
+                     f"{theirs:.0f} us", f"{theirs / ours:.2f} x"])  # fmt: skip
+    return table(about, ["format", "tokens", "threads", "tilewright", "ggml", "against it"], rows)
 
 
 def overhead(data: dict[str, Any]) -> str:
     """One row for each way of calling, medians by mode."""
     modes = list(data["us"])
     limits = " and ".join(f"{us:g} us ({mode})" for mode, us in data["limits"].items())
-    lines = [
+    about = (
         f"relu of 16 numbers, us a call ({data['cpu']}, {data['isa']}; tilewright "
         f"{data['tilewright']}, PyTorch {data['torch']}, Python {data['python']}). The bare call "
-        f"is the C interface through ctypes; torch.ops may cost {limits} more.\n",
-        f"| call | {' | '.join(mode.replace('_', ' ') for mode in modes)} |",
-        f"|---|{'---|' * len(modes)}",
+        f"is the C interface through ctypes; torch.ops may cost {limits} more."
+    )
+    rows = [
+        [name, *(f"{data['us'][mode][name]['us']:.2f}" for mode in modes)]
+        for name in data["us"][modes[0]]
     ]
-    for name in data["us"][modes[0]]:
-        cells = (f"{data['us'][mode][name]['us']:.2f}" for mode in modes)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return table(about, ["call", *(mode.replace("_", " ") for mode in modes)], rows)
 
 
 def limits(data: dict[str, Any]) -> str:
     """One row for each limit of the machine, as benchmarks/micro measures it."""
-    lines = [
-        f"{data['processor']}; tilewright {data['version']}, g++ {data['compiler']}.\n",
-        f"| limit | 1 thread | {data['threads']} threads | |",
-        "|---|---|---|---|",
-    ]
+    about = f"{data['processor']}; tilewright {data['version']}, g++ {data['compiler']}."
+    rows = []
     for name, row in data["limits"].items():
         cells = [f"{row[key]:.4g}" if key in row else "" for key in ("one_thread", "all_threads")]
-        lines.append(f"| {name} | {' | '.join(cells)} | {row['unit']} |")
-    return "\n".join(lines) + "\n"
+        rows.append([name, *cells, row["unit"]])
+    return table(about, ["limit", "1 thread", f"{data['threads']} threads", ""], rows)
 
 
 # Title, results, table; what is long is folded.
