@@ -108,16 +108,18 @@ TW_INLINE void for_blocks(const uint8_t* panel, int64_t begin, int64_t end, F&& 
   }
 }
 
+/// Whether a code takes a whole byte of memory: such panels pass the fastest.
+template <QuantizedFormat kF>
+inline constexpr bool kByteCodes = kF.block_bytes() >= kQuantizedBlock * kQuantizedRows;
+
 /// Asks for what lies `ahead` bytes after a block and its share of the scales, a part of it with
 /// every k-group g in [0, 8), so that requests do not queue. Every line of a panel is asked for
-/// once while it is read in order: into the nearest cache, but codes of 8 bits, which pass the
-/// fastest, into the second one.
+/// once while it is read in order: into the nearest cache, but those of kByteCodes into the second.
 template <QuantizedFormat kF>
 TW_INLINE void prefetch_ahead(const uint8_t* block, int in_chunk, int g, int64_t ahead) {
   constexpr int kLines = int(kF.block_bytes() / 64), kScales = kF.scale_bytes;
-  constexpr bool kLate = kF.block_bytes() >= kQuantizedBlock * kQuantizedRows;
   const auto ask = [&](const uint8_t* line) TW_INLINED {
-    if constexpr (kLate)
+    if constexpr (kByteCodes<kF>)
       tile::prefetch_late(line);
     else
       tile::prefetch(line);

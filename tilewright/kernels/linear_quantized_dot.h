@@ -123,8 +123,7 @@ TW_INLINE void scale_group(const typename P::i32 (&dots)[kTokens][kVecs], const 
 /// vectors of 64 bytes, codes of fewer than 8 bits gain as much from it on Zen 4.
 template <class P, QuantizedFormat kF>
 TW_INLINE int64_t stream_ahead(const Machine& machine) {
-  constexpr bool kFar =
-      P::kVectorBytes == 64 && kF.block_bytes() < kQuantizedBlock * kQuantizedRows;
+  constexpr bool kFar = P::kVectorBytes == 64 && !kByteCodes<kF>;
   constexpr double kNanoseconds = kFar ? 160 : 64;
   const double bytes = machine.dram_read_gbs * kNanoseconds;
   return bytes < 1024 ? 1024 : bytes > 4096 ? 4096 : int64_t(bytes) / 64 * 64;

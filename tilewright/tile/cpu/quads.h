@@ -51,6 +51,17 @@ TW_INLINE void transpose_quads(V (&v)[4]) {
   v[3] = hi(c, d);
 }
 
+/// Quads 0 and 2 (kOdd: 1 and 3) of a, then those of b.
+template <bool kOdd, class V>
+TW_INLINE V every_other_quad(V a, V b) {
+  if constexpr (kOdd)
+    return V(
+        __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
+  else
+    return V(
+        __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27));
+}
+
 /// Eight 32-bit lanes of each of 16 rows, at `at`, turned: v[i] has element i of all rows. Half as
 /// many loads as by quads.
 template <class E, class V, class T>
@@ -67,22 +78,9 @@ TW_INLINE void load_turned(const T* const* row, int64_t at, V (&v)[8]) {
   transpose_quads(high);
   TW_UNROLL
   for (int i = 0; i < 4; ++i) {
-    v[i] = V(__builtin_shufflevector(low[i], high[i], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24,
-                                     25, 26, 27));
-    v[i + 4] = V(__builtin_shufflevector(low[i], high[i], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
-                                         23, 28, 29, 30, 31));
+    v[i] = every_other_quad<false>(low[i], high[i]);
+    v[i + 4] = every_other_quad<true>(low[i], high[i]);
   }
-}
-
-/// Quads 0 and 2 (kOdd: 1 and 3) of a, then those of b.
-template <bool kOdd, class V>
-TW_INLINE V every_other_quad(V a, V b) {
-  if constexpr (kOdd)
-    return V(
-        __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31));
-  else
-    return V(
-        __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27));
 }
 
 /// Transposes 16 x 16 32-bit lanes.

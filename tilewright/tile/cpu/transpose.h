@@ -23,7 +23,8 @@ TW_INLINE V load_16_byte_lanes(const U* p, int64_t step) {
   }
 }
 
-/// Interleaves the lower (kHigh: the upper) halves of each 128-bit lane of a and b, in elements E.
+/// Interleaves the lower (kHigh: the upper) halves of each 128-bit lane of a and b, in elements E
+/// of one byte or two.
 template <class E, bool kHigh, class V>
 TW_INLINE V interleave(V a, V b) {
 #if defined(__AVX512F__)
@@ -31,36 +32,30 @@ TW_INLINE V interleave(V a, V b) {
     const __m512i x = (__m512i)a, y = (__m512i)b;
     if constexpr (sizeof(E) == 1)
       return (V)(kHigh ? _mm512_unpackhi_epi8(x, y) : _mm512_unpacklo_epi8(x, y));
-    else if constexpr (sizeof(E) == 2)
-      return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
-    else if constexpr (sizeof(E) == 4)
-      return (V)(kHigh ? _mm512_unpackhi_epi32(x, y) : _mm512_unpacklo_epi32(x, y));
     else
-      return (V)(kHigh ? _mm512_unpackhi_epi64(x, y) : _mm512_unpacklo_epi64(x, y));
+      return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
   }
 #endif
   if constexpr (sizeof(V) == 32) {
     const __m256i x = (__m256i)a, y = (__m256i)b;
     if constexpr (sizeof(E) == 1)
       return (V)(kHigh ? _mm256_unpackhi_epi8(x, y) : _mm256_unpacklo_epi8(x, y));
-    else if constexpr (sizeof(E) == 2)
-      return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
-    else if constexpr (sizeof(E) == 4)
-      return (V)(kHigh ? _mm256_unpackhi_epi32(x, y) : _mm256_unpacklo_epi32(x, y));
     else
-      return (V)(kHigh ? _mm256_unpackhi_epi64(x, y) : _mm256_unpacklo_epi64(x, y));
+      return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
   }
 }
 
-/// Transposes the 4 x 4 block of 32-bit values that each 128-bit lane of v holds.
-template <class V>
-TW_INLINE void transpose_lanes(V (&v)[4]) {
-  const V a = interleave<uint32_t, false>(v[0], v[1]), b = interleave<uint32_t, true>(v[0], v[1]);
-  const V c = interleave<uint32_t, false>(v[2], v[3]), d = interleave<uint32_t, true>(v[2], v[3]);
-  v[0] = interleave<uint64_t, false>(a, c);
-  v[1] = interleave<uint64_t, true>(a, c);
-  v[2] = interleave<uint64_t, false>(b, d);
-  v[3] = interleave<uint64_t, true>(b, d);
+/// The first four units of a tile from pairs of rows that lie as 32-bit values in each 128-bit lane
+/// of `low`, the next four from `high`.
+template <class U, class V>
+TW_INLINE void store_pairs(V (&low)[4], V (&high)[4], U* to, int64_t to_stride) {
+  transpose_quads(low);
+  transpose_quads(high);
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    __builtin_memcpy(to + i * to_stride, &low[i], sizeof(V));
+    __builtin_memcpy(to + (i + 4) * to_stride, &high[i], sizeof(V));
+  }
 }
 
 /// Sizes of the tile that goes through the registers at once.
@@ -78,7 +73,7 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
     TW_UNROLL
     for (int i = 0; i < 4; ++i)
       v[i] = load_16_byte_lanes<V>(from + i * from_stride, 4 * from_stride);
-    transpose_lanes(v);
+    transpose_quads(v);
     TW_UNROLL
     for (int i = 0; i < 4; ++i) __builtin_memcpy(to + i * to_stride, &v[i], sizeof(V));
   } else if constexpr (sizeof(U) == 1) {  // lane L of v[i]: row 16 L + i
@@ -95,13 +90,7 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
         low[i] = interleave<uint16_t, false>(a, b);
         high[i] = interleave<uint16_t, true>(a, b);
       }
-      transpose_lanes(low);
-      transpose_lanes(high);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        __builtin_memcpy(to + (8 * kUpper + i) * to_stride, &low[i], sizeof(V));
-        __builtin_memcpy(to + (8 * kUpper + 4 + i) * to_stride, &high[i], sizeof(V));
-      }
+      store_pairs(low, high, to + 8 * kUpper * to_stride, to_stride);
     };
     store_half.template operator()<false>();
     store_half.template operator()<true>();
@@ -115,13 +104,7 @@ TW_INLINE void transpose_tile(P, const U* from, int64_t from_stride, U* to, int6
       low[i] = interleave<uint16_t, false>(a, b);
       high[i] = interleave<uint16_t, true>(a, b);
     }
-    transpose_lanes(low);
-    transpose_lanes(high);
-    TW_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      __builtin_memcpy(to + i * to_stride, &low[i], sizeof(V));
-      __builtin_memcpy(to + (i + 4) * to_stride, &high[i], sizeof(V));
-    }
+    store_pairs(low, high, to, to_stride);
   }
 }
 
@@ -159,8 +142,8 @@ TW_INLINE void transpose_lines(P, const uint16_t* from, int64_t from_stride, uin
       lower[k][i] = interleave<uint16_t, false>(a, b);
       upper[k][i] = interleave<uint16_t, true>(a, b);
     }
-    transpose_lanes(lower[k]);
-    transpose_lanes(upper[k]);
+    transpose_quads(lower[k]);
+    transpose_quads(upper[k]);
   }
   const auto store_columns = [&](const V& a, const V& b, int first) TW_INLINED {
     // Lanes of both side by side: 16 rows of a column are 32 bytes.
