@@ -56,15 +56,13 @@ struct LinearQuantized {
       return;
     }
     QuantizedResults results = product().results(p, s);
-    if (s.path != QuantizedPath::kStream) {
-      prefetch(results);
-    } else if (results.tokens.count > 1) {  // a pair of panels at a time
-      const int64_t columns = product().columns_of_pair(), pairs = results.pairs;
-      results.pairs = 1;
-      for (int64_t i = 0; i < pairs; ++i, results.column += columns) finish(p, s, results);
+    if (s.path != QuantizedPath::kStream || results.tokens.count == 1) {
+      compute_results(p, s, results);
       return;
     }
-    finish(p, s, results);
+    const int64_t columns = product().columns_of_pair(), pairs = results.pairs;
+    results.pairs = 1;  // a pair of panels at a time
+    for (int64_t i = 0; i < pairs; ++i, results.column += columns) compute_results(p, s, results);
   }
 
  private:
@@ -105,20 +103,46 @@ struct LinearQuantized {
       units[k * tile.count] = rounded ? float(bf16(float(row(k)))) : float(row(k));
   }
 
-  /// Two lines in each of many rows: they arrive while the results are computed.
+  /// Computes results and puts them into `out`.
+  template <class P>
+  TW_INLINE void compute_results(P p, const QuantizedSchedule& s, const QuantizedResults& r) const {
+    struct Self {
+      P p;
+      const LinearQuantized& linear;
+      const QuantizedResults& results;
+
+      TW_INLINE static QuantizedResults of(const void* self, TokenRange tokens) {
+        QuantizedResults r = static_cast<const Self*>(self)->results;
+        r.sums += (tokens.first - r.tokens.first) * kResultStride;
+        r.tokens = tokens;
+        return r;
+      }
+      static void expect(const void* self, TokenRange tokens) {
+        static_cast<const Self*>(self)->linear.prefetch(of(self, tokens));
+      }
+      static void take(const void* self, TokenRange tokens) {
+        const Self& me = *static_cast<const Self*>(self);
+        me.linear.finish(me.p, of(self, tokens));
+      }
+    };
+    const Self self{p, *this, r};
+    product().run(p, s, r, QuantizedTaker{&self, Self::expect, Self::take});
+  }
+
+  /// Two lines in each of some rows: they arrive while the results are computed.
   TW_INLINE void prefetch(const QuantizedResults& r) const {
     const int64_t rest = out.cols - r.column, width = product().columns_of_pair();
     const int64_t columns = width < rest ? width : rest;
     const int64_t first = r.tokens.first / digits();
     const int count = r.tokens.count / digits();
     tile::prefetch_tile(first, count, r.column, columns, out);
-    if (residual) tile::prefetch_tile(first, count, r.column, columns, residual);
+    if (residual && residual.data != out.data)
+      tile::prefetch_tile(first, count, r.column, columns, residual);
   }
 
-  /// Computes results and puts them into `out`.
+  /// Puts results into `out`.
   template <class P>
-  TW_INLINE void finish(P p, const QuantizedSchedule& s, QuantizedResults r) const {
-    product().run(p, s, r);
+  TW_INLINE void finish(P p, QuantizedResults r) const {
     if (digits() == 2) add_digits(p, r);
     Activation after = Activation::kNone;
     int64_t columns = out.cols - r.column;

@@ -44,6 +44,14 @@ struct QuantizedResults {
   int64_t pairs;
 };
 
+/// What becomes of sums, which only the caller knows: before consecutive tokens get their last
+/// addends it may ask for memory, and then it takes them.
+struct QuantizedTaker {
+  const void* self;
+  void (*expect)(const void* self, TokenRange tokens);
+  void (*take)(const void* self, TokenRange tokens);
+};
+
 /// How a call is cut. Sizes in bytes unless they say otherwise; a block is 32 k.
 struct QuantizedSchedule {
   int64_t tokens, blocks, panels, pairs;  // a pair is two panels: 32 rows
@@ -71,7 +79,7 @@ struct QuantizedProduct {
   TW_INLINE QuantizedSchedule schedule(const Machine& machine) const {
     const QuantizedHeader h = header();
     const QuantizedFormat f = format();
-    constexpr int64_t kMostTokens = 192, kMostInPairs = 512;  // taking weights apart costs more
+    constexpr int64_t kMostTokens = 512;  // what taking weights apart costs no longer shows
     using enum QuantizedPath;
     QuantizedSchedule s{};
     s.tokens = tokens;
@@ -89,7 +97,7 @@ struct QuantizedProduct {
 
     // The tokens of a program stay in half of L2 while it walks the panels.
     s.tallest = streams ? int(tokens) : tallest_tile<P>(s.path);
-    const int64_t most_tiles = (s.path == kPairTiles ? kMostInPairs : kMostTokens) / s.tallest;
+    const int64_t most_tiles = kMostTokens / s.tallest;
     int64_t tiles = machine.l2_bytes / 2 / (s.tallest * s.token_bytes + 1);
     tiles = tiles < 1 ? 1 : tiles > most_tiles ? most_tiles : tiles;
     s.group = tiles * s.tallest;
@@ -145,12 +153,12 @@ struct QuantizedProduct {
 
   /// Computes them.
   template <class P>
-  __attribute__((noinline)) void run(P p, const QuantizedSchedule& s,
-                                     const QuantizedResults& out) const {
+  __attribute__((noinline)) void run(P p, const QuantizedSchedule& s, const QuantizedResults& out,
+                                     const QuantizedTaker& taker) const {
     switch (DType(header().dtype)) {
-#define TW_CASE(id, ...)                                   \
-  case DType::id:                                          \
-    run_format<P, quantized_format(DType::id)>(p, s, out); \
+#define TW_CASE(id, ...)                                          \
+  case DType::id:                                                 \
+    run_format<P, quantized_format(DType::id)>(p, s, out, taker); \
     break;
       TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
 #undef TW_CASE
@@ -192,7 +200,8 @@ struct QuantizedProduct {
 
   template <class P, QuantizedFormat kF>
   __attribute__((noinline)) void run_format(P p, const QuantizedSchedule& s,
-                                            const QuantizedResults& out) const {
+                                            const QuantizedResults& out,
+                                            const QuantizedTaker& taker) const {
     const int64_t pair = out.column / columns_of_pair();
     const int64_t bytes = kF.panel_bytes(s.blocks), left = s.panels - 2 * pair;
     const uint8_t* panel = packed + sizeof(QuantizedHeader) + 2 * pair * bytes;
@@ -212,21 +221,27 @@ struct QuantizedProduct {
         stream.template operator()<(kMost < 3 ? 1 : 3)>();
       else
         stream.template operator()<(kMost < 4 ? 1 : 4)>();
+      taker.take(taker.self, out.tokens);
       return;
     }
     for (int64_t i = 0; i < int64_t{out.tokens.count} * kResultStride;
          i += P::template kLanes<float>)
       tile::store(out.sums + i, typename P::f32{});
+    if (s.blocks == 0) return taker.take(taker.self, out.tokens);
+    if (s.path == QuantizedPath::kDots) multiply<P, kF, false>(p, s, panel, count, out, taker);
+    if constexpr (P::kHasAmx && kF.groups() == 1) {
+      if (s.path == QuantizedPath::kByteTiles) {
+        const tile::TileScope scope(quantized_tiles());
+        multiply<P, kF, true>(p, s, panel, count, out, taker);
+      }
+    }
+    if (s.path == QuantizedPath::kDots || s.path == QuantizedPath::kByteTiles) return;
+    taker.expect(taker.self, out.tokens);
     if (s.path == QuantizedPath::kFloats) multiply_floats<P, kF>(p, s, panel, count, out);
-    if (s.path == QuantizedPath::kDots) multiply<P, kF, false>(p, s, panel, count, out);
 #if defined(__AMX_BF16__)
     if (s.path == QuantizedPath::kPairTiles) multiply_pairs<P, kF>(p, s, panel, count, out);
 #endif
-    if constexpr (P::kHasAmx && kF.groups() == 1) {
-      if (s.path != QuantizedPath::kByteTiles) return;
-      const tile::TileScope scope(quantized_tiles());
-      multiply<P, kF, true>(p, s, panel, count, out);
-    }
+    taker.take(taker.self, out.tokens);
   }
 
 #if defined(__AMX_BF16__)
@@ -250,7 +265,7 @@ struct QuantizedProduct {
 
   template <class P, QuantizedFormat kF, bool kTiled>
   TW_INLINE void multiply(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
-                          const QuantizedResults& out) const {
+                          const QuantizedResults& out, const QuantizedTaker& taker) const {
     uint8_t* const scratch = p.template scratch<uint8_t>() + s.results_bytes;
     UnpackedPanel piece[2];
     for (int i = 0; i < 2; ++i) {
@@ -262,22 +277,23 @@ struct QuantizedProduct {
       for (int i = 0; i < count; ++i)
         unpack_panel<P, kF, kTiled>(p, panel + i * kF.panel_bytes(s.blocks), b, end, piece[i]);
       constexpr UnpackedFormat kU = kTiled ? signed_format(kF) : unpacked_format<P>(kF);
-      dot_tiles<P, kU>(p, s, piece, count, b, end, out);
+      dot_tiles<P, kU>(p, s, piece, count, b, end, out, end == s.blocks ? &taker : nullptr);
     }
   }
 
-  /// All tiles of a program times a piece of its panels.
+  /// All tiles of a program times a piece of its panels, the last one if there is a taker.
   template <class P, UnpackedFormat kU>
   __attribute__((noinline)) void dot_tiles(P p, const QuantizedSchedule& s,
                                            const UnpackedPanel (&piece)[2], int count,
-                                           int64_t begin, int64_t end,
-                                           const QuantizedResults& out) const {
+                                           int64_t begin, int64_t end, const QuantizedResults& out,
+                                           const QuantizedTaker* taker) const {
     constexpr auto kPath = kU.is_signed ? QuantizedPath::kByteTiles : QuantizedPath::kDots;
     for_tiles<tallest_tile<P>(kPath)>(out.tokens, [&]<int kTokens>(int64_t token) {
       constexpr int64_t kBytes = kQuantizedBlock + 4 + 4 * kU.groups();  // of a token's block
       const uint8_t* x =
           p.template workspace<uint8_t>() + token * s.token_bytes + begin * kBytes * kTokens;
       float* to = out.sums + (token - out.tokens.first) * kResultStride;
+      if (taker) taker->expect(taker->self, {token, kTokens});
       if constexpr (kU.is_signed) {
         for (int i = 0; i < count; ++i)
           dot_tile_amx<P, kU, kTokens>(p, piece[i], x, end - begin, to + i * kQuantizedRows);
@@ -290,6 +306,7 @@ struct QuantizedProduct {
           dot_tile<P, kU, kTokens, kTokens, 1>(p, piece + i, x, 0, end - begin,
                                                to + i * kQuantizedRows);
       }
+      if (taker) taker->take(taker->self, {token, kTokens});
     });
   }
 
