@@ -21,13 +21,14 @@ import torch
 from attention import Call, arguments, in_turns, run
 
 OPS = torch.ops.tilewright
-LATENT, ROTATED, PAGE, SAMPLES = 512, 64, 64, 16
+LATENT, ROTATED, SAMPLES = 512, 64, 16
+PAGES = {"paged": 64, "lists": 1}  # keys of a page; lists pick them one by one
 TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
 
 
 @dataclass
 class Row:
-    """One shape; `layout` is dense or paged."""
+    """One shape; `layout` is dense or one of PAGES."""
 
     name: str
     batch: int
@@ -51,6 +52,9 @@ def _rows() -> Iterator[Row]:
     for layout in ("dense", "paged"):
         for batch, keys in ((32, 8192), (64, 4096), (128, 4096), (1, 65536), (128, 1024)):
             yield Row(f"h128 B{batch} S{keys} {layout}", batch, 128, keys, layout=layout)
+    for batch in (32, 128, 1024):
+        yield Row(f"h128 B{batch} S2048 lists", batch, 128, 2048, layout="lists")
+    yield Row("h128 B1024 S2048 paged", 1024, 128, 2048, layout="paged")
     yield Row("h128 B64 S4096 two queries", 64, 128, 4096, queries=2)
     yield Row("h16 B64 S4096", 64, 16, 4096)
     yield Row("h64 B64 S8192", 64, 64, 8192)
@@ -74,9 +78,10 @@ def _scale() -> float:
 def _ours(row: Row, q: torch.Tensor, cache: torch.Tensor) -> Call:
     if row.layout == "dense":
         return lambda: OPS.mla(*_parts(q), *_parts(cache))
-    count = row.batch * row.keys // PAGE
+    page = PAGES[row.layout]
+    count = row.batch * row.keys // page
     order = torch.randperm(count, device="cuda")
-    pages = torch.empty_like(cache).view(count, PAGE, 1, -1)
+    pages = torch.empty_like(cache).view(count, page, 1, -1)
     pages[order] = cache.view_as(pages)
     table = order.to(torch.int32).view(row.batch, -1)
     lens = torch.full((row.batch,), row.keys, device="cuda", dtype=torch.int32)

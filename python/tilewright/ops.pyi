@@ -2081,7 +2081,9 @@ def mla_paged(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`.
+    r"""Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`. With
+    pages of one key, a row of `block_table` is a list of keys, in any order: what each query of
+    sparse attention has picked (DeepSeek-V3.2, arXiv:2512.02556), B being N.
 
     mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P,
     S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0,

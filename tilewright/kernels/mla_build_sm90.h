@@ -25,10 +25,25 @@ struct MlaBuild {
 inline constexpr MlaBuild kMlaBuilds[] = {{.values = 256}, {.values = 512}};
 inline constexpr int kMlaBuildCount = int(sizeof(kMlaBuilds) / sizeof(kMlaBuilds[0]));
 
+/// Keys in memory; the elements of a row are adjacent. Strides are in units of 16 bytes.
+template <class T>
+struct MlaRows {
+  const T* data;
+  uint32_t page_stride, row_stride, head_stride;
+  int dims;
+};
+
 /// `q` and `k` are the latent dims; keys are values, so that there are no others.
 template <class T>
 struct MlaArguments : AttentionArguments<T> {
   tile::cuda::TensorMap q_pe, k_pe;  // the rotated dims, as q and k
+  MlaRows<T> latent, rotated;        // the keys again
+
+  /// Whether pages are too small for boxes.
+  TW_INLINE bool gathers() const {
+    constexpr int kSwizzleRows = 8;  // a box begins where the swizzle repeats
+    return this->table && this->page_keys < kSwizzleRows;
+  }
 };
 
 }  // namespace tw::kernels

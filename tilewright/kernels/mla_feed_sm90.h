@@ -1,9 +1,10 @@
 // The first warpgroup of a block of latent attention on Hopper: a warp for each block of a pair.
 // One lane loads a block that is one box; where pages are smaller than blocks, a lane each box.
+// Keys of smaller pages than that are gathered (mla_gather_sm90.h).
 #pragma once
 
 #include "tilewright/kernels/attention_line_sm90.h"
-#include "tilewright/kernels/mla_block_sm90.h"
+#include "tilewright/kernels/mla_gather_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/tma.h"
 
@@ -21,21 +22,29 @@ struct MlaFeed : MlaBlock<T, kBuild> {
 
   TW_PTX void operator()(Shared& shared) const {
     const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
-    if (warp < 2) load(shared, warp);
+    if (given.gathers())
+      load<true>(shared, warp);
+    else if (warp < 2)
+      load<false>(shared, warp);
   }
 
  private:
-  TW_PTX void load(Shared& shared, int buffer) const {
+  template <bool kGathers>
+  TW_PTX void load(Shared& shared, int warp) const {
+    const int buffer = warp % 2;
     typename Tiles::Position at;
     uint32_t phase = 0, q_phase = 0, tail_phase = 0;
-    put_line(shared.lines[buffer], AttentionLine(given, kRows / given.pack, kKeys));
+    put_line(shared.lines[warp], AttentionLine(given, kRows / given.pack, kKeys));
     for (bool more = true; more; at.next()) {
       Tile tile;
-      more = next(shared.lines[buffer], tile, buffer == 0);
-      if (buffer == 0) shared.tiles.put(at, tile);
+      more = next(shared.lines[warp], tile, warp == 0);
+      if (warp == 0) shared.tiles.put(at, tile);
       if (tile.empty()) continue;
-      if (buffer == 0) load_queries(shared, tile, q_phase);
-      load_tile(shared, buffer, tile, phase, tail_phase);
+      if (warp == 0) load_queries(shared, tile, q_phase);
+      if constexpr (kGathers)
+        MlaGather<T, kBuild>{{}, given}.load_tile(shared, tile, phase);
+      else
+        load_tile(shared, buffer, tile, phase, tail_phase);
     }
   }
   /// What a line remembers is in shared memory meanwhile: loading leaves it no registers.

@@ -47,7 +47,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
       prefetch(given.k);
       prefetch(given.q_pe);
       prefetch(given.k_pe);
-      Block::init(shared);
+      Block::init(shared, given.gathers());
     }
     __syncthreads();
     wait_for_grids_before();
@@ -206,7 +206,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     pin(scores);
     wgmma_fence();
     const auto multiply = [&](int piece, bool adds) {
-      shared.k_full[kMine][piece].wait(phase);
+      wait_for<kMine>(shared, piece, phase);
       TW_UNROLL
       for (int j = 0; j < kSteps; ++j)
         Wgmma<T, kKeys>::mma(scores, advance(operand(shared.q[piece]), j * 32),
@@ -248,12 +248,11 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
   }
   /// The weights that the other consumer has handed over times this one's half of the values.
   template <int kMine>
-  TW_PTX static void multiply_handed(Shared& shared, uint32_t phase, Sums& sums, int started) {
+  TW_PTX void multiply_handed(Shared& shared, uint32_t phase, Sums& sums, int started) const {
     using namespace tile::cuda;
     constexpr int kOther = 1 - kMine;
     TW_UNROLL
-    for (int i = 0; i < kHalfPieces; ++i)
-      shared.k_full[kOther][kMine * kHalfPieces + i].wait(phase);
+    for (int i = 0; i < kHalfPieces; ++i) wait_for<kOther>(shared, kMine * kHalfPieces + i, phase);
     const char* const weights = shared.k[kOther][kRotated];
     const char* const values = shared.k[kOther][kMine * kHalfPieces];
     wgmma_fence();
@@ -318,6 +317,14 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
       rows.total[r] = first ? rows.total[r] + shared.totals[1 - kMine][row() + 8 * r] : 0;
   }
 
+  /// Until a block has a piece; those before it in the same half are waited for in turn.
+  template <int kBuffer>
+  TW_PTX void wait_for(Shared& shared, int piece, uint32_t phase) const {
+    if (!given.gathers()) return shared.k_full[kBuffer][piece].wait(phase);
+    if (piece != kRotated && piece % kHalfPieces != 0) return;
+    shared.k_full[kBuffer][Block::gathered_with(piece)].wait(phase);
+    tile::cuda::fence_async_shared();
+  }
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
     if (threadIdx.x % kWarpgroup == 0) empty.arrive();
   }

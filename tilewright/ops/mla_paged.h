@@ -5,7 +5,9 @@
 
 namespace tw::ops {
 
-/// Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`.
+/// Multi-head latent attention, as `mla`, over a cache in pages, as `attention_paged`. With pages
+/// of one key, a row of `block_table` is a list of keys, in any order: what each query of sparse
+/// attention has picked (DeepSeek-V3.2, arXiv:2512.02556), B being N.
 struct MlaPaged : MlaFamily {
   static constexpr Schema kSchema{
       "mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], "
@@ -37,10 +39,14 @@ struct MlaPaged : MlaFamily {
       {"page of 10", "N=2 Hq=4 D=64 R=16 P=30 S=10 H=1 B=2 W=25 causal=1 +lse"},
       {"latent 512, pages of 64", "N=2 Hq=128 D=512 R=64 P=20 S=64 H=1 B=2 W=4 causal=1 +lse"},
       {"latent 512, pages of 16", "N=6 Hq=16 D=512 R=64 P=40 S=16 H=1 B=3 W=13 causal=1 +lse"},
+      {"latent 512, lists of keys", "N=5 Hq=128 D=512 R=64 P=300 S=1 H=1 B=5 W=150 +lse"},
+      {"latent 256, lists of short pages", "N=4 Hq=24 D=256 R=32 P=90 S=4 H=1 B=4 W=40 +lse"},
       {"latent 512, mixed stages",
        "N=90 Hq=2 D=512 R=64 P=12 S=128 H=1 B=4 W=2 C=5 causal=1 +cu_seqlens_q +lse"}};
   static constexpr Case kWorkloads[] = {
-      {"deepseek-v3/decode, batch 4", "N=4 Hq=128 D=512 R=64 P=128 S=64 H=1 B=4 W=32 causal=1"}};
+      {"deepseek-v3/decode, batch 4", "N=4 Hq=128 D=512 R=64 P=128 S=64 H=1 B=4 W=32 causal=1"},
+      {"deepseek-v3.2/32 queries of 2048 keys each",
+       "N=32 Hq=128 D=512 R=64 P=16384 S=1 H=1 B=32 W=2048"}};
 
   template <class T>
   static void reference(const Kernel<T>& kernel) {

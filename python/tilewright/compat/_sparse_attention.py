@@ -10,6 +10,7 @@ from tilewright import _functions, ops
 from tilewright._values import score_scale
 
 _attend = _functions.full("attention_paged")
+_attend_latent = _functions.full("mla_paged")
 
 
 def attend_to_lists(
@@ -33,20 +34,65 @@ def attend_to_lists(
     Returns:
         The result [N, Hq, Dv] and the logarithms of the sums [N, Hq].
     """
-    tokens, q_heads, dims = q.shape
     heads = k.shape[1]
-    group = q_heads // heads
-    # Each head of keys has lists of its own: its keys are pages, its queries are sequences.
-    pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
     out, lse = _attend(
-        q.reshape(tokens * heads, group, dims),
-        k.reshape(-1, 1, 1, dims),
-        v.reshape(-1, 1, 1, v.shape[2]),
-        pages.flatten(0, 1).int(),
-        lengths.flatten().int(),
+        _lists_of(q, heads),
+        _pages_of(k),
+        _pages_of(v),
+        *_tables(rows, lengths),
         scale=score_scale(scale),
     )
-    return out.view(tokens, q_heads, v.shape[2]), lse.T.contiguous().view(tokens, q_heads)
+    return out.view(*q.shape[:2], v.shape[2]), lse.T.contiguous().view(q.shape[:2])
+
+
+def attend_to_latent_lists(
+    q: torch.Tensor,
+    q_pe: torch.Tensor,
+    ckv: torch.Tensor,
+    kpe: torch.Tensor,
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As attend_to_lists, of keys that are values in their first dimensions.
+
+    Args:
+        q: queries [N, Hq, D].
+        q_pe: their rotated dimensions [N, Hq, R].
+        ckv: keys and values [M, H, D].
+        kpe: the keys' rotated dimensions [M, H, R].
+        rows: of the keys that each query sees, for each head of keys [N, H, K].
+        lengths: how many of these there are [N, H].
+        scale: of the scores; 1 / sqrt(D + R) for none.
+
+    Returns:
+        The result [N, Hq, D] and the logarithms of the sums [N, Hq].
+    """
+    heads = ckv.shape[1]
+    out, lse = _attend_latent(
+        _lists_of(q, heads),
+        _lists_of(q_pe, heads),
+        _pages_of(ckv),
+        _pages_of(kpe),
+        *_tables(rows, lengths),
+        scale=score_scale(scale),
+    )
+    return out.view(q.shape), lse.T.contiguous().view(q.shape[:2])
+
+
+# Each head of keys has lists of its own: its keys are pages, its queries are sequences.
+def _lists_of(q: torch.Tensor, heads: int) -> torch.Tensor:
+    return q.reshape(q.shape[0] * heads, q.shape[1] // heads, q.shape[2])
+
+
+def _pages_of(keys: torch.Tensor) -> torch.Tensor:
+    return keys.flatten(0, 1)[:, None, None]
+
+
+def _tables(rows: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    heads = rows.shape[1]
+    pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
+    return pages.flatten(0, 1).int(), lengths.flatten().int()
 
 
 def valid_first(

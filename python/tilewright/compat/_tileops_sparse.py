@@ -7,6 +7,7 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._sparse_attention import (
+    attend_to_latent_lists,
     attend_to_lists,
     largest,
     sequence_starts,
@@ -17,7 +18,7 @@ from tilewright.compat._tensors import tensor
 _MOST_SCORES = 1 << 24  # of all heads, that are held at a time
 
 
-@uses("attention_paged")
+@uses("mla_paged")
 def deep_seek_sparse_attention_decode_with_kv_cache(
     q: torch.Tensor,
     kv: torch.Tensor,
@@ -52,8 +53,9 @@ def deep_seek_sparse_attention_decode_with_kv_cache(
     rows, lengths = valid_first(
         indices.flatten(0, 1), sequence_starts(batch, length, keys, q), ends.repeat(batch)
     )
-    values = kv[..., : kv.shape[3] - dim_tail].flatten(0, 1)
-    out, _ = attend_to_lists(q.flatten(0, 1), kv.flatten(0, 1), values, rows, lengths, sm_scale)
+    queries, tails = q.flatten(0, 1).tensor_split([q.shape[3] - dim_tail], -1)
+    latent, rotated = kv.flatten(0, 1).tensor_split([kv.shape[3] - dim_tail], -1)
+    out, _ = attend_to_latent_lists(queries, tails, latent, rotated, rows, lengths, sm_scale)
     return out.view(batch, length, heads, -1)
 
 

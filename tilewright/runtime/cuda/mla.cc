@@ -61,6 +61,12 @@ struct MlaProblem : AttentionProblem<T> {
 };
 
 template <class T>
+kernels::MlaRows<T> rows_of(const AttentionTensor<const T>& x) {
+  const auto units = [](int64_t stride) { return uint32_t(stride * int64_t{sizeof(T)} / 16); };
+  return {x.data, units(x.outer_stride), units(x.row_stride), units(x.head_stride), int(x.dims)};
+}
+
+template <class T>
 void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
   const kernels::AttentionChoice choice = p.choice(on.multiprocessors);
   kernels::MlaArguments<T> arguments{};
@@ -69,6 +75,7 @@ void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
   arguments.q_pe = query_map(p.q_pe, choice.pack);
   arguments.k = row_map(p.k, arguments.box_keys);
   arguments.k_pe = row_map(p.k_pe, arguments.box_keys);
+  arguments.latent = rows_of(p.k), arguments.rotated = rows_of(p.k_pe);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "mla", arguments);
   MlaModule& from = module<T>();

@@ -7,7 +7,12 @@ from typing import Any
 
 import torch
 
-from tilewright.compat._sparse_attention import attend_to_lists, sequence_starts, valid_first
+from tilewright.compat._sparse_attention import (
+    attend_to_latent_lists,
+    attend_to_lists,
+    sequence_starts,
+    valid_first,
+)
 from tilewright.compat._tensors import packed
 from tilewright.compat.tilegym._backends import uses
 
@@ -39,7 +44,7 @@ def _check_configuration(given: Mapping[str, Any], topk: int, heads: int, kv_hea
             )
 
 
-@uses("attention_paged")
+@uses("attention_paged", "mla_paged")
 def sparse_mla(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -51,7 +56,10 @@ def sparse_mla(
     scaling: float | None = None,
     **tuning: Any,
 ) -> torch.Tensor:
-    """As mla, of the keys at indices [B, S, Hkv, topk]: those beyond the query are not seen."""
+    """As mla, of the keys at indices [B, S, Hkv, topk]: those beyond the query are not seen.
+
+    Where `v` is `k` itself, its keys are read once, as latent ones.
+    """
     batch, heads, length, dims = q.shape
     kv_heads, keys = k.shape[1:3]
     if tuning.get("kernel_configs") is not None:
@@ -61,9 +69,12 @@ def sparse_mla(
     rows, lengths = valid_first(
         indices.flatten(0, 1), sequence_starts(batch, length, keys, q), ends.repeat(batch)
     )
-    shared = kpe.expand(-1, kv_heads, -1, -1)
-    queries = torch.cat([q, qpe], -1).transpose(1, 2).flatten(0, 1)
-    listed = torch.cat([k, shared], -1).transpose(1, 2).flatten(0, 1)
-    values = v.transpose(1, 2).flatten(0, 1)
-    out, _ = attend_to_lists(queries, listed, values, rows, lengths, scaling)
+    queries, tails, latent, rotated, values = (
+        x.transpose(1, 2).flatten(0, 1) for x in (q, qpe, k, kpe.expand(-1, kv_heads, -1, -1), v)
+    )
+    if v is k:
+        out, _ = attend_to_latent_lists(queries, tails, latent, rotated, rows, lengths, scaling)
+    else:
+        queries, listed = torch.cat([queries, tails], -1), torch.cat([latent, rotated], -1)
+        out, _ = attend_to_lists(queries, listed, values, rows, lengths, scaling)
     return packed(out.view(batch, length, heads, dims).transpose(1, 2))
