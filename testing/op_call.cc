@@ -1,6 +1,7 @@
 #include "testing/op_call.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -66,17 +67,37 @@ int64_t offset_of(const TensorRef& tensor, int64_t i) {
 }
 
 void poison(void* data, int64_t bytes, DType dtype) {
-  const int64_t size = element_size(dtype);
-  for (int64_t i = 0; i < bytes / size; ++i) {
-    visit_dtype(dtype, [&]<class T>(T*) {
-      T value;
-      if constexpr (std::is_integral_v<T>)
-        value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
+  visit_dtype(dtype, [&]<class T>(T*) {
+    T value;
+    if constexpr (std::is_integral_v<T>)
+      value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
+    else
+      value = T(std::numeric_limits<float>::quiet_NaN());
+    for (int64_t i = 0; i < bytes / int64_t{sizeof(T)}; ++i)
+      std::memcpy(static_cast<T*>(data) + i, &value, sizeof(T));
+  });
+}
+
+/// The first `count` elements, in order, become draw().
+template <class F>
+void fill(const TensorRef& tensor, int64_t count, F&& draw) {
+  visit_dtype(tensor.dtype, [&]<class T>(T*) {
+    std::array<int64_t, kMaxRank> at{};
+    T* element = static_cast<T*>(tensor.data);
+    for (int64_t i = 0; i < count; ++i) {
+      const double value = draw();
+      if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
+        *element = static_cast<T>(static_cast<int64_t>(value));
       else
-        value = T(std::numeric_limits<float>::quiet_NaN());
-      std::memcpy(static_cast<std::byte*>(data) + i * size, &value, sizeof(T));
-    });
-  }
+        *element = static_cast<T>(value);
+      for (auto d = size_t(tensor.rank); i + 1 < count && d-- > 0;) {  // to the next one
+        element += tensor.strides[d];
+        if (++at[d] < tensor.sizes[d]) break;
+        element -= tensor.sizes[d] * tensor.strides[d];
+        at[d] = 0;
+      }
+    }
+  });
 }
 
 /// Elements after which a benchmark's data may repeat: drawing more would take longer than timing.
@@ -152,16 +173,6 @@ double element(const TensorRef& tensor, int64_t i) {
   });
 }
 
-void set_element(const TensorRef& tensor, int64_t i, double value) {
-  visit_dtype(tensor.dtype, [&]<class T>(T*) {
-    T& element = static_cast<T*>(tensor.data)[offset_of(tensor, i)];
-    if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
-      element = static_cast<T>(static_cast<int64_t>(value));
-    else
-      element = static_cast<T>(value);
-  });
-}
-
 TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output) {
   TensorRef out;
   out.dtype = dtype;
@@ -219,7 +230,7 @@ TensorRef OpCall::take(const Tensor& made, Layout layout) {
   // Bytes are an opaque object with a header, which stays in one piece.
   if (made.dtype() == DType::kU8 || layout != Layout::kStrided) return made.ref();
   const TensorRef copy = make(made.ref().shape(), made.dtype(), layout, false);
-  for (int64_t e = 0; e < copy.count(); ++e) set_element(copy, e, element(made.ref(), e));
+  fill(copy, copy.count(), [&, e = int64_t{0}]() mutable { return element(made.ref(), e++); });
   return copy;
 }
 
@@ -230,8 +241,7 @@ TensorRef OpCall::make_random(std::span<const int64_t> shape, DType dtype, Layou
   const bool floating = info(dtype).kind == DTypeKind::kFloat;
   const int64_t count = tensor.count();
   const int64_t drawn = layout == Layout::kAligned ? std::min(count, kPeriod) : count;
-  for (int64_t e = 0; e < drawn; ++e)
-    set_element(tensor, e, floating ? data.normal() : double(data.below(101) - 50));
+  fill(tensor, drawn, [&] { return floating ? data.normal() : double(data.below(101) - 50); });
   if (drawn < count) repeat(tensor.data, count * element_size(dtype), drawn * element_size(dtype));
   return tensor;
 }

@@ -62,7 +62,6 @@ class OpCall {
 
 /// Element i (row-major) of a tensor, as double.
 double element(const TensorRef& tensor, int64_t i);
-void set_element(const TensorRef& tensor, int64_t i, double value);
 
 struct Comparison {
   bool ok = true;

@@ -22,14 +22,23 @@ class Random {
   double uniform() { return double(next() >> 11) * 0x1p-53; }
   /// In [0, n).
   int64_t below(int64_t n) { return int64_t(next() % uint64_t(n)); }
-  /// Standard normal, by Box and Muller.
+  /// Standard normal, by Box and Muller, who make two at a time.
   double normal() {
-    const double u = 1 - uniform(), v = uniform();
-    return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v);
+    if (has_spare_) {
+      has_spare_ = false;
+      return spare_;
+    }
+    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
+    const double angle = 2 * std::numbers::pi * uniform();
+    spare_ = radius * std::sin(angle);
+    has_spare_ = true;
+    return radius * std::cos(angle);
   }
 
  private:
   uint64_t state_;
+  double spare_ = 0;
+  bool has_spare_ = false;
 };
 
 }  // namespace tw::testing

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,9 +38,12 @@ struct AttentionFamily {
     const kernels::AttentionShape shape = kernel.shape();
     for (int64_t b = 0; b < kernel.lengths().sequences; ++b) {
       const auto s = kernel.sequence(b);
-      for (int64_t i = 0; i < s.q_len(); ++i)
-        for (int64_t h = 0; h < shape.q_heads; ++h)
-          reference_row(s, kernel.options(), exact_of(kernel), i, h, h / shape.group());
+      for (int64_t kv = 0; kv < shape.kv_heads; ++kv) {
+        const WideHead head(s, kv);
+        for (int64_t i = 0; i < s.q_len(); ++i)
+          for (int64_t h = kv * shape.group(); h < (kv + 1) * shape.group(); ++h)
+            reference_row(s, kernel.options(), exact_of(kernel), i, h, head);
+      }
     }
   }
 
@@ -167,28 +171,45 @@ struct AttentionFamily {
     return out;
   }
 
+  /// Keys, rotated dims last, and values of a head in float64, each read once for all queries.
+  struct WideHead {
+    int64_t index, dims, value_dims;
+    std::vector<double> keys, values;  // rows of dims and of value_dims
+
+    template <class T, class U>
+    WideHead(const kernels::AttentionSequence<T, U>& s, int64_t head)
+        : index(head),
+          dims(s.q.size(2) + (s.k_pe ? s.q_pe.size(2) : 0)),
+          value_dims(s.out.size(2)) {
+      const auto append = [](std::vector<double>& to, const auto& row, int64_t count) {
+        for (int64_t d = 0; d < count; ++d) to.push_back(double(row.data[d * row.dim_stride]));
+      };
+      for (int64_t j = 0; j < s.kv_len; ++j) {
+        append(keys, s.k.head(head).at(j, j + 1), s.q.size(2));
+        if (s.k_pe) append(keys, s.k_pe.head(head).at(j, j + 1), s.q_pe.size(2));
+        append(values, s.v.head(head).at(j, j + 1), value_dims);
+      }
+    }
+  };
+
   template <class T, class U>
   static void reference_row(const kernels::AttentionSequence<T, U>& s,
                             const kernels::AttentionOptions& options, const Exact& exact, int64_t i,
-                            int64_t h, int64_t kv_head) {
+                            int64_t h, const WideHead& head) {
     const kernels::AttentionMask mask = options.mask(s.q_len(), s.kv_len);
-    const auto k = s.k.head(kv_head), v = s.v.head(kv_head);
     const auto scale_of = [&](const kernels::KeySource<float>& scales, int64_t j) {
-      return scales ? double(*scales.head(kv_head).at(j, j + 1).data) : 1.0;
+      return scales ? double(*scales.head(head.index).at(j, j + 1).data) : 1.0;
     };
+    std::vector<double> query;
+    for (int64_t d = 0; d < s.q.size(2); ++d) query.push_back(double(s.q(i, h, d)));
+    for (int64_t d = s.q.size(2); d < head.dims; ++d)
+      query.push_back(double(s.q_pe(i, h, d - s.q.size(2))));
     std::vector<double> scores(static_cast<size_t>(s.kv_len), -HUGE_VAL);
     double top = options.sinks ? double(options.sinks(h)) : -HUGE_VAL;
     for (int64_t j = 0; j < s.kv_len; ++j) {
       if (!sees(mask, i, j)) continue;
-      const auto key = k.at(j, j + 1);
-      double dot = 0;
-      for (int64_t d = 0; d < s.q.size(2); ++d)
-        dot += double(s.q(i, h, d)) * double(key.data[d * key.dim_stride]);
-      if (s.k_pe) {
-        const auto further = s.k_pe.head(kv_head).at(j, j + 1);
-        for (int64_t d = 0; d < s.q_pe.size(2); ++d)
-          dot += double(s.q_pe(i, h, d)) * double(further.data[d * further.dim_stride]);
-      }
+      double dot =
+          std::inner_product(query.begin(), query.end(), head.keys.begin() + j * head.dims, 0.0);
       dot *= exact.scale * scale_of(s.k_scale, j);
       if (exact.softcap > 0) dot = exact.softcap * std::tanh(dot / exact.softcap);
       if (s.bias) dot += double(s.bias(h, i, j));
@@ -205,10 +226,10 @@ struct AttentionFamily {
       if (!sees(mask, i, j)) continue;
       const double weight = std::exp(scores[static_cast<size_t>(j)] - base);
       sum += weight;
-      const auto value = v.at(j, j + 1);
-      for (int64_t d = 0; d < s.out.size(2); ++d)
-        result[static_cast<size_t>(d)] +=
-            weight * scale_of(s.v_scale, j) * double(value.data[d * value.dim_stride]);
+      const double scaled = weight * scale_of(s.v_scale, j);
+      const auto value = head.values.begin() + j * head.value_dims;
+      std::transform(result.begin(), result.end(), value, result.begin(),
+                     [&](double r, double v) { return r + scaled * v; });
     }
     for (int64_t d = 0; d < s.out.size(2); ++d)
       s.out(i, h, d) = T(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);
