@@ -8,7 +8,8 @@
 namespace tw::testing {
 namespace {
 
-/// Kolmogorov and Smirnov: of a million true normal numbers, one seed in 10^7 is farther away.
+/// Kolmogorov and Smirnov: of a million true normal numbers, one seed in 10^7 is farther away. What
+/// layers hold beyond their rectangles shows in the fourth moment, whose standard error is 0.01.
 TEST(Random, NormalNumbersAreNormal) {
   constexpr int kCount = 1 << 20;
   constexpr double kFar = 2.9;
@@ -22,6 +23,9 @@ TEST(Random, NormalNumbersAreNormal) {
     distance = std::max({distance, std::abs(below - i), std::abs(below - i - 1)});
   }
   EXPECT_LT(distance / std::sqrt(kCount), kFar);
+  double fourth = 0;
+  for (const double x : drawn) fourth += x * x * x * x / kCount;
+  EXPECT_NEAR(fourth, 3, 0.05);
 }
 
 /// The tail has a way of its own: 575.6 of a million are beyond it, give or take 24.
