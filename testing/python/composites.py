@@ -142,7 +142,9 @@ def moe_topk(
 ) -> tuple[Tensor, Tensor]:
     """The experts of each token, and their weights."""
     scores = gating.sigmoid() if scoring == "sigmoid" else gating.softmax(-1)
-    ids = (gating if bias is None else scores + bias).topk(top_k).indices
+    ranked = gating if bias is None else scores + bias
+    order = ranked.sort(stable=True, dim=-1, descending=True).indices  # of equals the first
+    ids = order[:, :top_k]
     weights = scores.gather(1, ids)
     return (weights / weights.sum(-1, keepdim=True) if renormalize else weights), ids.int()
 

@@ -68,11 +68,13 @@ FINITE = (
 # The sign of the NaN that inf / inf gives is the machine's.
 FINITE_ON_GPU = ("quantize_fp8",)
 # Of one or two columns these are a difference of nearly equal numbers, of few classes a loss may be
-# one, and keys of few dimensions are nearly parallel.
+# one, and keys of few dimensions are nearly parallel; a sum of everything may be nearly 0, but not
+# those of all columns.
 LEAST_SIZES = {
     ("delta_rule_transform", "D"): 16,
     ("fused_linear_cross_entropy", "V"): 16,
     ("layer_norm_backward", "C"): 8,
+    ("moe_combine_backward", "C"): 16,
     ("moe_topk_backward", "K"): 2,
     ("rms_norm_backward", "C"): 8,
     ("var_mean_backward", "C"): 8,
