@@ -46,6 +46,12 @@ struct MlaProblem : AttentionProblem<T> {
   explicit MlaProblem(const kernels::MlaPaged<T>& call)
       : AttentionProblem<T>(call.latent()), q_pe(call.q_pe, this->q.outer), k_pe(call.kpe_pages) {}
 
+  /// Whether kernels::MlaRows can count how far its rows are from the first.
+  static bool is_near(const AttentionTensor<const T>& x) {
+    const int64_t last = (x.outer - 1) * x.outer_stride + (x.rows - 1) * x.row_stride +
+                         (x.heads - 1) * x.head_stride;
+    return last * int64_t{sizeof(T)} / 16 < int64_t{1} << 32;
+  }
   kernels::AttentionChoice choice(int multiprocessors) const {
     return kernels::choose_mla_sm90(this->size(), k_pe.dims, multiprocessors);
   }
@@ -56,6 +62,8 @@ struct MlaProblem : AttentionProblem<T> {
       return Support::no("rotated dims that do not begin at multiples of 16 bytes");
     if (choice(1).build < 0)
       return Support::no("more than 512 latent or 64 rotated dims, or pages of an odd size");
+    if (this->table && this->k.rows < MlaBuild::kLeastBox && !(is_near(this->k) && is_near(k_pe)))
+      return Support::no("pages of a few keys that reach beyond 64 GiB");
     return Support::yes();
   }
 };
