@@ -190,6 +190,8 @@ struct AttentionArguments {
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
 };
 
+inline constexpr int kAttentionLeastBox = 8;  // keys: a box begins where the swizzle repeats
+
 // ---- the sum over parts
 
 inline constexpr int kAttentionCombineThreads = 128;

@@ -64,10 +64,11 @@ constexpr int64_t most_packed(int64_t group) {
     if (group % i == 0) return i;
   return 1;
 }
-constexpr bool fits_pages(int64_t block_keys, int64_t page_keys) {
-  constexpr int64_t kSwizzleRows = 8;  // a box begins where the swizzle repeats
+/// Whether blocks consist of pages, of multiples of `least` keys, or pages of blocks.
+constexpr bool fits_pages(int64_t block_keys, int64_t page_keys,
+                          int64_t least = kAttentionLeastBox) {
   return page_keys == 0 || page_keys % block_keys == 0 ||
-         (block_keys % page_keys == 0 && page_keys % kSwizzleRows == 0);
+         (block_keys % page_keys == 0 && page_keys % least == 0);
 }
 /// The greatest divisor of `count` up to `most` that leaves few multiprocessors without a team.
 constexpr int greatest_team(int64_t count, int most, int multiprocessors) {

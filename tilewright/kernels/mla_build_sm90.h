@@ -11,7 +11,6 @@ struct MlaBuild {
   static constexpr int kKeys = 64;     // of a block
   static constexpr int kColumns = 64;  // of a piece, 128 bytes
   static constexpr int kThreads = 384;
-  static constexpr int kLeastBox = 8;  // keys: a box begins where the swizzle repeats
 
   int values;  // latent dims; what is missing reads as zero
 
@@ -41,7 +40,7 @@ struct MlaArguments : AttentionArguments<T> {
   MlaRows<T> latent, rotated;        // the keys again
 
   /// Whether pages are too small for boxes.
-  TW_INLINE bool gathers() const { return this->table && this->page_keys < MlaBuild::kLeastBox; }
+  TW_INLINE bool gathers() const { return this->table && this->page_keys < kAttentionLeastBox; }
 };
 
 }  // namespace tw::kernels

@@ -11,10 +11,10 @@ namespace tw::kernels {
 constexpr AttentionChoice choose_mla_sm90(const AttentionSize& size, int64_t rotated_dims,
                                           int multiprocessors) {
   AttentionChoice out;
-  constexpr int kKeys = MlaBuild::kKeys;
-  const int64_t page = size.page_keys;
-  if (rotated_dims > MlaBuild::kColumns) return out;
-  if (page != 0 && page % kKeys != 0 && kKeys % page != 0) return out;
+  constexpr int kLeastPage = 1;  // keys of less than a box are gathered
+  if (rotated_dims > MlaBuild::kColumns ||
+      !attention_policy::fits_pages(MlaBuild::kKeys, size.page_keys, kLeastPage))
+    return out;
   for (int i = kMlaBuildCount; i-- > 0;)
     if (kMlaBuilds[i].values >= size.dims) out.build = i;
   if (out.build < 0) return out;

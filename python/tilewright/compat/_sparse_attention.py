@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -34,15 +35,7 @@ def attend_to_lists(
     Returns:
         The result [N, Hq, Dv] and the logarithms of the sums [N, Hq].
     """
-    heads = k.shape[1]
-    out, lse = _attend(
-        _lists_of(q, heads),
-        _pages_of(k),
-        _pages_of(v),
-        *_tables(rows, lengths),
-        scale=score_scale(scale),
-    )
-    return out.view(*q.shape[:2], v.shape[2]), lse.T.contiguous().view(q.shape[:2])
+    return _over_lists(_attend, (q,), (k, v), rows, lengths, scale)
 
 
 def attend_to_latent_lists(
@@ -68,31 +61,29 @@ def attend_to_latent_lists(
     Returns:
         The result [N, Hq, D] and the logarithms of the sums [N, Hq].
     """
-    heads = ckv.shape[1]
-    out, lse = _attend_latent(
-        _lists_of(q, heads),
-        _lists_of(q_pe, heads),
-        _pages_of(ckv),
-        _pages_of(kpe),
-        *_tables(rows, lengths),
+    return _over_lists(_attend_latent, (q, q_pe), (ckv, kpe), rows, lengths, scale)
+
+
+def _over_lists(
+    attend: Callable[..., Any],
+    queries: tuple[torch.Tensor, ...],
+    keys: tuple[torch.Tensor, ...],
+    rows: torch.Tensor,
+    lengths: torch.Tensor,
+    scale: float | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each head of keys has lists of its own: its keys are pages, its queries are sequences."""
+    tokens, q_heads, _ = queries[0].shape
+    heads = keys[0].shape[1]
+    pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
+    out, lse = attend(
+        *(q.reshape(tokens * heads, q_heads // heads, q.shape[2]) for q in queries),
+        *(x.flatten(0, 1)[:, None, None] for x in keys),
+        pages.flatten(0, 1).int(),
+        lengths.flatten().int(),
         scale=score_scale(scale),
     )
-    return out.view(q.shape), lse.T.contiguous().view(q.shape[:2])
-
-
-# Each head of keys has lists of its own: its keys are pages, its queries are sequences.
-def _lists_of(q: torch.Tensor, heads: int) -> torch.Tensor:
-    return q.reshape(q.shape[0] * heads, q.shape[1] // heads, q.shape[2])
-
-
-def _pages_of(keys: torch.Tensor) -> torch.Tensor:
-    return keys.flatten(0, 1)[:, None, None]
-
-
-def _tables(rows: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    heads = rows.shape[1]
-    pages = rows * heads + torch.arange(heads, device=rows.device)[:, None]
-    return pages.flatten(0, 1).int(), lengths.flatten().int()
+    return out.view(tokens, q_heads, out.shape[-1]), lse.T.contiguous().view(tokens, q_heads)
 
 
 def valid_first(

@@ -62,7 +62,8 @@ struct MlaProblem : AttentionProblem<T> {
       return Support::no("rotated dims that do not begin at multiples of 16 bytes");
     if (choice(1).build < 0)
       return Support::no("more than 512 latent or 64 rotated dims, or pages of an odd size");
-    if (this->table && this->k.rows < MlaBuild::kLeastBox && !(is_near(this->k) && is_near(k_pe)))
+    if (this->table && this->k.rows < kernels::kAttentionLeastBox &&
+        !(is_near(this->k) && is_near(k_pe)))
       return Support::no("pages of a few keys that reach beyond 64 GiB");
     return Support::yes();
   }
