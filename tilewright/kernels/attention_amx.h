@@ -83,7 +83,7 @@ __attribute__((noinline)) void pack_key_tiles(P p, const KeySource<bf16>& k, int
   for_segments(k, start + keys.begin, start + keys.end, kKeyBlock,
                [&](const KeySegment<bf16>& segment, int64_t) {
                  const bf16* key = segment.data;
-                 for (int64_t i = 0; i < segment.count; ++i, key += segment.key_stride) {
+                 for (int64_t i = 0; i < segment.count; ++i, key += segment.row_stride) {
                    row[count++] = key;
                    if (count == tile::kTileRows) flush();
                  }

@@ -9,6 +9,7 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/tile/compute_type.h"
+#include "tilewright/tile/paged.h"
 
 namespace tw::kernels {
 
@@ -51,86 +52,14 @@ struct AttentionMask {
   }
 };
 
-/// Consecutive keys that lie at one stride.
+/// The keys (or values, or their scales) of one sequence, and consecutive ones of a page.
 template <class U>
-struct KeySegment {
-  const U* data;  // key 0, dimension 0
-  int64_t key_stride, dim_stride;
-  int64_t count;     // keys
-  int64_t readable;  // keys from data on that are memory of the same page, >= count
-};
-
-/// The keys (or values, or their scales) of one sequence: one piece of memory, or pages found
-/// through a block table.
+using KeySource = tile::PagedRows<U>;
 template <class U>
-struct KeySource {
-  const U* data = nullptr;
-  int64_t key_stride = 0, dim_stride = 0, head_stride = 0;
-  int64_t page_size = 0;  // keys per page; of a contiguous sequence, its capacity
-  int64_t page_stride = 0;
-  const int32_t* table = nullptr;  // page of keys [i * page_size, ...); null: all in page 0
-  int64_t table_stride = 0;
-
-  TW_INLINE explicit operator bool() const { return data != nullptr; }
-  TW_INLINE KeySource head(int64_t h) const {
-    KeySource out = *this;
-    if (out.data != nullptr) out.data += h * head_stride;
-    return out;
-  }
-  /// The keys from `first` on, at most up to `end` and the end of first's page.
-  TW_INLINE KeySegment<U> at(int64_t first, int64_t end) const {
-    int64_t page = 0, inside = first;
-    if (table != nullptr) {
-      const int64_t i = first / page_size;
-      page = table[i * table_stride];
-      inside = first - i * page_size;
-    }
-    const int64_t readable = page_size - inside, wanted = end - first;
-    return {data + page * page_stride + inside * key_stride, key_stride, dim_stride,
-            wanted < readable ? wanted : readable, readable};
-  }
-  /// Where the share of `key` begins in the memory of its page and head, whichever way the page is
-  /// laid out, if its keys have `dims` elements each and lie close.
-  TW_INLINE const U* share(int64_t key, int64_t dims) const {
-    const KeySegment<U> segment = at(key, key + 1);
-    const int64_t inside = page_size - segment.readable;
-    return segment.data + inside * (dims - key_stride);
-  }
-  TW_INLINE bool is_close(int64_t dims) const {
-    return (key_stride == 1 && dim_stride == page_size) || (dim_stride == 1 && key_stride == dims);
-  }
-};
-
-/// Keys in one tensor, [L, H, D].
-template <class U>
-TW_INLINE KeySource<U> key_source(const View<const U, 3>& x) {
-  return {x.data, x.stride(0), x.stride(2), x.stride(1), x.size(0), 0, nullptr, 0};
-}
-/// Their scales, [L, H]; no data gives none.
-TW_INLINE KeySource<float> key_source(const View<const float, 2>& x) {
-  return {x.data, x.stride(0), 0, x.stride(1), x.size(0), 0, nullptr, 0};
-}
-/// Keys in pages, [pages, page_size, H, D], the i-th of which is table(i).
-template <class U>
-TW_INLINE KeySource<U> key_source(const View<const U, 4>& x, const View<const int32_t, 1>& table) {
-  return {x.data,    x.stride(1), x.stride(3), x.stride(2),
-          x.size(1), x.stride(0), table.data,  table.stride(0)};
-}
-TW_INLINE KeySource<float> key_source(const View<const float, 3>& x,
-                                      const View<const int32_t, 1>& table) {
-  return {x.data, x.stride(1), 0, x.stride(2), x.size(1), x.stride(0), table.data, table.stride(0)};
-}
-
-/// Calls f(segment, offset) for the pieces of keys [first, end), none longer than `longest`; offset
-/// counts from first.
-template <class U, class F>
-TW_INLINE void for_segments(const KeySource<U>& source, int64_t first, int64_t end, int64_t longest,
-                            F&& f) {
-  for (int64_t j = first; j < end;) {
-    const KeySegment<U> segment = source.at(j, end < j + longest ? end : j + longest);
-    f(segment, j - first);
-    j += segment.count;
-  }
+using KeySegment = tile::RowSegment<U>;
+template <class... Views>
+TW_INLINE auto key_source(const Views&... x) {
+  return tile::paged_rows(x...);
 }
 
 /// Which queries and heads the rows of a tile are: row r is query first_query + r / group with head
@@ -151,8 +80,9 @@ struct AttentionSequence {
   int64_t kv_len = 0;
   KeySource<U> k, v;                  // of kv head 0
   KeySource<float> k_scale, v_scale;  // of kv head 0, or no data
+  int64_t scale_parts = 1;            // equal parts of a row's dims that have a scale each
   View<const T, 3> q_pe{};            // [q_len, Hq, R], further dims of queries, or no data
-  KeySource<U> k_pe{};                // and of keys
+  KeySource<T> k_pe{};                // and of keys
   View<const T, 3> bias{};            // [Hq, q_len, kv_len or more], or no data
 
   TW_INLINE int64_t q_len() const { return q.size(0); }

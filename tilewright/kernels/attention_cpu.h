@@ -135,17 +135,6 @@ struct PanelAhead : Panel<P, E> {
   }
 };
 
-template <class V>
-TW_INLINE V multiply(V x, V w, V acc) {
-  return tile::fma(x, w, acc);
-}
-#if defined(__AVX512BF16__)
-TW_INLINE tile::f32x16 multiply(tile::vec<uint32_t, 16> x, tile::vec<uint32_t, 16> w,
-                                tile::f32x16 acc) {
-  return (tile::f32x16)_mm512_dpbf16_ps((__m512)acc, (__m512bh)x, (__m512bh)w);
-}
-#endif
-
 /// acc[r][c] += a[r * kRow] * b[c], with b's vectors read from `row`.
 template <int kRow, class V, int kRows, int kVecs, class E, class B>
 TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
@@ -159,7 +148,7 @@ TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
     for (int c = 0; c < kVecs; ++c) {
       const W w = b.template load<V>(row, c);
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][c] = multiply(x[r], w, acc[r][c]);
+      for (int r = 0; r < kRows; ++r) acc[r][c] = tile::multiply_add(x[r], w, acc[r][c]);
     }
   } else {
     W w[kVecs];
@@ -169,7 +158,7 @@ TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
     for (int r = 0; r < kRows; ++r) {
       const W x = tile::splat<W>(a[r * kRow]);
       TW_UNROLL
-      for (int c = 0; c < kVecs; ++c) acc[r][c] = multiply(x, w[c], acc[r][c]);
+      for (int c = 0; c < kVecs; ++c) acc[r][c] = tile::multiply_add(x, w[c], acc[r][c]);
     }
   }
 }

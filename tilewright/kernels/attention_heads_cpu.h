@@ -15,7 +15,7 @@ template <class P, class U>
 TW_INLINE bool heads_lie_together(const AttentionShape& shape, const KeySource<U>& k,
                                   const KeySource<U>& v, const Machine& machine) {
   const auto side_by_side = [&](const KeySource<U>& x) {
-    return x.dim_stride == 1 && x.head_stride * shape.kv_heads <= x.key_stride;
+    return x.dim_stride == 1 && x.head_stride * shape.kv_heads <= x.row_stride;
   };
   // A panel of all heads, and the one that is fetched meanwhile, stay in L2.
   const int64_t bytes = kPanel<P> * shape.kv_heads * int64_t{sizeof(U)} *
@@ -112,7 +112,7 @@ struct AttentionHeads {
   /// Where the keys from `key` on begin, of all heads; what is fetched may be past the end.
   TW_INLINE const char* run(const KeySource<U>& of, int64_t key, int64_t dims) const {
     const bool there =
-        key < first.mask.kv_len && of.head_stride == dims && of.key_stride == dims * heads();
+        key < first.mask.kv_len && of.head_stride == dims && of.row_stride == dims * heads();
     return reinterpret_cast<const char*>(there ? of.at(key, key + 1).data : of.at(0, 1).data);
   }
 };

@@ -99,7 +99,7 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   int count = 0;       // of `keys`
   int64_t vector = 0;  // of keys: two to a panel
   const auto flush = [&] {
-    const tile::PackRows<P, U> rows(count, k.dim_stride, 2 * kN * k.key_stride,
+    const tile::PackRows<P, U> rows(count, k.dim_stride, 2 * kN * k.row_stride,
                                     [&](int i) { return keys[i]; });
     tile::pack_wide<typename M::template Units<U>>(
         p, rows, 0, dims, to + vector / 2 * units_of<M>(dims) * kPanel<P> + vector % 2 * kN,
@@ -109,7 +109,7 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   };
   for_segments(k, first, end, kKeyBlock, [&](const KeySegment<U>& segment, int64_t) {
     const U* key = segment.data;
-    for (int64_t i = 0; i < segment.count; ++i, key += segment.key_stride) {
+    for (int64_t i = 0; i < segment.count; ++i, key += segment.row_stride) {
       keys[count++] = key;
       if (count == kN) flush();
     }
@@ -130,7 +130,7 @@ __attribute__((noinline)) void pack_values(P, const KeySource<U>& v, int64_t fir
   for_segments(v, first, end, kKeyBlock, [&](const KeySegment<U>& segment, int64_t start) {
     const U* row = segment.data;
     float* out = to + (offset + start) * kPanel<P>;
-    for (int64_t i = 0; i < segment.count; ++i, row += segment.key_stride, out += kPanel<P>) {
+    for (int64_t i = 0; i < segment.count; ++i, row += segment.row_stride, out += kPanel<P>) {
       float* at = out;
       int64_t d = 0;
       if (segment.dim_stride == 1) {
@@ -185,7 +185,7 @@ __attribute__((noinline)) void pack_value_pairs(P, const KeySource<bf16>& v, int
   for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
                [&](const KeySegment<bf16>& segment, int64_t offset) {
                  for (int64_t i = 0; i < segment.count; ++i)
-                   row[keys.begin + offset + i] = segment.data + i * segment.key_stride;
+                   row[keys.begin + offset + i] = segment.data + i * segment.row_stride;
                });
   for (int64_t key = first; key < last; key += 2) pack_pair(key, row[key], row[key + 1]);
 }
@@ -196,7 +196,7 @@ TW_INLINE void copy_scales(P, const KeySource<float>& scale, int64_t first, int6
                            float* to) {
   for_segments(scale, first, end, kKeyBlock, [&](const KeySegment<float>& segment, int64_t start) {
     for (int64_t i = 0; i < segment.count; ++i)
-      to[start + i] = segment.data[i * segment.key_stride];
+      to[start + i] = segment.data[i * segment.row_stride];
   });
   for (int64_t i = end - first; i < kKeyBlock; ++i) to[i] = 0;
 }

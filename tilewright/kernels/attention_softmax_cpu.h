@@ -103,19 +103,6 @@ TW_INLINE float mask_row(P, KeyRange chunks, KeyRange visible, float* scores) {
   return tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
 }
 
-/// To bf16, nearest even; subnormal numbers may become zero.
-template <class V>
-TW_INLINE void store_rounded(bf16* to, V v) {
-#if defined(__AVX512BF16__)
-  if constexpr (sizeof(V) == 64) {
-    const auto bits = _mm512_cvtneps_pbh((__m512)v);
-    __builtin_memcpy(to, &bits, sizeof bits);
-    return;
-  }
-#endif
-  tile::store(to, v);
-}
-
 /// What scores are weighed from, given their maximum: those of a row that are all -inf weigh
 /// nothing.
 TW_INLINE float base_of(float m) {
@@ -140,7 +127,7 @@ TW_INLINE float weights_of_row(P, KeyRange chunks, float m, const float* scale, 
       if constexpr (tile::same_type<E, float>)
         tile::store(at, weight);
       else
-        store_rounded(reinterpret_cast<bf16*>(scores) + j + u * kN, weight);
+        tile::store_normal(reinterpret_cast<bf16*>(scores) + j + u * kN, weight);
     }
   }
   return tile::fold_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]),

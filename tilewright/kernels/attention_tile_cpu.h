@@ -33,7 +33,7 @@ struct AttentionTile {
     const bool few = who.rows <= kDirectRows;
     const bool whole_vectors =
         k.table != nullptr ? k.page_size % kN == 0 : round_up(mask.kv_len, kN) <= k.page_size;
-    direct_k = few && k.key_stride == 1 && whole_vectors;
+    direct_k = few && k.row_stride == 1 && whole_vectors;
     direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0 &&
                (v.table == nullptr || v.page_size % M::kDepth == 0);
   }
@@ -221,7 +221,7 @@ struct AttentionTile {
                  [&](const KeySegment<U>& segment, int64_t offset) {
                    const KeyRange here{keys.begin + offset, keys.begin + offset + segment.count};
                    const auto columns =
-                       columns_of(segment.data, here.begin, here.end, segment.key_stride, ahead);
+                       columns_of(segment.data, here.begin, here.end, segment.row_stride, ahead);
                    weigh(p, group.rows_in_tile(t), weights_at(t, here), columns,
                          shape.value_dims / kN, count_of(here), values, at.acc_stride,
                          here.begin > seen.begin);

@@ -11,6 +11,16 @@
 
 namespace tw::kernels {
 
+/// What to multiply, `batch` times; gemm_cpu.h says more.
+template <class X>
+concept GemmProblem = requires(const X x, int64_t i) {
+  typename X::Panels;
+  x.batch + x.m + x.n + x.k;
+  x.a(i);
+  x.b(i);
+  x.epilogue(i);
+};
+
 /// The sizes of a Problem's matrices, which may differ.
 template <class Problem>
 struct GemmSizes {

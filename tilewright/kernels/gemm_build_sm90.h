@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/core/types.h"
+#include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/tile/cuda/tensor_map.h"
 
 namespace tw::kernels {
@@ -73,7 +74,7 @@ struct GemmAhead {
   int most = 0;                              // bytes of a row; 0: nothing
 };
 
-template <class Out, class Epilogue>
+template <class Out, GemmEpilogue Epilogue>
 struct GemmArguments {
   tile::cuda::TensorMap a;    // [batch, m, k]; k innermost, m if transposed
   tile::cuda::TensorMap b;    // [batch, n, k]; k innermost, n if transposed

@@ -12,8 +12,7 @@
 //     int64_t batch, m, n, k
 //     Rows<const T> a(batch)          [m, k]
 //     Panels b(batch)                 [n, k], see gemm_panels_cpu.h
-//     epilogue(batch)                 called with (p, tile, first row, rows, first column, columns)
-//                                     and before that prefetch(first row, rows, ...)
+//     epilogue(batch)                 a tile::TileEpilogue
 // One whose matrices differ in size says of each (m and k being the largest):
 //     differ()                        whether any do
 //     rows(batch), depth(batch)       its own m and k
@@ -25,6 +24,7 @@
 #include "tilewright/kernels/gemm.h"
 #include "tilewright/kernels/gemm_inner_cpu.h"
 #include "tilewright/kernels/gemm_panels_cpu.h"
+#include "tilewright/tile/cpu/epilogue.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -34,7 +34,7 @@ static_assert(GemmSchedule::kPanel == tile::kPanelWidth);
 namespace gemm_detail {
 
 /// One multiplication under one schedule. Copied into every task: only views and sizes.
-template <class Inner, class P, class Problem>
+template <class Inner, class P, GemmProblem Problem>
 struct Gemm {
   using B = typename Problem::Panels;
   using T = typename B::Element;
@@ -293,7 +293,7 @@ struct Gemm {
     }
 
     /// All of the task, where few rows of a multiply b's rows as they lie.
-    template <class Epilogue>
+    template <tile::TileEpilogue<P> Epilogue>
     void multiply_across(P p, int64_t first_panel, const Epilogue& epilogue) {
       const int64_t first = first_panel * kPanel;
       const int64_t end = gemm_detail::at_most(last_panel * kPanel, gemm.problem.n);
@@ -304,7 +304,7 @@ struct Gemm {
     }
 
     /// All tiles of the task in panel j, its own `nth`, for one block of k.
-    template <class Epilogue>
+    template <tile::TileEpilogue<P> Epilogue>
     void multiply(P p, int64_t block, int64_t j, int64_t nth, const Epilogue& epilogue) {
       const GemmSchedule& plan = gemm.s;
       const int64_t first = block * plan.k_block, column = j * kPanel;
@@ -362,7 +362,7 @@ struct Gemm {
 };
 
 /// Calls f with the Gemm of the instruction that is quicker on this machine.
-template <class P, class Problem, class F>
+template <class P, GemmProblem Problem, class F>
 TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
   using T = typename Problem::Panels::Element;
   [[maybe_unused]] constexpr bool kBf16 =
@@ -385,14 +385,14 @@ TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) 
 }  // namespace gemm_detail
 
 /// The plan of a multiplication; nothing runs where the output is empty.
-template <class P, class Problem>
+template <class P, GemmProblem Problem>
 TW_INLINE tile::Plan plan_gemm(const Problem& problem, const Machine& machine) {
   if (problem.batch == 0 || problem.m == 0 || problem.n == 0) return tile::plan_of(0);
   return gemm_detail::with_gemm<P>(problem, machine, [](const auto& gemm) { return gemm.plan(); });
 }
 
 /// One program instance of plan_gemm's plan.
-template <class P, class Problem>
+template <class P, GemmProblem Problem>
 TW_INLINE void run_gemm(P p, const Problem& problem) {
   gemm_detail::with_gemm<P>(problem, p.machine(), [&](const auto& gemm) { gemm.run(p); });
 }

@@ -12,12 +12,21 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/tile/compute_type.h"
 
 namespace tw::kernels {
 
+/// See above; kLong says that it is too much code to be repeated for every sum of a thread.
+template <class E>
+concept GemmEpilogue = requires(const E e, float sum, int64_t at, int i) {
+  requires tile::same_type<decltype(e.template piece<1>(at, at)(sum, i, i, i)), float>;
+  requires tile::same_type<decltype(e.column(at)(sum, at)), float>;
+  E::kLong;
+};
+
 /// alpha times the product.
 struct GemmScale {
-  static constexpr bool kLong = false;  // too much code to be repeated for every sum of a thread
+  static constexpr bool kLong = false;
   float alpha;
 
   struct Scaled {

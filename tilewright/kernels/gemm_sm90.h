@@ -24,7 +24,7 @@
 
 namespace tw::kernels {
 
-template <class T, class Out, GemmBuild kBuild, class Epilogue>
+template <class T, class Out, GemmBuild kBuild, GemmEpilogue Epilogue>
 struct GemmSm90 {
   static constexpr int kTileM = kBuild.tile_m, kTileN = kBuild.tile_n, kTileK = 128 / sizeof(T);
   static constexpr int kConsumers = kBuild.consumers(), kWarpgroup = 128;

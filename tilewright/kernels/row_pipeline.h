@@ -16,7 +16,8 @@ namespace tw::kernels {
 /// the statistic is the reduction of read(i, row)(span) over its columns; then
 /// write(i, row, statistic)(span) for every span. kChains: see tile::for_row; the functions of a
 /// span should be TW_INLINED then.
-template <class C = float, int kChains = 1, class P, class R, class Open, class Read, class Write>
+template <class C = float, int kChains = 1, class P, tile::Reduction R, class Open, class Read,
+          class Write>
 TW_INLINE void rows_in_turn(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
                             Write&& write) {
   for (int64_t i = group.first; i < group.last; ++i) {
@@ -50,7 +51,8 @@ TW_INLINE bool outgrows_nearest_cache(P p, int64_t cols) {
 }
 
 /// The same as rows_in_turn, but write may only write what no later row reads.
-template <class C = float, int kChains = 1, class P, class R, class Open, class Read, class Write>
+template <class C = float, int kChains = 1, class P, tile::Reduction R, class Open, class Read,
+          class Write>
 TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
                              Write&& write) {
   if (group.first >= group.last) return;

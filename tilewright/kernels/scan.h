@@ -43,7 +43,7 @@ struct Scan {
 
  private:
   /// total becomes the sum of it and the elements [begin, end), which are written on the way.
-  template <class R, class From, class To>
+  template <tile::Reduction R, class From, class To>
   TW_INLINE static void continue_scan(double& total, const From& from, const To& to, int64_t begin,
                                       int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
@@ -52,7 +52,7 @@ struct Scan {
     }
   }
 
-  template <class R, class From, class To>
+  template <tile::Reduction R, class From, class To>
   TW_INLINE static void scan_row(const From& from, const To& to) {
     const int64_t n = from.size(0);
     double total = R::template identity<double>();
@@ -70,7 +70,7 @@ struct Scan {
     continue_scan<R>(total, from, to, begin, n);
   }
 
-  template <class R, class P>
+  template <tile::Reduction R, class P>
   TW_DEVICE void scan_by_threads(P p, const View<const T, 1>& from, const View<T, 1>& to) const {
     const int64_t stretch = (x.cols + p.threads() - 1) / p.threads();
     const int64_t begin = p.thread() * stretch < x.cols ? p.thread() * stretch : x.cols;

@@ -31,14 +31,13 @@ Context::Context() : Context(default_pool()) {}
 // A build without CPU kernels serves GPUs alone; its launches on the CPU say what is missing.
 Context::Context(ThreadPool& pool)
     : Context(pool, available_isas().empty() ? Isa::avx2 : detect_isa()) {}
-Context::Context(ThreadPool& pool, Isa isa)
-    : pool_(&pool),
-      machine_(make_machine(isa, pool.threads())),
-      scratch_(static_cast<size_t>(pool.threads())) {
+Context::Context(ThreadPool& pool, Isa isa) : Context(pool, make_machine(isa, pool.threads())) {}
+Context::Context(ThreadPool& pool, const Machine& machine)
+    : pool_(&pool), machine_(machine), scratch_(static_cast<size_t>(pool.threads())) {
   const std::vector<Isa> available = available_isas();
-  if (!available.empty() && std::find(available.begin(), available.end(), isa) == available.end())
+  if (!available.empty() && std::find(available.begin(), available.end(), isa()) == available.end())
     throw Error(ErrorKind::kUnsupported,
-                "this machine or build cannot run kernels for " + std::string(name(isa)));
+                "this machine or build cannot run kernels for " + std::string(name(isa())));
 }
 
 void* Context::Buffer::reserve(int64_t needed) {

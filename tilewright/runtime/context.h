@@ -19,6 +19,8 @@ class TW_API Context {
   explicit Context(ThreadPool& pool);
   /// Throws kUnsupported when this machine cannot run `isa`.
   Context(ThreadPool& pool, Isa isa);
+  /// Schedules as on `machine`, whose instruction set this one must have too.
+  Context(ThreadPool& pool, const Machine& machine);
 
   ThreadPool& pool() const { return *pool_; }
   Isa isa() const { return machine_.isa; }

@@ -1,12 +1,17 @@
 // What a row can be reduced with, on every target. Freestanding.
-//
-// A reduction is a struct with identity<C>() and combine(a, b), which works on vectors and on
-// scalars alike.
 #pragma once
 
-#include "tilewright/core/macros.h"
+#include "tilewright/tile/compute_type.h"
 
 namespace tw::tile {
+
+/// combine(a, b) is a of type V, whether that is a scalar or a vector; what is combined with
+/// identity<C>() stays as it is.
+template <class R>
+concept Reduction = requires(float a) {
+  requires same_type<decltype(R::combine(a, a)), float>;
+  requires same_type<decltype(R::template identity<float>()), float>;
+};
 
 // A target may have an instruction for these, on its own vectors.
 template <class V>

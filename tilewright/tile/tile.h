@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/tile/paged.h"
 #include "tilewright/tile/program.h"
 #if defined(__CUDACC__)
 #include "tilewright/tile/cuda/primitives.h"

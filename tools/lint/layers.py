@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Checks who may include whom. Data flows one way, from left to right in LAYERS."""
+"""Checks who may include whom, and who may write what belongs to a processor.
+
+Data flows one way, from left to right in LAYERS.
+"""
 
 import re
 import sys
@@ -17,6 +20,25 @@ SEALED = [
         ("tilewright/tile/cuda/", "tilewright/runtime/cuda/"),
     ),
     (re.compile(r"(imm|x86|[a-z]mm)intrin\.h"), ("tilewright/tile/cpu/",)),
+]
+# What only some may write: names that no other code would choose, comments and literals aside.
+RAW = [
+    (
+        "raw SIMD",
+        re.compile(r"\b(?:_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(?:mask)?\d+\w*)"),
+        ("tilewright/tile/cpu/",),
+    ),
+    (
+        "assembly",
+        re.compile(r"\b(?:asm|__asm__|__asm)\b"),
+        # The header embeds a file, the benchmarks keep values alive.
+        (
+            "tilewright/tile/",
+            "tilewright/runtime/",
+            "tilewright/ops/core/build_cuda.h",
+            "benchmarks/micro/",
+        ),
+    ),
 ]
 # What nobody in the first folder may include from the others.
 APART = {
@@ -59,6 +81,17 @@ def complaint(path: str, quote: str, included: str) -> str | None:
     return None
 
 
+def raw_uses(path: str, code: str) -> list[str]:
+    """Complaints about what the file may not write."""
+    return [
+        f"{path}:{code.count(chr(10), 0, match.start()) + 1}: {match.group()}: {what} belongs to "
+        f"{' and '.join(allowed)}"
+        for what, pattern, allowed in RAW
+        if not path.startswith(allowed)
+        for match in pattern.finditer(code)
+    ]
+
+
 def check(path: Path) -> list[str]:
     """All complaints about one file."""
     name = path.as_posix()
@@ -70,7 +103,7 @@ def check(path: Path) -> list[str]:
         reason = complaint(name, match.group(1), match.group(2))
         if reason:
             found.append(f"{name}:{source.count(chr(10), 0, match.start()) + 1}: {reason}")
-    return found
+    return found + raw_uses(name, tree.without_literals(source))
 
 
 def main() -> int:

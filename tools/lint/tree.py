@@ -43,8 +43,8 @@ _TOKENS = re.compile(
 )
 
 
-def code_only(source: str) -> str:
-    """C++ without comments, directives and contents of literals; line numbers are kept."""
+def without_literals(source: str) -> str:
+    """C++ without comments and contents of literals; line numbers are kept."""
 
     def blank(match: re.Match[str]) -> str:
         lines = "\n" * match.group().count("\n")
@@ -52,5 +52,9 @@ def code_only(source: str) -> str:
             return " " + lines
         return ("''" if match.group("char") else '""') + lines
 
-    without_literals = _TOKENS.sub(blank, source)
-    return _DIRECTIVE.sub(lambda match: "\n" * match.group().count("\n"), without_literals)
+    return _TOKENS.sub(blank, source)
+
+
+def code_only(source: str) -> str:
+    """The same without directives."""
+    return _DIRECTIVE.sub(lambda match: "\n" * match.group().count("\n"), without_literals(source))

@@ -10,7 +10,6 @@ struct Program : CpuProgram<Program, 64> {
   static constexpr int kRegisters = 32;
   static constexpr bool kHasVnni = true;  // vpdpbusd
   static constexpr bool kHasBf16 = true;  // vdpbf16ps
-  static constexpr bool kHasFp16 = true;  // vfmaddph
   static constexpr bool kHasAmx = true;   // tdpbf16ps, tdpbssd
 };
 

@@ -114,6 +114,17 @@ TW_INLINE V rsqrt(V a) {
   return 1 / sqrt(a);
 }
 
+/// acc + a * b; where lanes of a and b are pairs of bf16, both products of each (vdpbf16ps).
+template <class V>
+TW_INLINE V multiply_add(V a, V b, V acc) {
+  return fma(a, b, acc);
+}
+#if defined(__AVX512BF16__)
+TW_INLINE f32x16 multiply_add(vec<uint32_t, 16> a, vec<uint32_t, 16> b, f32x16 acc) {
+  return (f32x16)_mm512_dpbf16_ps((__m512)acc, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
 /// acc[i] += sum over j < 4 of a[4 i + j] * b[4 i + j], a unsigned, b signed.
 /// Without VNNI the pairs of products are added in 16 bits: exact while |a| <= 127 or |b| <= 63.
 TW_INLINE i32x8 dot_u8s8(i32x8 acc, u8x32 a, vec<int8_t, 32> b) {

@@ -10,7 +10,6 @@ struct Program : CpuProgram<Program, 64> {
   static constexpr int kRegisters = 32;
   static constexpr bool kHasVnni = false;  // vpdpbusd
   static constexpr bool kHasBf16 = false;  // vdpbf16ps
-  static constexpr bool kHasFp16 = false;  // vfmaddph
 };
 
 }  // namespace tw::tile::avx512

@@ -8,9 +8,8 @@ namespace tw::tile::avx512_bf16 {
 struct Program : CpuProgram<Program, 64> {
   static constexpr Isa kIsa = Isa::avx512_bf16;
   static constexpr int kRegisters = 32;
-  static constexpr bool kHasVnni = true;   // vpdpbusd
-  static constexpr bool kHasBf16 = true;   // vdpbf16ps
-  static constexpr bool kHasFp16 = false;  // vfmaddph
+  static constexpr bool kHasVnni = true;  // vpdpbusd
+  static constexpr bool kHasBf16 = true;  // vdpbf16ps
 };
 
 }  // namespace tw::tile::avx512_bf16

@@ -6,6 +6,14 @@
 
 namespace tw::tile {
 
+/// What a matrix multiplication does to a finished tile: e(p, tile, first row, rows, first column,
+/// columns), before which prefetch() is told the same.
+template <class E, class P>
+concept TileEpilogue = requires(const E e, P p, const float* tile, int64_t at, int rows) {
+  e.prefetch(at, rows, at, at);
+  e(p, tile, at, rows, at, at);
+};
+
 /// out(row + r, column + c) = f(tile[r * kPanelWidth + c], at, row + r), rows x columns of it,
 /// where `at` is the Span of the output columns. Stores stay in the caches: whoever reads them is
 /// next.

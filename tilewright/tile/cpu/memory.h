@@ -189,6 +189,19 @@ TW_INLINE void store(T* p, V v) {
   }
 }
 
+/// The same; subnormal numbers may become zero. A single instruction where there is one.
+template <class V>
+TW_INLINE void store_normal(bf16* p, V v) {
+#if defined(__AVX512BF16__)
+  if constexpr (sizeof(V) == 64) {
+    const auto bits = _mm512_cvtneps_pbh((__m512)v);
+    __builtin_memcpy(p, &bits, sizeof(bits));
+    return;
+  }
+#endif
+  store(p, v);
+}
+
 /// Lanes from p[0 .. n); the others are zero. Reads nothing past p[n - 1].
 template <class V, class T>
 TW_INLINE V load_partial(const T* p, int n) {

@@ -36,8 +36,15 @@ TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const float* a, const V (&b
 }  // namespace detail
 
 // ---- panel formats -------------------------------------------------------------------------
-// Element: what b points at. Unit: what a points at. A step multiplies kDepth values of k; half()
-// is the last one of an odd k where kDepth is 2. kUnitDepth: values of k in one Unit.
+
+/// Element: what b points at. Unit: what a points at. A step multiplies kDepth values of k; half()
+/// is the last one of an odd k where kDepth is 2. kUnitDepth: values of k in one Unit.
+template <class F>
+concept PanelFormat =
+    requires(f32x8 (&acc)[1][1], const typename F::Unit* a, const typename F::Element* b) {
+      F::step(acc, a, b);
+      F::kDepth / F::kUnitDepth;
+    };
 
 /// b[k][j] as T, widened to float32 in the register.
 template <class T>
@@ -114,7 +121,7 @@ struct Bf16DotPanel {
 
 /// kVecs vectors of each row of the tile: k values of k, starting from zero or from c. Returns
 /// `ahead` moved past the lines that were prefetched, one for every four steps.
-template <class Format, class P, int kRows, int kVecs>
+template <PanelFormat Format, class P, int kRows, int kVecs>
 TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
                                   const typename Format::Element* b, int64_t k, float* c,
                                   bool accumulate, const char* ahead) {
@@ -163,7 +170,7 @@ TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
 }
 
 /// A tile of kRows rows; columns from `cols` on may be left as they are.
-template <class Format, class P, int kRows>
+template <PanelFormat Format, class P, int kRows>
 __attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit* a,
                                                const typename Format::Element* b, int64_t k,
                                                float* c, int64_t cols, bool accumulate,
@@ -202,8 +209,7 @@ TW_INLINE auto with_rows(int rows, F&& f) {
 
 /// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
 /// returns where to go on.
-template <class Format, class P>
-  requires requires { Format::kUnitDepth; }
+template <PanelFormat Format, class P>
 TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
                           const typename Format::Element* b, int64_t k, float* c, int64_t cols,
                           bool accumulate, const char* ahead) {

@@ -10,17 +10,6 @@ namespace tw::tile {
 
 namespace detail {
 
-template <class V, class U>
-TW_INLINE V multiply_unit(V acc, float a, U b) {
-  return fma(splat<V>(a), b, acc);
-}
-#if defined(__AVX512BF16__)
-template <class V, class U>
-TW_INLINE V multiply_unit(V acc, uint32_t a, U b) {
-  return (V)_mm512_dpbf16_ps((__m512)acc, (__m512bh)_mm512_set1_epi32(int(a)), (__m512bh)b);
-}
-#endif
-
 /// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a.
 template <class Units, class V, int kRows, class P, class T>
 TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
@@ -33,7 +22,7 @@ TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
     for (int i = 0; i < kCount; ++i) {
       TW_UNROLL
       for (int r = 0; r < kRows; ++r)
-        acc[r] = multiply_unit(acc[r], a[(from + i) * kRows + r], v[i]);
+        acc[r] = multiply_add(splat<U>(a[(from + i) * kRows + r]), v[i], acc[r]);
     }
   });
 }
@@ -63,7 +52,7 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
       const U v = Units::template scattered<U>(b[g], u * kDepth, (u + 1) * kDepth <= k);
       TW_UNROLL
       for (int r = 0; r < kRows; ++r)
-        acc[g][r] = detail::multiply_unit(acc[g][r], a[u * kRows + r], v);
+        acc[g][r] = multiply_add(splat<U>(a[u * kRows + r]), v, acc[g][r]);
     }
   }
   TW_UNROLL

@@ -101,7 +101,7 @@ TW_INLINE auto columns(const Span<P, C, kFull>& at) {
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
 /// alone. Blocks of the row are reduced by themselves and then combined, so that the error of a sum
 /// grows with the block and hardly with the row. An empty row gives the identity.
-template <class C = float, int kChains = 1, class R, class P, class F>
+template <class C = float, int kChains = 1, Reduction R, class P, class F>
 TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int kN = P::template kLanes<C>;
@@ -141,17 +141,17 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   return fold_lanes(R::combine(total, combine_all()), [](C a, C b) { return R::combine(a, b); });
 }
 
-template <class C = float, int kChains = 1, class R, class P, class T, class F>
+template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
   return reduce_row<C, kChains>(p, r, row.size(0), f);
 }
-template <class C = float, int kChains = 1, class R, class P, class T, class F>
+template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
   return reduce_row<C, kChains>(p, r, row.count, f);
 }
 
 /// The reduction of a row's elements, which are read once.
-template <class C = float, class R, class P, class Row>
+template <class C = float, Reduction R, class P, class Row>
 TW_INLINE C reduce_elements(P p, R r, const Row& row) {
   return reduce_row<C, 4>(p, r, row, [&](auto at) TW_INLINED { return load(row, at); });
 }

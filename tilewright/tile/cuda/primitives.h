@@ -108,7 +108,7 @@ struct Least {
 /// Reduces f(span) over a row, or over n columns; the same value in every thread. The order of
 /// operations depends on the length and on the plan's columns alone. An empty row gives the
 /// identity. kChains: see for_row.
-template <class C = float, int kChains = 1, class R, class P, class Row, class F>
+template <class C = float, int kChains = 1, Reduction R, class P, class Row, class F>
 __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
   using V = typename P::template Vec<C>;
   const C identity = R::template identity<C>();
@@ -121,11 +121,11 @@ __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
 }
 
 /// The reduction of a row's elements, which are read once.
-template <class C = float, class R, class P, class T>
+template <class C = float, Reduction R, class P, class T>
 __device__ __forceinline__ C reduce_elements(P p, R r, const View<T, 1>& row) {
   return reduce_row<C>(p, r, row, [&](const auto& at) { return load(row, at); });
 }
-template <class C = float, class R, class P, class T>
+template <class C = float, Reduction R, class P, class T>
 __device__ __forceinline__ C reduce_elements(P p, R r, const AlignedRow<T>& row) {
   auto acc = splat<typename P::template Vec<C>>(R::template identity<C>());
   for_spans<C>(p, row, [&](const auto&, const auto& raw) {
