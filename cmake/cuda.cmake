@@ -9,17 +9,17 @@ option(TILEWRIGHT_CUDA_RESOURCES "Let nvcc say what kernels use (tools/lint/cuda
 mark_as_advanced(TILEWRIGHT_CUDA_TARGET TILEWRIGHT_CUDA_RESOURCES)
 
 # The text of the kernels, which NVRTC compiles at run time for other GPUs, and of attention on Hopper
-# that changes scores. `tilewright cuda-compile` does that without a GPU, in every build.
+# that changes scores or widens keys. `tilewright cuda-compile` does that without a GPU, in every build.
 file(GLOB text_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      ${PROJECT_SOURCE_DIR}/tilewright/core/*.h ${PROJECT_SOURCE_DIR}/tilewright/tile/*.h
      ${PROJECT_SOURCE_DIR}/tilewright/tile/cuda/*.h ${PROJECT_SOURCE_DIR}/tilewright/kernels/*.h
      ${PROJECT_SOURCE_DIR}/tilewright/ops/*.h ${PROJECT_SOURCE_DIR}/tilewright/ops/core/*.h)
 set(attention_headers ${text_headers})
 list(FILTER text_headers EXCLUDE REGEX "_(cpu|sm90)\\.h$|ops/catalog\\.h$")
-list(FILTER attention_headers INCLUDE REGEX "/attention_[a-z]*_?sm90\\.h$")
+list(FILTER attention_headers INCLUDE REGEX "/(attention|mla)_[a-z]*_?sm90\\.h$")
 list(FILTER attention_headers EXCLUDE REGEX "backward")
 list(APPEND text_headers ${attention_headers} tilewright/runtime/cuda/gemm_kernels.cu
-     tilewright/runtime/cuda/attention_kernels.cu)
+     tilewright/runtime/cuda/attention_kernels.cu tilewright/runtime/cuda/mla_kernels.cu)
 list(TRANSFORM text_headers PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE text_paths)
 list(JOIN text_headers "," text_headers)
 set(CUDA_TEXT ${PROJECT_BINARY_DIR}/kernels/cuda_text.txt)

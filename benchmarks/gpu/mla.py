@@ -3,6 +3,7 @@
     python benchmarks/gpu/mla.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
 
 Keys have 512 latent dims, which are the values, too, and 64 rotated ones; one cache row holds both.
+In a cache of 8 bits the latent dims are e4m3 with a scale for each 128, beside rotated ones of 16.
 Every row checks sampled rows of our output against float64, then times ours and the peer in turn on
 the same random data. Rates count useful work only: 2 (576 + 512) flops for every pair of a query
 row and a key.
@@ -22,6 +23,7 @@ from attention import Call, arguments, in_turns, run
 
 OPS = torch.ops.tilewright
 LATENT, ROTATED, SAMPLES = 512, 64, 16
+PARTS = 4  # of the latent dims, that have a scale each where these are of 8 bits
 PAGES = {"paged": 64, "lists": 1}  # keys of a page; lists pick them one by one
 TOLERANCE = 2e-2  # of the root mean square of the outputs, beside 1 % of the element
 
@@ -36,6 +38,7 @@ class Row:
     keys: int
     queries: int = 1
     layout: str = "dense"
+    bits: int = 16  # of a latent dim in the cache
     timings: dict[str, float] = field(default_factory=dict)
 
     def flops(self) -> float:
@@ -44,8 +47,9 @@ class Row:
         return 2.0 * pairs * (2 * LATENT + ROTATED)
 
     def bytes(self) -> float:
-        """Of the cache, 16 bits an element."""
-        return 2.0 * self.batch * self.keys * (LATENT + ROTATED)
+        """Of the cache."""
+        scales = 4 * PARTS if self.bits == 8 else 0
+        return self.batch * self.keys * (LATENT * self.bits / 8 + scales + 2.0 * ROTATED)
 
 
 def _rows() -> Iterator[Row]:
@@ -55,6 +59,12 @@ def _rows() -> Iterator[Row]:
     for batch in (32, 128, 1024):
         yield Row(f"h128 B{batch} S2048 lists", batch, 128, 2048, layout="lists")
     yield Row("h128 B1024 S2048 paged", 1024, 128, 2048, layout="paged")
+    for batch, keys, layout in (
+        (32, 8192, "dense"), (128, 4096, "paged"), (1, 65536, "paged"), (1024, 2048, "lists"),
+    ):  # fmt: skip
+        name = f"h128 B{batch} S{keys} {layout}, 8 bits"
+        yield Row(name, batch, 128, keys, layout=layout, bits=8)
+    yield Row("h16 B64 S4096, 8 bits", 64, 16, 4096, bits=8)
     yield Row("h128 B64 S4096 two queries", 64, 128, 4096, queries=2)
     yield Row("h16 B64 S4096", 64, 16, 4096)
     yield Row("h64 B64 S8192", 64, 64, 8192)
@@ -64,7 +74,18 @@ def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Queries, and a cache of one head."""
     width, options = LATENT + ROTATED, {"device": "cuda", "dtype": dtype}
     q = torch.randn(row.batch, row.queries, row.heads, width, **options)
-    return q, torch.randn(row.batch, row.keys, 1, width, **options)
+    cache = torch.randn(row.batch, row.keys, 1, width, **options)
+    if row.bits == 8:
+        codes, scales = _quantized(cache[..., :LATENT])
+        cache[..., :LATENT] = (codes.float().view(*scales.shape, -1) * scales[..., None]).flatten(3)
+    return q, cache
+
+
+def _quantized(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """As e4m3 times powers of two: numbers that are the same again after it."""
+    parts = x.float().unflatten(-1, (PARTS, -1))
+    scales = torch.exp2(torch.ceil(torch.log2(parts.abs().amax(-1) / 448)))
+    return (parts / scales[..., None]).flatten(3).to(torch.float8_e4m3fn), scales
 
 
 def _parts(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -75,9 +96,19 @@ def _scale() -> float:
     return 1 / math.sqrt(LATENT + ROTATED)
 
 
+def _cached(row: Row, cache: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Latent dims, rotated ones, and the scales if there are any."""
+    latents, rotated = _parts(cache)
+    if row.bits == 16:
+        return latents, rotated, {}
+    codes, scales = _quantized(latents)
+    return codes, rotated.contiguous(), {"ckv_scale": scales}
+
+
 def _ours(row: Row, q: torch.Tensor, cache: torch.Tensor) -> Call:
     if row.layout == "dense":
-        return lambda: OPS.mla(*_parts(q), *_parts(cache))
+        latents, rotated, scales = _cached(row, cache)
+        return lambda: OPS.mla(*_parts(q), latents, rotated, **scales)
     page = PAGES[row.layout]
     count = row.batch * row.keys // page
     order = torch.randperm(count, device="cuda")
@@ -85,7 +116,9 @@ def _ours(row: Row, q: torch.Tensor, cache: torch.Tensor) -> Call:
     pages[order] = cache.view_as(pages)
     table = order.to(torch.int32).view(row.batch, -1)
     lens = torch.full((row.batch,), row.keys, device="cuda", dtype=torch.int32)
-    return lambda: OPS.mla_paged(*_parts(q.flatten(0, 1)), *_parts(pages), table, lens)
+    latents, rotated, scales = _cached(row, pages)
+    queries = _parts(q.flatten(0, 1))
+    return lambda: OPS.mla_paged(*queries, latents, rotated, table, lens, **scales)
 
 
 def _products(q: torch.Tensor, cache: torch.Tensor) -> Call:

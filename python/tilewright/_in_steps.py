@@ -36,12 +36,14 @@ def _latent_attention(
     ckv: Tensor,
     kpe: Tensor,
     kv_lens: Any = None,
+    ckv_scale: Any = None,
     scale: float = 0.0,
     causal: bool = False,
 ) -> Any:
     """Attention whose heads are both parts, of which the latent one is the values; and its lse."""
     fits = q_nope.shape[:-1] == q_pe.shape[:-1] and ckv.shape[:-1] == kpe.shape[:-1]
-    if not fits or len({x.dtype for x in (q_nope, q_pe, ckv, kpe)}) > 1:
+    one_type = len({x.dtype for x in (q_nope, q_pe, ckv, kpe)}) == 1
+    if not fits or not one_type or ckv_scale is not None:
         return None
     q, k = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
     return _ops.attention.full(q, k, ckv, kv_lens, scale=scale, causal=causal)

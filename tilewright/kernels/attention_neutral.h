@@ -43,25 +43,39 @@ struct Query {
   }
 
   /// By one thread, or in vectors: on a GPU the lanes have a key each.
-  TW_INLINE float dot(const View<const T, 1>& row, const KeySource<U>& keys, int64_t key) const {
-    const KeySegment<U> at = keys.head(kv_head()).at(key, key + 1);
+  template <class E>
+  TW_INLINE float dot(const View<const T, 1>& row, const KeySource<E>& keys, int64_t key) const {
+    const KeySegment<E> at = keys.head(kv_head()).at(key, key + 1);
     if constexpr (P::kOnGpu) {
       float sum = 0;
       for (int64_t d = 0; d < row.size(0); ++d)
         sum += float(row(d)) * float(at.data[d * at.dim_stride]);
       return sum;
     } else {
-      const View<const U, 1> other{at.data, {row.size(0)}, {at.dim_stride}};
+      const View<const E, 1> other{at.data, {row.size(0)}, {at.dim_stride}};
       return tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto span) {
         return tile::load(row, span) * tile::load(other, span);
       });
     }
   }
+  /// The scale of each part of a key's dims.
+  TW_INLINE float scale_of(const KeySource<float>& scales, int64_t key, int64_t part) const {
+    const KeySegment<float> at = scales.head(kv_head()).at(key, key + 1);
+    return at.data[part * at.dim_stride];
+  }
+  TW_INLINE float scaled_dot(const View<const T, 1>& row, int64_t key) const {
+    if (!sequence.k_scale) return dot(row, sequence.k, key);
+    const int64_t dims = row.size(0) / sequence.scale_parts;
+    float sum = 0;
+    for (int64_t part = 0; part < sequence.scale_parts; ++part)
+      sum += scale_of(sequence.k_scale, key, part) *
+             dot(rows_from(row, part * dims, dims), sequence.k.from_dim(part * dims), key);
+    return sum;
+  }
   TW_INLINE float score(int64_t key) const {
-    float sum = dot(sequence.q[query][q_head], sequence.k, key);
+    float sum = scaled_dot(sequence.q[query][q_head], key);
     if (sequence.k_pe) sum += dot(sequence.q_pe[query][q_head], sequence.k_pe, key);
     sum *= scale;
-    if (sequence.k_scale) sum *= *sequence.k_scale.head(kv_head()).at(key, key + 1).data;
     if (options.softcap > 0) {
       const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
       sum = options.softcap * tile::first_lane(tile::tanh(wide));
@@ -69,18 +83,26 @@ struct Query {
     return added.to(sum, key);
   }
 
-  /// acc += sum over keys of weights * values.
+  /// acc = keep * acc + sum over keys of weights * values.
   TW_INLINE void add_values(const View<float, 1>& acc, const float* weights, int64_t first,
                             int64_t count, float keep) const {
+    const int64_t dims = shape.value_dims / sequence.scale_parts;
+    for (int64_t part = 0; part < sequence.scale_parts; ++part)
+      add_values(rows_from(acc, part * dims, dims), weights, first, count, keep, part);
+  }
+  /// Of a part of the dims.
+  TW_INLINE void add_values(const View<float, 1>& acc, const float* weights, int64_t first,
+                            int64_t count, float keep, int64_t part) const {
     using V = typename P::template Vec<float>;
-    tile::for_row(p, shape.value_dims, [&](auto at) {
+    const int64_t dims = acc.size(0);
+    const KeySource<U> values = sequence.v.head(kv_head()).from_dim(part * dims);
+    tile::for_row(p, dims, [&](auto at) {
       V sum = tile::load(acc, at) * keep;
-      for (int64_t j = 0; j < count; ++j) {
-        const KeySegment<U> v = sequence.v.head(kv_head()).at(first + j, first + j + 1);
-        float weight = weights[j];
-        if (sequence.v_scale)
-          weight *= *sequence.v_scale.head(kv_head()).at(first + j, first + j + 1).data;
-        const View<const U, 1> row{v.data, {shape.value_dims}, {v.dim_stride}};
+      for (int64_t j = first; j < first + count; ++j) {
+        const KeySegment<U> v = values.at(j, j + 1);
+        float weight = weights[j - first];
+        if (sequence.v_scale) weight *= scale_of(sequence.v_scale, j, part);
+        const View<const U, 1> row{v.data, {dims}, {v.dim_stride}};
         sum = tile::fma(tile::splat<V>(weight), tile::load(row, at), sum);
       }
       tile::store_cached(acc, at, sum);

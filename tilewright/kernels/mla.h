@@ -4,6 +4,9 @@
 //
 //   s[i, j] = scale * (q_nope[i] · ckv[j] + q_pe[i] · kpe[j]), out[i] = softmax(s[i]) ckv
 //
+// Latents of 8 bits have a scale for each key, or for each of equal parts of its dims, as in
+// DeepSeek-V3.2 (arXiv:2512.02556), whose rotated dims keep their 16 bits.
+//
 // The neutral text: a program for each query and head (kernels/attention_neutral.h). Hopper has a
 // schedule of its own (kernels/mla_sm90.h).
 #pragma once
@@ -20,34 +23,43 @@ TW_INLINE float scale_of(float scale, int64_t dims) {
   return scale == 0 ? tile::rsqrt(static_cast<float>(dims)) : scale;
 }
 
+/// The latents are keys and values.
+template <class T, class U>
+TW_INLINE void put_scales(const KeySource<float>& scales, int64_t parts,
+                          AttentionSequence<T, U>& to) {
+  to.k_scale = scales, to.v_scale = scales, to.scale_parts = parts;
+}
+
 }  // namespace mla
 
-template <class T>
+template <class T, class U>
 struct Mla {
   static constexpr int kGpuRegisters = 128;
 
   View<const T, 4> q_nope;         // [B, S, Hq, D]
   View<const T, 4> q_pe;           // [B, S, Hq, R]
-  View<const T, 4> ckv;            // [B, L, H, D]
+  View<const U, 4> ckv;            // [B, L, H, D]
   View<const T, 4> kpe;            // [B, L, H, R]
   View<const int32_t, 1> kv_lens;  // [B], keys that are there; or no data: L
+  View<const float, 4> ckv_scale;  // [B, L, H, G], of D / G dims each; or no data: 1
   float scale;                     // 0: 1 / sqrt(D + R)
   bool causal;
   View<T, 4> out;      // [B, S, Hq, D]
   View<float, 3> lse;  // [B, Hq, S], or no data
 
-  /// Without the rotated dims.
-  TW_INLINE Attention<T, T> latent() const {
+  /// Without the rotated dims and the scales.
+  TW_INLINE Attention<T, U> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(3) + q_pe.size(3));
     return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, {}, {}, factor, causal, -1, -1, 0, out, lse};
   }
   TW_INLINE AttentionShape shape() const { return latent().shape(); }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
   TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
-  TW_INLINE AttentionSequence<T, T> sequence(int64_t b) const {
-    AttentionSequence<T, T> here = latent().sequence(b);
+  TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
+    AttentionSequence<T, U> here = latent().sequence(b);
     here.q_pe = q_pe[b];
     if (q_pe.size(3) > 0) here.k_pe = key_source(kpe[b]);
+    if (ckv_scale) mla::put_scales(key_source(ckv_scale[b]), ckv_scale.size(3), here);
     return here;
   }
 
@@ -57,28 +69,30 @@ struct Mla {
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_neutral::run<T, T>(p, *this);
+    attention_neutral::run<T, U>(p, *this);
   }
 };
 
 /// Over a cache in pages, as AttentionPaged.
-template <class T>
+template <class T, class U>
 struct MlaPaged {
   static constexpr int kGpuRegisters = 128;
 
   View<const T, 3> q_nope;              // [N, Hq, D]
   View<const T, 3> q_pe;                // [N, Hq, R]
-  View<const T, 4> ckv_pages;           // [pages, page_size, H, D]
+  View<const U, 4> ckv_pages;           // [pages, page_size, H, D]
   View<const T, 4> kpe_pages;           // [pages, page_size, H, R]
   View<const int32_t, 2> block_table;   // [B, W]
   View<const int32_t, 1> kv_lens;       // [B]
   View<const int32_t, 1> cu_seqlens_q;  // [B + 1], or no data: N / B queries each
-  float scale;                          // 0: 1 / sqrt(D + R)
+  View<const float, 4> ckv_scale;  // [pages, page_size, H, G], of D / G dims each, or no data: 1
+  float scale;                     // 0: 1 / sqrt(D + R)
   bool causal;
   View<T, 3> out;      // [N, Hq, D]
   View<float, 2> lse;  // [Hq, N], or no data
 
-  TW_INLINE AttentionPaged<T, T> latent() const {
+  /// Without the rotated dims and the scales.
+  TW_INLINE AttentionPaged<T, U> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(2) + q_pe.size(2));
     return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {}, {}, {}, {},
             factor, causal,    -1,        -1,          0,       out,          lse};
@@ -86,11 +100,12 @@ struct MlaPaged {
   TW_INLINE AttentionShape shape() const { return latent().shape(); }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
   TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
-  TW_INLINE AttentionSequence<T, T> sequence(int64_t b) const {
+  TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
     const SequenceLengths all = lengths();
-    AttentionSequence<T, T> here = latent().sequence(b);
+    AttentionSequence<T, U> here = latent().sequence(b);
     here.q_pe = rows_from(q_pe, all.first_query(b), all.q_len(b));
     if (q_pe.size(2) > 0) here.k_pe = key_source(kpe_pages, block_table[b]);
+    if (ckv_scale) mla::put_scales(key_source(ckv_scale, block_table[b]), ckv_scale.size(3), here);
     return here;
   }
 
@@ -100,7 +115,7 @@ struct MlaPaged {
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_neutral::run<T, T>(p, *this);
+    attention_neutral::run<T, U>(p, *this);
   }
 };
 

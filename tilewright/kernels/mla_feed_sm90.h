@@ -1,16 +1,18 @@
 // The first warpgroup of a block of latent attention on Hopper: a warp for each block of a pair.
 // One lane loads a block that is one box; where pages are smaller than blocks, a lane each box.
-// Keys of smaller pages than that are gathered (mla_gather_sm90.h).
+// Keys of smaller pages than that are gathered (mla_gather_sm90.h), those of 8 bits widened
+// (mla_widen_sm90.h).
 #pragma once
 
 #include "tilewright/kernels/attention_line_sm90.h"
 #include "tilewright/kernels/mla_gather_sm90.h"
+#include "tilewright/kernels/mla_widen_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/tma.h"
 
 namespace tw::kernels {
 
-template <class T, MlaBuild kBuild>
+template <class T, class U, MlaBuild kBuild>
 struct MlaFeed : MlaBlock<T, kBuild> {
   using Block = MlaBlock<T, kBuild>;
   using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::nth_piece;
@@ -18,14 +20,20 @@ struct MlaFeed : MlaBlock<T, kBuild> {
   using typename Block::Shared;
   using typename Block::Tiles;
   using Tile = AttentionTile;
-  const MlaArguments<T>& given;
+  static constexpr bool kWidens = sizeof(U) == 1;
+
+  const MlaArguments<T, U>& given;
 
   TW_PTX void operator()(Shared& shared) const {
     const int warp = tile::cuda::uniform(int(threadIdx.x) / 32);
-    if (given.gathers())
+    if constexpr (kWidens) {
       load<true>(shared, warp);
-    else if (warp < 2)
-      load<false>(shared, warp);
+    } else {
+      if (given.gathers())
+        load<true>(shared, warp);
+      else if (warp < 2)
+        load<false>(shared, warp);
+    }
   }
 
  private:
@@ -41,7 +49,9 @@ struct MlaFeed : MlaBlock<T, kBuild> {
       if (warp == 0) shared.tiles.put(at, tile);
       if (tile.empty()) continue;
       if (warp == 0) load_queries(shared, tile, q_phase);
-      if constexpr (kGathers)
+      if constexpr (kWidens)
+        MlaWiden<T, U, kBuild>{{}, given}.load_tile(shared, tile, phase);
+      else if constexpr (kGathers)
         MlaGather<T, kBuild>{{}, given}.load_tile(shared, tile, phase);
       else
         load_tile(shared, buffer, tile, phase, tail_phase);

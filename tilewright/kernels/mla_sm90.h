@@ -23,7 +23,7 @@
 
 namespace tw::kernels {
 
-template <class T, MlaBuild kBuild>
+template <class T, MlaBuild kBuild, class U = T>
 struct MlaSm90 : MlaBlock<T, kBuild> {
   using Block = MlaBlock<T, kBuild>;
   using Block::kKeys, Block::kPieces, Block::kRotated, Block::kHalfPieces, Block::kPieceBytes;
@@ -36,7 +36,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
   /// first one's weights, the end of a tile.
   enum Meeting { kFirstHigh = 1, kSecondHigh, kFirstWeights, kEnd };
 
-  const MlaArguments<T>& given;
+  const MlaArguments<T, U>& given;
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;
@@ -44,9 +44,11 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     const int warpgroup = uniform(int(threadIdx.x) / kWarpgroup);
     if (threadIdx.x == 0) {
       prefetch(given.q);
-      prefetch(given.k);
       prefetch(given.q_pe);
-      prefetch(given.k_pe);
+      if (!given.gathers()) {
+        prefetch(given.k);
+        prefetch(given.k_pe);
+      }
       Block::init(shared, given.gathers());
     }
     __syncthreads();
@@ -54,7 +56,7 @@ struct MlaSm90 : MlaBlock<T, kBuild> {
     launch_grids_after();
     if (warpgroup == 0) {
       give_registers<72>();
-      MlaFeed<T, kBuild>{{}, given}(shared);
+      MlaFeed<T, U, kBuild>{{}, given}(shared);
     } else {
       take_registers<216>();
       if (warpgroup == 1)

@@ -171,7 +171,8 @@ struct AttentionFamily {
     return out;
   }
 
-  /// Keys, rotated dims last, and values of a head in float64, each read once for all queries.
+  /// Keys, rotated dims last, and values of a head in float64, with their scales, each read once
+  /// for all queries.
   struct WideHead {
     int64_t index, dims, value_dims;
     std::vector<double> keys, values;  // rows of dims and of value_dims
@@ -181,13 +182,23 @@ struct AttentionFamily {
         : index(head),
           dims(s.q.size(2) + (s.k_pe ? s.q_pe.size(2) : 0)),
           value_dims(s.out.size(2)) {
-      const auto append = [](std::vector<double>& to, const auto& row, int64_t count) {
-        for (int64_t d = 0; d < count; ++d) to.push_back(double(row.data[d * row.dim_stride]));
-      };
       for (int64_t j = 0; j < s.kv_len; ++j) {
-        append(keys, s.k.head(head).at(j, j + 1), s.q.size(2));
-        if (s.k_pe) append(keys, s.k_pe.head(head).at(j, j + 1), s.q_pe.size(2));
-        append(values, s.v.head(head).at(j, j + 1), value_dims);
+        append(keys, j, s.k, s.q.size(2), s.k_scale, s.scale_parts);
+        if (s.k_pe) append(keys, j, s.k_pe, s.q_pe.size(2), {}, 1);
+        append(values, j, s.v, value_dims, s.v_scale, s.scale_parts);
+      }
+    }
+
+   private:
+    /// Row j of the head, each of its equal parts times its scale.
+    template <class U>
+    void append(std::vector<double>& to, int64_t j, const kernels::KeySource<U>& from,
+                int64_t count, const kernels::KeySource<float>& scales, int64_t parts) const {
+      const kernels::KeySegment<U> row = from.head(index).at(j, j + 1);
+      const kernels::KeySegment<float> factors = scales.head(index).at(j, j + 1);
+      for (int64_t d = 0; d < count; ++d) {
+        const double factor = scales ? factors.data[d * parts / count * factors.dim_stride] : 1;
+        to.push_back(factor * double(row.data[d * row.dim_stride]));
       }
     }
   };
@@ -197,9 +208,6 @@ struct AttentionFamily {
                             const kernels::AttentionOptions& options, const Exact& exact, int64_t i,
                             int64_t h, const WideHead& head) {
     const kernels::AttentionMask mask = options.mask(s.q_len(), s.kv_len);
-    const auto scale_of = [&](const kernels::KeySource<float>& scales, int64_t j) {
-      return scales ? double(*scales.head(head.index).at(j, j + 1).data) : 1.0;
-    };
     std::vector<double> query;
     for (int64_t d = 0; d < s.q.size(2); ++d) query.push_back(double(s.q(i, h, d)));
     for (int64_t d = s.q.size(2); d < head.dims; ++d)
@@ -210,7 +218,7 @@ struct AttentionFamily {
       if (!sees(mask, i, j)) continue;
       double dot =
           std::inner_product(query.begin(), query.end(), head.keys.begin() + j * head.dims, 0.0);
-      dot *= exact.scale * scale_of(s.k_scale, j);
+      dot *= exact.scale;
       if (exact.softcap > 0) dot = exact.softcap * std::tanh(dot / exact.softcap);
       if (s.bias) dot += double(s.bias(h, i, j));
       if (options.slopes)
@@ -226,10 +234,9 @@ struct AttentionFamily {
       if (!sees(mask, i, j)) continue;
       const double weight = std::exp(scores[static_cast<size_t>(j)] - base);
       sum += weight;
-      const double scaled = weight * scale_of(s.v_scale, j);
       const auto value = head.values.begin() + j * head.value_dims;
       std::transform(result.begin(), result.end(), value, result.begin(),
-                     [&](double r, double v) { return r + scaled * v; });
+                     [&](double r, double v) { return r + weight * v; });
     }
     for (int64_t d = 0; d < s.out.size(2); ++d)
       s.out(i, h, d) = T(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);

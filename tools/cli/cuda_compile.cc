@@ -57,11 +57,16 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
   std::vector<Program> out;
   out.push_back({std::string(op.name()), "",
                  runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo])});
-  if (op.name() == "attention" && arch == "sm_90a")  // its forms share these
+  if (arch != "sm_90a") return out;
+  if (op.name() == "attention")  // its forms share these
     for (const auto& variant : runtime::cuda::attention_variants(dtypes.front(), dtypes.back()))
       out.push_back({"attention",
                      (variant.changes_scores ? "scores" : "build") + std::to_string(variant.build),
                      runtime::cuda::attention_program(variant)});
+  if (op.name() == "mla")
+    for (const auto& variant : runtime::cuda::mla_variants(dtypes.front(), dtypes.back()))
+      out.push_back(
+          {"mla", "build" + std::to_string(variant.build), runtime::cuda::mla_program(variant)});
   return out;
 }
 

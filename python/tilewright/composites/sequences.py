@@ -207,6 +207,14 @@ def attention_paged(
     return _attend_packed(mask, q, at, sequences, v_pages.shape[3], sinks)
 
 
+def _latents(x: Tensor, scale: Tensor | None) -> Tensor:
+    """As they are computed with: equal parts of a row have a scale each."""
+    numbers = _read(x, None)
+    if scale is None:
+        return numbers
+    return numbers * scale.repeat_interleave(x.shape[-1] // scale.shape[-1], -1)
+
+
 @composite_full
 def mla(
     q_nope: Tensor,
@@ -214,11 +222,13 @@ def mla(
     ckv: Tensor,
     kpe: Tensor,
     kv_lens: Tensor | None,
+    ckv_scale: Tensor | None,
     scale: float,
     causal: bool,
 ) -> Outputs:
-    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv, kpe), -1)
-    given = (queries, keys, ckv, kv_lens, None, None, None, None, None)
+    latents = _latents(ckv, ckv_scale)
+    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((latents, wide(kpe)), -1)
+    given = (queries, keys, latents, kv_lens, None, None, None, None, None)
     return attention(*given, scale, causal, -1, -1, 0.0)
 
 
@@ -231,13 +241,15 @@ def mla_paged(
     block_table: Tensor,
     kv_lens: Tensor,
     cu_seqlens_q: Tensor | None,
+    ckv_scale: Tensor | None,
     scale: float,
     causal: bool,
 ) -> Outputs:
-    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((ckv_pages, kpe_pages), -1)
+    latents = _latents(ckv_pages, ckv_scale)
+    queries, keys = torch.cat((q_nope, q_pe), -1), torch.cat((latents, wide(kpe_pages)), -1)
     where = (block_table, kv_lens, cu_seqlens_q)
     return attention_paged(
-        queries, keys, ckv_pages, *where, None, None, None, None, scale, causal, -1, -1, 0.0
+        queries, keys, latents, *where, None, None, None, None, scale, causal, -1, -1, 0.0
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -253,6 +254,41 @@ def test_mla_matches_float64(
     # The rounding of a result to bf16 is alone more than that.
     relative = 1e-5 if dtype == torch.float16 else 2**-8
     torch.testing.assert_close(out[:, 0].double(), want, rtol=relative, atol=3e-4)
+
+
+@pytest.mark.parametrize("paged", [False, True])
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
+@pytest.mark.parametrize(("latent", "parts"), [(512, 4), (512, 1), (256, 2)])
+@pytest.mark.parametrize(("batch", "heads"), [(1, 128), (40, 16), (7, 64)])
+def test_mla_of_narrow_latents(
+    batch: int, heads: int, latent: int, parts: int, kind: torch.dtype, paged: bool
+) -> None:
+    """Keys of any number; what follows those that there are is NaN, or as many as a byte has."""
+    keys, dtype = 1000, torch.bfloat16
+    q = normal(batch, heads, latent + 64, dtype=dtype)
+    pe = normal(batch, keys, 1, 64, dtype=dtype, seed=1)
+    codes = (normal(batch, keys, 1, latent, dtype=torch.float32, seed=2) * 20).to(kind)
+    scales = normal(batch, keys, 1, parts, dtype=torch.float32, seed=3).abs() / 20
+    lens = torch.arange(batch, device="cuda", dtype=torch.int32) * 17 % keys + 1
+    wide = codes.double() * scales.double().repeat_interleave(latent // parts, -1)
+    cache = torch.cat((wide, pe.double()), -1)
+    for b in range(batch):
+        pe[b, int(lens[b]) :] = math.nan
+        scales[b, int(lens[b]) :] = math.nan
+    queries = (q[..., :latent], q[..., latent:])
+    if paged:
+        cut = [x.view(batch * keys // 8, 8, 1, -1) for x in (codes, pe, scales)]
+        table = torch.arange(len(cut[0]), device="cuda", dtype=torch.int32).view(batch, -1)
+        out = OPS.mla_paged(*queries, cut[0], cut[1], table, lens, None, cut[2])
+    else:
+        queries = tuple(x[:, None] for x in queries)
+        out = OPS.mla(*queries, codes, pe, lens, scales)[:, 0]
+    for b in range(batch):
+        count = int(lens[b])
+        scores = q[b].double() @ cache[b, :count, 0].mT / (latent + 64) ** 0.5
+        want = torch.softmax(scores, -1) @ wide[b, :count, 0]
+        error = (out[b].double() - want).norm() / want.norm()
+        assert error < 8e-3, (b, float(error))
 
 
 def e4m3(*shape: int, seed: int) -> torch.Tensor:

@@ -1,15 +1,13 @@
 #include "tilewright/runtime/cuda/attention.h"
 
 #include <algorithm>
-#include <array>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "tilewright/runtime/cuda/attention_arguments.h"
 #include "tilewright/runtime/cuda/attention_image.h"
+#include "tilewright/runtime/cuda/compiled_builds.h"
 #include "tilewright/runtime/cuda/device.h"
-#include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 
@@ -41,33 +39,14 @@ AttentionModule& module() {
   return loaded;
 }
 
-/// The kernels that are not carried, each compiled when it is first launched.
-template <class T, class U>
-class CompiledKernels {
- public:
-  Kernel get(bool changes_scores, int build, int shared_bytes, const Gpu& on) {
-    const std::lock_guard lock(compiling_);
-    LargeKernel& kernel = builds_[size_t(changes_scores)][size_t(build)];
-    if (kernel.get() == nullptr) {
-      const DeviceProgram program =
-          attention_program({dtype_of<T>, dtype_of<U>, changes_scores, build});
-      const CompiledKernel code = compile_kernel("attention", program, "sm_90a");
-      kernel.set(load_kernel("attention", described(on), code.cubin.data()));
-    }
-    return kernel.with_shared_bytes("attention", shared_bytes, on);
-  }
-
- private:
-  std::mutex compiling_;
-  std::array<LargeKernel, size_t(kAttentionBuildCount)> builds_[2];
-};
-
 template <class T, class U>
 Kernel kernel_for(const AttentionProblem<T, U>& p, int number, const AttentionBuild& build,
                   const Gpu& on) {
   if (p.is_compiled()) {
-    static CompiledKernels<T, U> compiled;
-    return compiled.get(p.changes_scores(), number, build.shared_bytes(), on);
+    static CompiledBuilds<2 * size_t(kAttentionBuildCount)> compiled;
+    const AttentionVariant variant{dtype_of<T>, dtype_of<U>, p.changes_scores(), number};
+    return compiled.get("attention", size_t(2 * number + int(variant.changes_scores)),
+                        build.shared_bytes(), on, [&] { return attention_program(variant); });
   }
   return module<T>().builds.with_shared_bytes("attention", size_t(number), build.shared_bytes(),
                                               on);
@@ -97,15 +76,8 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   partials.add_up(module<T>().combine, arguments, stream, "attention", pointers);
 }
 
-/// The problem of a kernel aggregate.
 template <class K>
-struct ProblemOfKernel;
-template <template <class, class> class K, class T, class U>
-struct ProblemOfKernel<K<T, U>> {
-  using Type = AttentionProblem<T, U>;
-};
-template <class K>
-using ProblemOf = typename ProblemOfKernel<K>::Type;
+using ProblemOf = AttentionProblem<typename ElementOf<K>::type, typename ElementOf<K>::keys>;
 
 }  // namespace
 

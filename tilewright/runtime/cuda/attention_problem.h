@@ -15,12 +15,17 @@
 
 namespace tw::runtime::cuda {
 
-/// The element type of a kernel aggregate.
+/// The element type of a kernel aggregate, and that of its keys where they may have another.
 template <class K>
 struct ElementOf;
 template <template <class> class K, class T>
 struct ElementOf<K<T>> {
   using type = T;
+};
+template <template <class, class> class K, class T, class U>
+struct ElementOf<K<T, U>> {
+  using type = T;
+  using keys = U;
 };
 inline kernels::AttentionScales scales_of(const View<const float, 3>& x) {
   return {x.data, x.stride(0), x.stride(1), x.stride(2)};

@@ -6,6 +6,7 @@
 
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
+#include "tilewright/kernels/mla_build_sm90.h"
 #include "tilewright/runtime/cuda/nvrtc.h"
 
 namespace tw::runtime::cuda {
@@ -42,6 +43,12 @@ const ArtifactCache& default_cache() {
 std::string_view jit_setting() {
   const char* setting = std::getenv("TILEWRIGHT_JIT");
   return setting == nullptr ? "" : setting;
+}
+
+/// As device code spells it.
+std::string type_of(DType dtype) {
+  if (dtype == DType::kI8) return "int8_t";
+  return "tw::" + std::string(name(dtype));
 }
 
 }  // namespace
@@ -115,16 +122,26 @@ std::vector<AttentionVariant> attention_variants(DType queries, DType keys) {
 }
 
 DeviceProgram attention_program(const AttentionVariant& variant) {
-  const auto type = [](DType dtype) -> std::string {
-    if (dtype == DType::kI8) return "int8_t";
-    return "tw::" + std::string(name(dtype));
-  };
-  const std::string element = "TW_ATTENTION_ELEMENT " + type(variant.queries);
-  const std::string keys = "TW_ATTENTION_KEYS " + type(variant.keys);
+  const std::string element = "TW_ATTENTION_ELEMENT " + type_of(variant.queries);
+  const std::string keys = "TW_ATTENTION_KEYS " + type_of(variant.keys);
   const std::string build = "TW_ATTENTION_BUILD " + std::to_string(variant.build);
   const std::string scores = std::string("TW_ATTENTION_SCORES Attention") +
                              (variant.changes_scores ? "BiasedScores" : "PlainScores");
   return own_program("attention", {element, keys, build, scores});
+}
+
+std::vector<MlaVariant> mla_variants(DType queries, DType latents) {
+  std::vector<MlaVariant> out;
+  if (queries != DType::kF16 && queries != DType::kBf16) return out;
+  if (latents == DType::kI8 || latents == DType::kF8E4m3fn)
+    for (int i = 0; i < kernels::kMlaBuildCount; ++i) out.push_back({queries, latents, i});
+  return out;
+}
+
+DeviceProgram mla_program(const MlaVariant& variant) {
+  const std::string element = "TW_MLA_ELEMENT " + type_of(variant.queries);
+  const std::string latents = "TW_MLA_LATENTS " + type_of(variant.latents);
+  return own_program("mla", {element, latents, "TW_MLA_BUILD " + std::to_string(variant.build)});
 }
 
 DeviceProgram gemm_program(DType element) {

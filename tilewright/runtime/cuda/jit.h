@@ -54,6 +54,15 @@ struct AttentionVariant {
 TW_API std::vector<AttentionVariant> attention_variants(DType queries, DType keys);
 TW_API DeviceProgram attention_program(const AttentionVariant& variant);
 
+/// A kernel of multi-head latent attention on Hopper that the library does not carry.
+struct MlaVariant {
+  DType queries, latents;
+  int build;  // kernels/mla_build_sm90.h
+};
+/// Those with such queries and latents.
+TW_API std::vector<MlaVariant> mla_variants(DType queries, DType latents);
+TW_API DeviceProgram mla_program(const MlaVariant& variant);
+
 /// Of matrix multiplication of this type, the kernel for any GPU.
 TW_API DeviceProgram gemm_program(DType element);
 

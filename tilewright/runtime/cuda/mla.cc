@@ -1,11 +1,12 @@
 #include "tilewright/runtime/cuda/mla.h"
 
 #include <algorithm>
+#include <bit>
 #include <string_view>
 
 #include "tilewright/kernels/mla_policy_sm90.h"
 #include "tilewright/runtime/cuda/attention_arguments.h"
-#include "tilewright/runtime/cuda/jit.h"
+#include "tilewright/runtime/cuda/compiled_builds.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/mla_image.h"
@@ -36,21 +37,40 @@ MlaModule& module() {
   return loaded;
 }
 
-/// The latent dims, of which attention consists, and the rotated ones.
+/// Whether kernels::MlaRows can count how far its rows are from the first.
+constexpr int64_t kMostUnits = int64_t{1} << 32;
 template <class T>
-struct MlaProblem : AttentionProblem<T> {
+bool is_near(const AttentionTensor<const T>& x) {
+  const int64_t last =
+      (x.outer - 1) * x.outer_stride + (x.rows - 1) * x.row_stride + (x.heads - 1) * x.head_stride;
+  return last * int64_t{sizeof(T)} / 16 < kMostUnits;
+}
+/// How far an element is from the first, at most.
+int64_t farthest(const View<const float, 4>& x) {
+  int64_t out = 0;
+  for (int i = 0; i < 4; ++i) out += (x.size(i) - 1) * x.stride(i);
+  return out;
+}
+
+/// The latent dims, of which attention consists, and the rotated ones.
+template <class T, class U>
+struct MlaProblem : AttentionProblem<T, U> {
   AttentionTensor<const T> q_pe, k_pe;
+  View<const float, 4> scales;
 
-  explicit MlaProblem(const kernels::Mla<T>& call)
-      : AttentionProblem<T>(call.latent()), q_pe(call.q_pe), k_pe(call.kpe) {}
-  explicit MlaProblem(const kernels::MlaPaged<T>& call)
-      : AttentionProblem<T>(call.latent()), q_pe(call.q_pe, this->q.outer), k_pe(call.kpe_pages) {}
+  explicit MlaProblem(const kernels::Mla<T, U>& call)
+      : AttentionProblem<T, U>(call.latent()),
+        q_pe(call.q_pe),
+        k_pe(call.kpe),
+        scales(call.ckv_scale) {}
+  explicit MlaProblem(const kernels::MlaPaged<T, U>& call)
+      : AttentionProblem<T, U>(call.latent()),
+        q_pe(call.q_pe, this->q.outer),
+        k_pe(call.kpe_pages),
+        scales(call.ckv_scale) {}
 
-  /// Whether kernels::MlaRows can count how far its rows are from the first.
-  static bool is_near(const AttentionTensor<const T>& x) {
-    const int64_t last = (x.outer - 1) * x.outer_stride + (x.rows - 1) * x.row_stride +
-                         (x.heads - 1) * x.head_stride;
-    return last * int64_t{sizeof(T)} / 16 < int64_t{1} << 32;
+  bool gathers() const {
+    return this->kNarrow || (this->table && this->k.rows < kernels::kAttentionLeastBox);
   }
   kernels::AttentionChoice choice(int multiprocessors) const {
     return kernels::choose_mla_sm90(this->size(), k_pe.dims, multiprocessors);
@@ -62,10 +82,29 @@ struct MlaProblem : AttentionProblem<T> {
       return Support::no("rotated dims that do not begin at multiples of 16 bytes");
     if (choice(1).build < 0)
       return Support::no("more than 512 latent or 64 rotated dims, or pages of an odd size");
-    if (this->table && this->k.rows < kernels::kAttentionLeastBox &&
-        !(is_near(this->k) && is_near(k_pe)))
-      return Support::no("pages of a few keys that reach beyond 64 GiB");
+    const int64_t scale = scales ? farthest(scales) : 0;
+    if (gathers() && !(is_near(this->k) && is_near(k_pe) && scale < kMostUnits))
+      return Support::no("keys that are gathered and reach beyond 64 GiB");
+    if (Support s = supports_scales(); !s || !this->kNarrow) return s;
+    return supports_compiling();
+  }
+  Support supports_scales() const {
+    if (!this->kNarrow && scales) return Support::no("scales of latents of 16 bits");
+    if (!this->kNarrow) return Support::yes();
+    if (this->k.dims % MlaBuild::kUnit != 0)
+      return Support::no("latents of 8 bits that are no multiple of 16");
+    if (!scales || scales.size(3) == 1) return Support::yes();
+    const int64_t part = this->k.dims / scales.size(3);
+    if (part < 2 * MlaBuild::kUnit || !std::has_single_bit(uint64_t(part)))
+      return Support::no("a scale for other numbers of latents than 32, 64, 128 and so on");
     return Support::yes();
+  }
+  kernels::MlaScales scales_of_parts() const {
+    if (!scales) return {};
+    const auto stride = [this](int i) { return uint32_t(scales.stride(i)); };
+    const auto units = uint64_t(this->k.dims / scales.size(3) / MlaBuild::kUnit);
+    const int shift = scales.size(3) == 1 ? 31 : std::countr_zero(units);
+    return {scales.data, stride(0), stride(1), stride(2), stride(3), shift};
   }
 };
 
@@ -75,31 +114,53 @@ kernels::MlaRows<T> rows_of(const AttentionTensor<const T>& x) {
   return {x.data, units(x.outer_stride), units(x.row_stride), units(x.head_stride), int(x.dims)};
 }
 
-template <class T>
-void launch(const MlaProblem<T>& p, const Gpu& on, Stream stream) {
+template <class T, class U>
+int shared_bytes_of(const MlaProblem<T, U>& p, int build) {
+  return kMlaBuilds[build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
+}
+
+template <class T, class U>
+Kernel kernel_for(const MlaProblem<T, U>& p, int build, const Gpu& on) {
+  const int shared_bytes = shared_bytes_of(p, build);
+  if constexpr (sizeof(U) > 1) {
+    return module<T>().builds.with_shared_bytes("mla", size_t(build), shared_bytes, on);
+  } else {
+    static CompiledBuilds<size_t(kMlaBuildCount)> compiled;
+    return compiled.get("mla", size_t(build), shared_bytes, on,
+                        [&] { return mla_program({dtype_of<T>, dtype_of<U>, build}); });
+  }
+}
+
+template <class T, class U>
+void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
   const kernels::AttentionChoice choice = p.choice(on.multiprocessors);
-  kernels::MlaArguments<T> arguments{};
-  set_arguments<T>(p, {MlaBuild::kRows, MlaBuild::kKeys, choice}, on.multiprocessors, arguments);
+  kernels::MlaArguments<T, U> arguments{};
+  set_arguments<T, U>(p, {MlaBuild::kRows, MlaBuild::kKeys, choice}, on.multiprocessors, arguments);
   arguments.q = query_map(p.q, choice.pack);
   arguments.q_pe = query_map(p.q_pe, choice.pack);
-  arguments.k = row_map(p.k, arguments.box_keys);
-  arguments.k_pe = row_map(p.k_pe, arguments.box_keys);
+  if (!p.gathers()) {
+    arguments.k = row_map(p.k, arguments.box_keys);
+    arguments.k_pe = row_map(p.k_pe, arguments.box_keys);
+  }
   arguments.latent = rows_of(p.k), arguments.rotated = rows_of(p.k_pe);
+  arguments.scales = p.scales_of_parts();
+  const bool small = p.table && p.k.rows < MlaBuild::kKeys;  // pages: each some rows of a block
+  const int page_keys = small ? int(p.k.rows) : MlaBuild::kKeys;
+  arguments.page_shift = std::countr_zero(unsigned(page_keys));
+  arguments.row_mask = uint32_t(page_keys - 1);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "mla", arguments);
-  MlaModule& from = module<T>();
-  const int shared_bytes = kMlaBuilds[choice.build].shared_bytes();
-  const Kernel kernel =
-      from.builds.with_shared_bytes("mla", size_t(choice.build), shared_bytes, on);
+  const Kernel kernel = kernel_for(p, choice.build, on);
+  const int shared_bytes = shared_bytes_of(p, choice.build);
   void* pointers[] = {&arguments};
   check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
                                unsigned(shared_bytes), stream, pointers, nullptr),
         "mla: launching");
-  partials.add_up(from.combine, arguments, stream, "mla", pointers);
+  partials.add_up(module<T>().combine, arguments, stream, "mla", pointers);
 }
 
 template <class K>
-using ProblemOf = MlaProblem<typename ElementOf<K>::type>;
+using ProblemOf = MlaProblem<typename ElementOf<K>::type, typename ElementOf<K>::keys>;
 
 }  // namespace
 
@@ -119,13 +180,19 @@ void launch_sm90(const K& call, int device, Stream stream) {
   wait_if_asked("mla", on, stream);
 }
 
-#define TW_INSTANTIATE(K, T)                                 \
-  template Support supports_sm90(const kernels::K<T>&, int); \
-  template void launch_sm90(const kernels::K<T>&, int, Stream);
-TW_INSTANTIATE(Mla, f16)
-TW_INSTANTIATE(Mla, bf16)
-TW_INSTANTIATE(MlaPaged, f16)
-TW_INSTANTIATE(MlaPaged, bf16)
+#define TW_INSTANTIATE_ONE(K, T, U)                             \
+  template Support supports_sm90(const kernels::K<T, U>&, int); \
+  template void launch_sm90(const kernels::K<T, U>&, int, Stream);
+#define TW_INSTANTIATE(K)               \
+  TW_INSTANTIATE_ONE(K, f16, f16)       \
+  TW_INSTANTIATE_ONE(K, f16, int8_t)    \
+  TW_INSTANTIATE_ONE(K, f16, f8_e4m3fn) \
+  TW_INSTANTIATE_ONE(K, bf16, bf16)     \
+  TW_INSTANTIATE_ONE(K, bf16, int8_t)   \
+  TW_INSTANTIATE_ONE(K, bf16, f8_e4m3fn)
+TW_INSTANTIATE(Mla)
+TW_INSTANTIATE(MlaPaged)
 #undef TW_INSTANTIATE
+#undef TW_INSTANTIATE_ONE
 
 }  // namespace tw::runtime::cuda

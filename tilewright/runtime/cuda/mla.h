@@ -9,10 +9,10 @@ namespace tw::runtime::cuda {
 
 template <class K>
 inline constexpr bool kHasMlaSm90 = false;
-template <class T>
-inline constexpr bool kHasMlaSm90<kernels::Mla<T>> = sizeof(T) == 2;
-template <class T>
-inline constexpr bool kHasMlaSm90<kernels::MlaPaged<T>> = sizeof(T) == 2;
+template <class T, class U>
+inline constexpr bool kHasMlaSm90<kernels::Mla<T, U>> = sizeof(T) == 2;
+template <class T, class U>
+inline constexpr bool kHasMlaSm90<kernels::MlaPaged<T, U>> = sizeof(T) == 2;
 
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <class K>

@@ -1,4 +1,4 @@
-// Numbers of 8 bits to 16-bit floats, sixteen at a time: as they are, or times a factor.
+// Numbers of 8 bits to 16-bit floats, eight or sixteen at a time: as they are, or times a factor.
 #pragma once
 
 #include "tilewright/tile/cuda/convert.h"
@@ -72,13 +72,13 @@ struct FourNarrow<f8_e4m3fn, T> {
   }
 };
 
-/// kScaled: times `scale`.
+/// Eight; kScaled: times `scale`.
 template <class T, class U, bool kScaled>
-TW_PTX void widen16(const uint4& from, float scale, uint4 (&to)[2]) {
-  const uint32_t words[4] = {from.x, from.y, from.z, from.w};
-  uint32_t pairs[4][2];
+TW_PTX uint4 widen8(const uint2& from, float scale) {
+  const uint32_t words[2] = {from.x, from.y};
+  uint32_t pairs[2][2];
   TW_UNROLL
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 2; ++i) {
     if constexpr (kScaled) {
       float four[4];
       FourNarrow<U, T>::widen(words[i], four);
@@ -88,8 +88,13 @@ TW_PTX void widen16(const uint4& from, float scale, uint4 (&to)[2]) {
       FourNarrow<U, T>::widen(words[i], pairs[i]);
     }
   }
-  to[0] = {pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]};
-  to[1] = {pairs[2][0], pairs[2][1], pairs[3][0], pairs[3][1]};
+  return {pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]};
+}
+/// Sixteen.
+template <class T, class U, bool kScaled>
+TW_PTX void widen16(const uint4& from, float scale, uint4 (&to)[2]) {
+  to[0] = widen8<T, U, kScaled>({from.x, from.y}, scale);
+  to[1] = widen8<T, U, kScaled>({from.z, from.w}, scale);
 }
 
 }  // namespace tw::tile::cuda
