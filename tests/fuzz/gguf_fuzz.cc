@@ -1,4 +1,5 @@
-// GGUF bytes -> parse, read all metadata, dequantise the small tensors. Only tw::Error may escape.
+// GGUF bytes -> parse, read all metadata, dequantise the small tensors, load a model where the file
+// is small. Only tw::Error may escape.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +10,9 @@
 #include "tilewright/core/block_formats.h"
 #include "tilewright/core/error.h"
 #include "tilewright/core/printable.h"
+#include "tilewright/models/decoder/decoder.h"
 #include "tilewright/models/gguf.h"
+#include "tilewright/runtime/thread_pool.h"
 
 namespace {
 
@@ -54,6 +57,13 @@ void read_tensors(const GgufFile& file) {
   }
 }
 
+void load_model(const GgufFile& file) {
+  constexpr int64_t kLargest = 1 << 16;  // bytes; more than the seed's, and loaded at once
+  if (file.size_bytes() > kLargest) return;
+  static tw::runtime::ThreadPool pool(1);
+  attempt([&] { return tw::models::Decoder::load(file, pool); });
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -61,6 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const GgufFile file = GgufFile::parse(std::as_bytes(std::span(data, size)), "fuzz");
     read_metadata(file);
     read_tensors(file);
+    load_model(file);
   } catch (const tw::Error&) {
   }
   return 0;

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +18,38 @@ TOOL = os.environ.get("TILEWRIGHT_BIN", str(ROOT / "build" / "release" / "tilewr
 def run_tool(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
     """Runs the tool; the caller looks at the exit code."""
     return subprocess.run(
-        [TOOL, *map(str, arguments)], capture_output=True, encoding="utf-8", check=False, **options
+        [TOOL, *(a if isinstance(a, bytes) else str(a) for a in arguments)],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        **options,
     )
+
+
+MEASURE = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[2:]).returncode
+with open(sys.argv[1], "w") as out:
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, file=out)
+sys.exit(code)
+"""
+
+
+def peak_memory(
+    *arguments: object, **options: object
+) -> tuple[subprocess.CompletedProcess[str], int]:
+    """Runs the tool; also the most memory it had, in bytes. By way of a small process: the figure
+    begins with what the parent has, here all of pytest."""
+    with tempfile.NamedTemporaryFile("r") as told:
+        command = [sys.executable, "-I", "-S", "-c", MEASURE, told.name, TOOL]
+        result = subprocess.run(
+            [*command, *map(str, arguments)],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            **options,
+        )
+        return result, int(told.read())
 
 
 def run_json(*arguments: object) -> dict:

@@ -168,6 +168,29 @@ def every_type(path: Path, rng: np.random.Generator) -> Path:
     return write_gguf(path, metadata, tensors)
 
 
+def smallest_model(rng: np.random.Generator) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Metadata and tensors of a Llama of one layer."""
+    sizes = {
+        "context_length": 16,
+        "embedding_length": 32,
+        "block_count": 1,
+        "feed_forward_length": 32,
+        "attention.head_count": 2,
+        "attention.head_count_kv": 1,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": 16,
+        "rope.freq_base": 1e4,
+    }
+    rows = {"attn_q": 32, "attn_k": 16, "attn_v": 16, "attn_output": 32, "ffn_gate": 32}
+    rows |= {"ffn_up": 32, "ffn_down": 32}
+    tensors: dict[str, Any] = {"token_embd.weight": random_blocks("q8_0", (5, 32), rng)}
+    for name, count in rows.items():
+        tensors[f"blk.0.{name}.weight"] = random_blocks("q4_0", (count, 32), rng)
+    for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm"):
+        tensors[f"{name}.weight"] = np.ones(32, np.float32)
+    return {f"llama.{key}": value for key, value in sizes.items()}, tensors
+
+
 def write_seeds(directory: Path) -> None:
     """The seed corpus: small files that reach each part of the reader."""
     rng = np.random.default_rng(0)
@@ -193,6 +216,7 @@ def write_seeds(directory: Path) -> None:
         },
         {},
     )
+    write_gguf(directory / "model.gguf", *smallest_model(rng))
     whole = (directory / "aligned.gguf").read_bytes()
     (directory / "version_2.gguf").write_bytes(whole[:4] + struct.pack("<I", 2) + whole[8:])
     (directory / "cut_short.gguf").write_bytes(whole[:-100])

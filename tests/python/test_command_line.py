@@ -190,6 +190,16 @@ def test_text_is_read_before_the_model(tmp_path: Path) -> None:
             assert f"{text}' {words}" in result.stderr or f"{words} '{text}'" in result.stderr
 
 
+def test_every_help_has_an_example() -> None:
+    shown = run_tool("--help").stdout
+    commands = re.findall(r"^  ([a-z-]+) ", shown.split("Subcommands:")[1], re.M)
+    assert "Example: tilewright " in shown
+    for command in [*([name] for name in commands), ["template", "render"]]:
+        told = run_tool(*command, "--help").stdout
+        example = told.partition("Example:")[2]
+        assert "tilewright " + " ".join(command) in example, command
+
+
 def test_numbers_are_decimal(tmp_path: Path) -> None:
     """A leading zero is no octal, and minus zero is zero."""
     for value in ("010", "-0", "10"):

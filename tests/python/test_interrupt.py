@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -15,11 +16,11 @@ SECONDS = 10  # for what takes milliseconds
 
 
 def start(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+    options = {"stderr": subprocess.PIPE} | options
     return subprocess.Popen(
         [TOOL, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         # A shell's background jobs, and so these tests among them, are given no Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
@@ -68,10 +69,27 @@ def test_between_prompts(smollm: Path) -> None:
 def test_in_a_text_that_is_read(smollm: Path, english: str, tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text(english[:200000])
-    process = start("perplexity", smollm, text, "--context", 64)
-    assert process.stderr.read(4) == b"\r64 "
-    out, err = interrupt(process)
-    assert (out, err.count(b"\n")) == (b"", 0)
+    screen, terminal = pty.openpty()
+    process = start("perplexity", smollm, text, "--context", 64, stderr=terminal)
+    os.close(terminal)
+    shown = b""
+    while b"\r64 / " not in shown:  # after the progress of loading
+        shown += os.read(screen, 100)
+    assert interrupt(process)[0] == b""
+    os.close(screen)
+
+
+def test_in_logits_that_are_written(smollm: Path, tmp_path: Path) -> None:
+    """Nothing is left of them, and what they were to replace stays."""
+    out = tmp_path / "l.npy"
+    out.write_text("old")
+    tokens = ",".join(["5"] * 6000)
+    process = start("logits", smollm, "--tokens", tokens, "--chunk", 64, "--out", out)
+    while not any(path.stat().st_size > 100_000 for path in tmp_path.iterdir()):
+        time.sleep(0.01)
+    assert interrupt(process) == (b"", b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["l.npy"]
+    assert out.read_text() == "old"
 
 
 def test_in_a_measurement() -> None:

@@ -8,7 +8,8 @@
 // A file is hostile until parse() has returned: every count, length, type, dimension and offset is
 // checked against the bytes there are. After that every view below is safe to read. Views point
 // into the file's bytes and live as long as the GgufFile (or, for parse(), the caller's bytes).
-// Memory taken is proportional to the entries actually present, never to a count that is claimed.
+// Memory taken is at most six times the size of the file, the mapped file itself aside: it follows
+// from the entries that the file has room for, never from a count that is claimed.
 #pragma once
 
 #include <array>

@@ -292,6 +292,7 @@ Header read_header(Cursor& cursor) {
 
 std::vector<GgufEntry> read_metadata(Cursor& cursor, uint64_t count) {
   std::vector<GgufEntry> out;
+  out.reserve(count);  // read_header() has found bytes for so many
   for (uint64_t i = 0; i < count; ++i) {
     const int64_t start = cursor.position();
     cursor.set_subject({"metadata", i});
@@ -303,7 +304,9 @@ std::vector<GgufEntry> read_metadata(Cursor& cursor, uint64_t count) {
 }
 
 std::vector<GgufTensor> read_tensors(Cursor& cursor, uint64_t count) {
+  cursor.check_count(count, kMinTensorBytes, "tensor count");
   std::vector<GgufTensor> out;
+  out.reserve(count);
   for (uint64_t i = 0; i < count; ++i) out.push_back(read_tensor(cursor, i));
   return out;
 }

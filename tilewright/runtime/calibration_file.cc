@@ -10,12 +10,11 @@
 #include <iterator>
 #include <system_error>
 
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
+#include "tilewright/core/temporary_file.h"
 #include "tilewright/runtime/artifact_cache.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/thread_pool.h"
@@ -41,11 +40,11 @@ constexpr int kMostDepth = 16;           // nor is one beyond this, and copying 
 #define TW_FOR_EACH_DRAM_RATE(X) X(dram_read_gbs) X(dram_read_all_gbs) X(dram_copy_gbs)
 
 [[noreturn]] void bad(const std::string& path, const std::string& what) {
-  throw Error(ErrorKind::kBadFile, path + ": " + what);
+  throw Error(ErrorKind::kBadFile, printable(path) + ": " + what);
 }
 
 [[noreturn]] void io_failed(const std::string& path, const char* what) {
-  throw Error(ErrorKind::kIo, path + ": " + what + ": " + std::strerror(errno));
+  throw Error(ErrorKind::kIo, printable(path) + ": " + what + ": " + std::strerror(errno));
 }
 
 /// A rate in (0, 10^6), or also 0 or none where `may_be_zero`. Anything else would mislead every
@@ -109,6 +108,7 @@ json to_json(const Calibration& calibration) {
 json read_processors(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return json::object();
+  if (!std::filesystem::is_regular_file(path, error)) bad(path, "is no regular file");
   std::ifstream file(path, std::ios::binary);
   if (!file) io_failed(path, "cannot open");
   std::string text(size_t(kMostBytes) + 1, '\0');
@@ -128,28 +128,6 @@ json read_processors(const std::string& path) {
   if (format == root.end() || *format != kFormat) bad(path, "format is not 1");
   if (processors == root.end() || !processors->is_object()) bad(path, "processors is no object");
   return *processors;
-}
-
-/// Writes `text` beside `path` and renames it into place, so that no reader sees half of it.
-void replace_file(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) io_failed(temporary, "cannot create");
-  size_t written = 0;
-  bool ok = true;
-  while (ok && written < text.size()) {
-    const ssize_t n = write(fd, text.data() + written, text.size() - written);
-    ok = n > 0 || (n < 0 && errno == EINTR);
-    if (n > 0) written += size_t(n);
-  }
-  ok = ok && fsync(fd) == 0;
-  ok = close(fd) == 0 && ok;
-  if (!ok || rename(temporary.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    unlink(temporary.c_str());
-    errno = reason;
-    io_failed(path, "cannot write");
-  }
 }
 
 }  // namespace
@@ -178,8 +156,11 @@ void write_calibration(const std::string& path, const std::string& cpu_key,
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Error(ErrorKind::kIo, folder.string() + ": cannot create: " + error.message());
-  replace_file(path, json{{"format", kFormat}, {"processors", processors}}.dump(2) + "\n");
+  if (error)
+    throw Error(ErrorKind::kIo, printable(folder.string()) + ": cannot create: " + error.message());
+  TemporaryFile file(path);  // so that no reader sees half of it
+  write_all(file.fd(), json{{"format", kFormat}, {"processors", processors}}.dump(2) + "\n", path);
+  file.replace(true);
 }
 
 const std::optional<Calibration>& stored_calibration() {

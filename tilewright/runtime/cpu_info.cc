@@ -11,6 +11,7 @@
 
 #include "tilewright/built_isas.h"
 #include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
 
 namespace tw::runtime {
 namespace {
@@ -332,11 +333,11 @@ Isa choose_isa(const std::vector<Isa>& available, const char* forced) {
     const Isa isa = static_cast<Isa>(i);
     if (name(isa) != std::string_view(forced)) continue;
     if (std::find(available.begin(), available.end(), isa) != available.end()) return isa;
-    throw Error(ErrorKind::kUnsupported, std::string("TILEWRIGHT_ISA is \"") + forced +
+    throw Error(ErrorKind::kUnsupported, "TILEWRIGHT_ISA is \"" + printable(forced, 80) +
                                              "\"; available here: " + list_names(available));
   }
   throw Error(ErrorKind::kInvalidArgument,
-              std::string("TILEWRIGHT_ISA is \"") + forced +
+              "TILEWRIGHT_ISA is \"" + printable(forced, 80) +
                   "\", which is no instruction set; available here: " + list_names(available));
 }
 

@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
 #include "tilewright/runtime/thread_pool.h"
 
 namespace tw::runtime {
@@ -102,7 +103,7 @@ int checked_threads(std::string_view value, const char* name) {
   const auto [end, status] = std::from_chars(value.data(), value.data() + value.size(), threads);
   if (status != std::errc() || end != value.data() + value.size() || threads < 1 ||
       threads > ThreadPool::kMaxThreads) {
-    throw Error(ErrorKind::kInvalidArgument, std::string(name) + " is \"" + std::string(value) +
+    throw Error(ErrorKind::kInvalidArgument, std::string(name) + " is \"" + printable(value, 80) +
                                                  "\"; it must be an integer from 1 to " +
                                                  std::to_string(ThreadPool::kMaxThreads));
   }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "tilewright/core/printable.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
 #include "tools/cli/quantile.h"
 
 namespace tw::cli {
@@ -93,14 +93,12 @@ std::string key_of(const json& row) {
     if (row.contains(field))
       out += (out.empty() ? "" : " ") +
              (row[field].is_string() ? row[field].get<std::string>() : row[field].dump());
-  return out;
+  return printable(out);
 }
 
 /// The times of each row of a file, in microseconds.
 std::map<std::string, std::vector<double>> load(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(ErrorKind::kIo, printable(path) + ": cannot be read");
-  const json parsed = json::parse(file, nullptr, false);
+  const json parsed = json::parse(read_text(path), nullptr, false);
   if (!parsed.is_object() || !parsed.contains("results") || !parsed["results"].is_array())
     throw Error(ErrorKind::kBadFile, printable(path) + ": holds no \"results\" of a benchmark");
   std::map<std::string, std::vector<double>> out;
@@ -158,7 +156,8 @@ void run_compare(const CompareOptions& options) {
   for (const auto& [name, times] : after)
     if (!before.contains(name)) only["after"].push_back(name);
   if (rows.empty())
-    throw Error(ErrorKind::kBadFile, options.before + " and " + options.after +
+    throw Error(ErrorKind::kBadFile, printable(options.before) + " and " +
+                                         printable(options.after) +
                                          " share no row with at least 5 \"us_samples\"");
   const Interval all = overall(rows, options);
   if (!options.as_json) return print(rows, all, only);

@@ -311,6 +311,9 @@ void add_env(CLI::App& app) {
       std::cout << env.dump(2) << "\n";
     else
       print_table(env);
+    // What no call can run with is shown, but no success.
+    runtime::detect_isa();
+    runtime::resolve_threads();
   });
 }
 

@@ -36,7 +36,7 @@ struct GenerateCommandOptions {
 class Chat {
  public:
   Chat(const LoadedModel& model, const std::optional<std::string>& system)
-      : template_(source(model.file)) {
+      : template_(template_of(model.file)) {
     const auto text = [&](int32_t id) {
       return id < 0 ? std::string() : model.tokenizer.token_text(id);
     };
@@ -52,13 +52,6 @@ class Chat {
   void forget_question() { messages_.pop_back(); }
 
  private:
-  static std::string_view source(const models::GgufFile& file) {
-    const auto found = file.find_string("tokenizer.chat_template");
-    if (!found)
-      throw Error(ErrorKind::kUnsupported,
-                  printable(file.name()) + ": the model has no chat template");
-    return *found;
-  }
   models::ChatTemplate template_;
   std::vector<models::Message> messages_;
   std::string bos_, eos_;
@@ -69,9 +62,29 @@ struct Answer {
   std::string text;
 };
 
+/// Throws for a text that cannot fit the context, before it is cut into tokens.
+void check_length(const LoadedModel& model, const std::string& prompt) {
+  const auto context = size_t(model.decoder.config().context_length);
+  if (prompt.size() <= context) return;
+  size_t longest = 1;  // bytes of a token, as the vocabulary spells it: no fewer than it stands for
+  for (int32_t id = 0; id < model.tokenizer.vocab_size(); ++id)
+    longest = std::max(longest, model.tokenizer.token_text(id).size());
+  constexpr size_t kShrink = 3;  // at most, by composing characters
+  if (prompt.size() / kShrink / longest <= context) return;
+  throw Error(ErrorKind::kInvalidArgument, "the prompt has " + std::to_string(prompt.size()) +
+                                               " bytes, more than the model's context of " +
+                                               std::to_string(context) + " tokens can hold");
+}
+
 /// A chat template writes the begin-of-text token itself.
 std::vector<int32_t> encode(const LoadedModel& model, const std::string& prompt, bool chat) {
-  return model.tokenizer.encode(prompt, {.add_special = !chat, .parse_special = chat});
+  check_length(model, prompt);
+  auto tokens = model.tokenizer.encode(prompt, {.add_special = !chat, .parse_special = chat});
+  if (tokens.empty() && !prompt.empty())
+    throw Error(
+        ErrorKind::kInvalidArgument,
+        "the model's vocabulary has no token for the prompt '" + printable(prompt, 80) + "'");
+  return tokens;
 }
 
 Answer answer(LoadedModel& model, models::Generator& generator,
@@ -85,10 +98,15 @@ Answer answer(LoadedModel& model, models::Generator& generator,
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       throw Error(ErrorKind::kIo, "cannot write the output");
   };
-  out.result = generator.run(tokens, options.generate, [&](int32_t token) {
-    emit(decoder.push(token));
-    return true;
-  });
+  try {
+    out.result = generator.run(tokens, options.generate, [&](int32_t token) {
+      emit(decoder.push(token));
+      return true;
+    });
+  } catch (const Error& error) {  // the generator knows no file
+    if (error.kind() == ErrorKind::kBadFile) throw outputs_are_no_numbers(options.model);
+    throw;
+  }
   emit(decoder.finish());
   if (!options.model.as_json) std::fputc('\n', stdout);
   return out;
@@ -134,7 +152,7 @@ void converse(LoadedModel& model, models::Generator& generator,
   std::optional<Chat> chat;
   if (options.chat) chat.emplace(model, options.system);
   std::string line;
-  while (std::fputs("> ", stderr), std::getline(std::cin, line)) {
+  while (std::fputs("> ", stderr), read_line(std::cin, "-", line)) {
     if (line.empty()) continue;
     try {
       const std::string prompt = chat ? chat->ask(line) : line;
@@ -147,7 +165,6 @@ void converse(LoadedModel& model, models::Generator& generator,
       if (chat) chat->forget_question();
     }
   }
-  if (read_failed(std::cin)) throw Error(ErrorKind::kIo, "cannot read standard input");
 }
 
 void run_generate(GenerateCommandOptions options) {
@@ -162,6 +179,7 @@ void run_generate(GenerateCommandOptions options) {
   if (options.greedy) options.generate.sampling.temperature = 0;
   if (options.interactive) return converse(model, generator, options);
 
+  check_tokens(model, options.tokens);
   std::vector<int32_t> tokens = options.tokens;
   if (tokens.empty()) {
     if (options.chat) prompt = Chat(model, options.system).ask(prompt);

@@ -1,4 +1,6 @@
 // tilewright logits: the model's raw scores for every position of a token list.
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -24,6 +26,7 @@ struct LogitsOptions {
 
 void run_logits(const LogitsOptions& options) {
   LoadedModel model = load_model(options.model);
+  check_tokens(model, options.tokens);
   const auto compute = models::prompt_compute(model.context.machine(), options.model.exact);
   models::KvCache cache = model.decoder.make_cache();
   const int64_t count = int64_t(options.tokens.size());
@@ -36,6 +39,8 @@ void run_logits(const LogitsOptions& options) {
     const models::SequenceTokens part{&cache,
                                       std::span(options.tokens).subspan(size_t(i), size_t(size))};
     model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
+    if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
+      throw outputs_are_no_numbers(options.model);
     file.write(logits);
   }
   file.close();

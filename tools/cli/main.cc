@@ -63,9 +63,20 @@ std::string command_name(const CLI::App& app) {
   return chosen.empty() ? "tilewright" : "tilewright " + chosen.front()->get_name();
 }
 
+/// Messages make what they quote printable; this catches what one forgot. The second line of some
+/// is an operator's schema.
+std::string without_controls(std::string message) {
+  for (size_t i = 0; i < message.size(); ++i) {
+    const auto c = static_cast<unsigned char>(message[i]);
+    const bool is_second_line = message.compare(i, 5, "\n  in") == 0;
+    if ((c < 0x20 || c == 0x7f) && !is_second_line) message[i] = '?';
+  }
+  return message;
+}
+
 int report(const CLI::App& app, const char* message, int code) {
   std::fflush(stdout);
-  std::fprintf(stderr, "%s: %s\n", command_name(app).c_str(), message);
+  std::fprintf(stderr, "%s: %s\n", command_name(app).c_str(), without_controls(message).c_str());
   return code;
 }
 

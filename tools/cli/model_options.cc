@@ -1,9 +1,11 @@
 #include "tools/cli/model_options.h"
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -31,6 +33,23 @@ class ProgressBar {
   bool shown_;
 };
 
+/// Whether reading has failed, not ended: a folder opens, and fails at the first byte. std::cin
+/// takes an error for the end.
+bool read_failed(const std::istream& in) {
+  return in.bad() || (&in == &std::cin && std::ferror(stdin) != 0);
+}
+
+[[noreturn]] void fail_reading(const std::string& name) {
+  throw Error(ErrorKind::kIo, "cannot read '" + printable(name) + "'");
+}
+
+void append_bounded(std::string& text, std::string_view more, const std::string& name) {
+  if (text.size() + more.size() > models::kMaxTextBytes)  // a device without an end, say
+    throw Error(ErrorKind::kInvalidArgument, "'" + printable(name) + "' holds more than " +
+                                                 std::to_string(models::kMaxTextBytes) + " bytes");
+  text += more;
+}
+
 }  // namespace
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
@@ -52,10 +71,10 @@ LoadedModel load_model(const ModelOptions& options) {
   const ProgressBar bar;
   models::Decoder decoder = models::Decoder::load(file, pool, bar);
   if (tokenizer.vocab_size() > decoder.config().vocabulary)
-    throw Error(ErrorKind::kBadFile, printable(options.path) + ": the tokenizer has " +
-                                         std::to_string(tokenizer.vocab_size()) +
-                                         " tokens, but the model only " +
-                                         std::to_string(decoder.config().vocabulary));
+    throw file.tensor_error("token_embd.weight",
+                            "it has " + std::to_string(decoder.config().vocabulary) +
+                                " rows, fewer than the tokenizer has tokens, " +
+                                std::to_string(tokenizer.vocab_size()));
   runtime::Context context(pool);
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -63,27 +82,71 @@ LoadedModel load_model(const ModelOptions& options) {
           std::move(tokenizer), std::move(decoder), seconds};
 }
 
+void check_tokens(const LoadedModel& model, const std::vector<int32_t>& tokens) {
+  const models::DecoderConfig& config = model.decoder.config();
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= config.vocabulary)
+      throw Error(ErrorKind::kInvalidArgument,
+                  "--tokens: " + std::to_string(token) + " is not in 0.." +
+                      std::to_string(config.vocabulary - 1) + ", the model's vocabulary");
+  if (int64_t(tokens.size()) > config.context_length)
+    throw Error(ErrorKind::kInvalidArgument, "--tokens: " + std::to_string(tokens.size()) +
+                                                 " tokens, the model's context is " +
+                                                 std::to_string(config.context_length));
+}
+
+Error outputs_are_no_numbers(const ModelOptions& options) {
+  return {ErrorKind::kBadFile, printable(options.path) + ": the model's outputs are not numbers"};
+}
+
+models::ChatTemplate parse_template(std::string_view source, std::string name) {
+  try {
+    return models::ChatTemplate(source, std::move(name));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInvalidArgument) throw;
+    throw Error(ErrorKind::kBadFile, error.what());
+  }
+}
+
+models::ChatTemplate template_of(const models::GgufFile& file) {
+  constexpr const char* kKey = "tokenizer.chat_template";
+  const auto source = file.find_string(kKey);
+  if (!source)
+    throw Error(ErrorKind::kUnsupported,
+                printable(file.name()) + ": the model has no chat template");
+  return parse_template(*source, printable(file.name()) + ": metadata '" + kKey + "' (at byte " +
+                                     std::to_string(file.find(kKey)->offset) + ")");
+}
+
 std::string read_text(const std::string& path) {
   std::ifstream file;
   if (path != "-") file.open(path, std::ios::binary);
   std::istream& in = path == "-" ? std::cin : file;
-  const bool opened = path == "-" || file.is_open();
+  if (path != "-" && !file.is_open()) fail_reading(path);
   std::string text;
   std::vector<char> piece(size_t{1} << 16);
-  while (opened && (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)) {
-    if (text.size() + size_t(in.gcount()) > models::kMaxTextBytes)  // a device without an end, say
-      throw Error(ErrorKind::kInvalidArgument, "'" + printable(path) + "' holds more than " +
-                                                   std::to_string(models::kMaxTextBytes) +
-                                                   " bytes");
-    text.append(piece.data(), size_t(in.gcount()));
-  }
-  if (!opened || read_failed(in))
-    throw Error(ErrorKind::kIo, "cannot read '" + printable(path) + "'");
+  while (in.read(piece.data(), std::streamsize(piece.size())), in.gcount() > 0)
+    append_bounded(text, {piece.data(), size_t(in.gcount())}, path);
+  if (read_failed(in)) fail_reading(path);
   return text;
 }
 
-bool read_failed(const std::istream& in) {
-  return in.bad() || (&in == &std::cin && std::ferror(stdin) != 0);
+bool read_line(std::istream& in, const std::string& name, std::string& line) {
+  // Not std::getline(), which reads a line without an end until no memory is left.
+  std::array<char, 1 << 14> piece;
+  line.clear();
+  for (;;) {
+    in.getline(piece.data(), std::streamsize(piece.size()));
+    const size_t read = size_t(in.gcount());
+    if (in.good()) {  // it counts the end of the line, too
+      append_bounded(line, {piece.data(), read - 1}, name);
+      return true;
+    }
+    if (read_failed(in)) fail_reading(name);
+    append_bounded(line, {piece.data(), read}, name);
+    if (in.eof()) return !line.empty();
+    in.clear();  // of the piece being full
+  }
 }
 
 int64_t peak_rss_bytes() {

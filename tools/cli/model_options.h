@@ -5,7 +5,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "tilewright/core/error.h"
+#include "tilewright/models/chat_template/chat_template.h"
 #include "tilewright/models/decoder/decoder.h"
 #include "tilewright/models/gguf.h"
 #include "tilewright/models/tokenizer/tokenizer.h"
@@ -40,13 +44,25 @@ struct LoadedModel {
 /// Opens and repacks the model, with progress on stderr where that is a terminal.
 LoadedModel load_model(const ModelOptions& options);
 
+/// Throws kInvalidArgument, naming --tokens, unless the model has these tokens and room for them.
+void check_tokens(const LoadedModel& model, const std::vector<int32_t>& tokens);
+
+/// What a model is that computes NaN, for one because its weights are.
+Error outputs_are_no_numbers(const ModelOptions& options);
+
+/// Parses a chat template; `name` opens its messages. What it gets wrong makes its file a bad one.
+models::ChatTemplate parse_template(std::string_view source, std::string name);
+
+/// The model's own. Throws kUnsupported where it has none.
+models::ChatTemplate template_of(const models::GgufFile& file);
+
 /// The file's contents; "-": standard input. Throws kIo, kInvalidArgument for more bytes than
 /// tokenizers take.
 std::string read_text(const std::string& path);
 
-/// Whether reading has failed, not ended: a folder opens, and fails at the first byte. std::cin
-/// takes an error for the end.
-bool read_failed(const std::istream& in);
+/// The next line of `in`, without its end; false where there is none. Throws as read_text() does
+/// for one that is longer than it may be, or that cannot be read.
+bool read_line(std::istream& in, const std::string& name, std::string& line);
 
 /// The largest resident set of this process so far.
 int64_t peak_rss_bytes();

@@ -2,39 +2,37 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <span>
 #include <string>
+
+#include "tilewright/core/temporary_file.h"
 
 namespace tw::cli {
 
 /// A .npy file being written. Row-major float32; the pieces follow each other in memory order.
-/// A file that is there already stays as it is until close(): `path`.part is written meanwhile.
+/// A file that is there already stays as it is until close(); nothing is left of one that is not
+/// finished, whose header would claim values that it has not.
 class NpyFile {
  public:
   /// Creates or replaces `path`. Throws kIo when the system refuses, kInvalidArgument where `path`
   /// is `source`, the file that the values come from.
   NpyFile(const std::string& path, std::span<const int64_t> shape, const std::string& source);
-  /// Removes a file that was not finished: it would claim values that it has not.
   ~NpyFile();
   NpyFile(const NpyFile&) = delete;
   NpyFile& operator=(const NpyFile&) = delete;
 
   void write(std::span<const float> values);
 
-  /// Flushes; throws kIo when anything failed to reach the file, kInternal when the number of
-  /// values written is not that of the shape.
+  /// Throws kIo when anything failed to reach the file, kInternal when the number of values written
+  /// is not that of the shape.
   void close();
 
  private:
-  /// The file that is open.
-  std::string written() const;
-
   std::string path_;
-  bool replaces_ = false;
-  std::ofstream stream_;
+  std::optional<TemporaryFile> file_;  // but for devices and pipes
+  int fd_;
   int64_t left_;  // values still to come
-  bool closed_ = false;
 };
 
 }  // namespace tw::cli

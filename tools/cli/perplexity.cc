@@ -10,8 +10,8 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
-#include "tilewright/core/printable.h"
 #include "tilewright/ops/cross_entropy.h"
 #include "tilewright/runtime/launch.h"
 #include "tools/cli/arguments.h"
@@ -67,6 +67,7 @@ void run_perplexity(const PerplexityOptions& options) {
   const auto compute = models::prompt_compute(model.context.machine(), options.model.exact);
   const std::vector<int32_t> tokens = model.tokenizer.encode(text);
   const size_t window = size_t(std::min(options.context, model.decoder.config().context_length));
+  const bool shown = isatty(STDERR_FILENO) != 0;
   double total = 0;
   int64_t counted = 0;
   std::vector<float> logits;
@@ -74,15 +75,14 @@ void run_perplexity(const PerplexityOptions& options) {
     const size_t size = std::min(window, tokens.size() - start);
     total += window_surprise(model, compute, std::span(tokens).subspan(start, size), logits);
     counted += int64_t(size) - 1;
+    if (!shown) continue;
     std::fprintf(stderr, "\r%zu / %zu tokens, perplexity %.4f", start + size, tokens.size(),
                  std::exp(total / double(counted)));
   }
   if (counted == 0) throw Error(ErrorKind::kInvalidArgument, "the text has fewer than two tokens");
-  std::fputc('\n', stderr);
+  if (shown) std::fputc('\n', stderr);
   const double mean = total / double(counted);
-  if (std::isnan(mean))
-    throw Error(ErrorKind::kBadFile,
-                printable(options.model.path) + ": the model's outputs are not numbers");
+  if (std::isnan(mean)) throw outputs_are_no_numbers(options.model);
   if (options.model.as_json)
     std::cout << nlohmann::json{{"perplexity", std::exp(mean)},
                                 {"nats_per_token", mean},

@@ -1,4 +1,6 @@
 // tilewright template: the prompt that a chat template makes of a conversation.
+#include <array>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -42,7 +44,7 @@ ordered_json parse_json(const std::string& text, const std::string& name) {
   try {
     return ordered_json::parse(text, check_depth);
   } catch (const ordered_json::exception& error) {
-    throw Error(ErrorKind::kBadFile, printable(name) + ": " + error.what());
+    throw Error(ErrorKind::kBadFile, printable(name) + ": " + printable(error.what(), 400));
   }
 }
 
@@ -57,23 +59,36 @@ void add_token(const GgufFile& file, const char* key, const char* variable, orde
   out[variable] = std::string(*std::next(tokens->begin(), std::ptrdiff_t(*id)));
 }
 
+/// Whether `path` is a file that begins as GGUF files do. What is read only once, a pipe or a
+/// device, is left alone: its text is a template.
+bool is_gguf(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::array<char, 4> magic{};
+  std::ifstream(path, std::ios::binary).read(magic.data(), magic.size());
+  return std::string_view(magic.data(), magic.size()) == "GGUF";
+}
+
 /// The template in `path`: a text file, or a GGUF file that holds one beside its special tokens.
-std::string load_template(const std::string& path, ordered_json& variables) {
-  if (path != "-" && std::ifstream(path, std::ios::binary).get() == 'G') {
-    std::string magic(4, '\0');
-    std::ifstream(path, std::ios::binary).read(magic.data(), 4);
-    if (magic == "GGUF") {
-      const GgufFile file = GgufFile::open(path);
-      add_token(file, "tokenizer.ggml.bos_token_id", "bos_token", variables);
-      add_token(file, "tokenizer.ggml.eos_token_id", "eos_token", variables);
-      const auto source = file.find_string("tokenizer.chat_template");
-      if (!source.has_value()) {
-        throw Error(ErrorKind::kUnsupported, printable(path) + " holds no chat template");
-      }
-      return std::string(*source);
-    }
+ChatTemplate load_template(const std::string& path, ordered_json& variables) {
+  if (path == "-" || !is_gguf(path)) return parse_template(read_text(path), printable(path));
+  const GgufFile file = GgufFile::open(path);
+  add_token(file, "tokenizer.ggml.bos_token_id", "bos_token", variables);
+  add_token(file, "tokenizer.ggml.eos_token_id", "eos_token", variables);
+  return template_of(file);
+}
+
+ordered_json read_messages(const std::string& path) {
+  ordered_json messages = parse_json(read_text(path), path);
+  if (!messages.is_array()) throw Error(ErrorKind::kBadFile, printable(path) + ": no JSON array");
+  for (size_t i = 0; i < messages.size(); ++i) {
+    // The content may be missing, beside calls of tools.
+    const bool valid = messages[i].is_object() && messages[i].contains("role");
+    if (!valid)
+      throw Error(ErrorKind::kBadFile, printable(path) + ": message " + std::to_string(i + 1) +
+                                           " is no object with a role");
   }
-  return read_text(path);
+  return messages;
 }
 
 void render_one(const RenderOptions& options) {
@@ -81,10 +96,8 @@ void render_one(const RenderOptions& options) {
                             {"tools", nullptr},
                             {"documents", nullptr},
                             {"add_generation_prompt", options.add_generation_prompt}};
-  const std::string source = load_template(options.file, variables);
-  if (!options.messages.empty()) {
-    variables["messages"] = parse_json(read_text(options.messages), options.messages);
-  }
+  const ChatTemplate chat_template = load_template(options.file, variables);
+  if (!options.messages.empty()) variables["messages"] = read_messages(options.messages);
   if (!options.variables.empty()) {
     const ordered_json more = parse_json(read_text(options.variables), options.variables);
     if (!more.is_object()) {
@@ -92,7 +105,7 @@ void render_one(const RenderOptions& options) {
     }
     variables.update(more);
   }
-  std::cout << ChatTemplate(source, printable(options.file)).render(variables);
+  std::cout << chat_template.render(variables);
 }
 
 /// The answer to one line of a batch.

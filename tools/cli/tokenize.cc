@@ -87,7 +87,7 @@ json convert(const Tokenizer& tokenizer, const json& value, const TokenizeOption
 
 void run_lines(const Tokenizer& tokenizer, std::istream& in, const TokenizeOptions& options) {
   std::string line;
-  for (int64_t number = 1; std::getline(in, line); ++number) {
+  for (int64_t number = 1; read_line(in, *options.file, line); ++number) {
     const json value = json::parse(line, nullptr, false);
     try {
       std::cout << dump(convert(tokenizer, value, options)) << "\n";
@@ -96,8 +96,6 @@ void run_lines(const Tokenizer& tokenizer, std::istream& in, const TokenizeOptio
                                     ": " + error.what());
     }
   }
-  if (read_failed(in))
-    throw Error(ErrorKind::kIo, "cannot read '" + printable(*options.file) + "'");
 }
 
 void run_tokenize(const TokenizeOptions& options) {

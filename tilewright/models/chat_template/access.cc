@@ -15,6 +15,7 @@ std::vector<Value> characters(Sandbox& sandbox, const Value& value) {
   for (size_t pos = 0; pos < text.size();) {
     const size_t start = pos;
     next_code_point(text, pos);
+    sandbox.charge(2 * sizeof(Value));  // the list grows
     out.push_back(sandbox.string(text.substr(start, pos - start)));
   }
   return out;

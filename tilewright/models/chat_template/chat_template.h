@@ -5,8 +5,7 @@
 // sandbox, trim_blocks and lstrip_blocks on, break and continue, raise_exception, strftime_now,
 // a tojson that does not escape HTML, and {% generation %} blocks, which leave no trace. Templates
 // and variables are hostile until proven otherwise: time, memory and nesting are limited.
-// Outside of the subset: inheritance and imports, {% call %}, recursive loops, autoescape (escape
-// and safe give plain strings), %-formatting, integers beyond 64 bits.
+// Outside of the subset: inheritance and imports, autoescape, integers beyond 64 bits.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct Message {
 struct ChatTemplateLimits {
   int64_t source_bytes = int64_t{1} << 18;  // of the template's text
   int64_t steps = 20'000'000;               // expressions evaluated, 64-byte pieces of text read
-  int64_t bytes = int64_t{256} << 20;       // of all strings, lists and output made by a rendering
+  int64_t bytes = int64_t{64} << 20;        // allocated by a rendering, what it frees included
 };
 
 /// A parsed template. Immutable: several threads may render it at once.

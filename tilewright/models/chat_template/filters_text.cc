@@ -16,6 +16,13 @@ std::string input_text(Sandbox& sandbox, const Value& value) {
   return text;
 }
 
+/// The same, and memory for what is made of it.
+std::string text_to_change(Sandbox& sandbox, const Value& value) {
+  std::string text = input_text(sandbox, value);
+  sandbox.charge(text.size(), kChangedBytes);
+  return text;
+}
+
 Value trim(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string text = input_text(sandbox, self);
   const Value& characters = arguments[0];
@@ -25,19 +32,19 @@ Value trim(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
 }
 
 Value upper(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string_like(self, to_upper(input_text(sandbox, self)));
+  return sandbox.string_like(self, to_upper(text_to_change(sandbox, self)));
 }
 
 Value lower(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string_like(self, to_lower(input_text(sandbox, self)));
+  return sandbox.string_like(self, to_lower(text_to_change(sandbox, self)));
 }
 
 Value title(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string(title_filter(input_text(sandbox, self)));
+  return sandbox.string(title_filter(text_to_change(sandbox, self)));
 }
 
 Value capitalize_text(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string_like(self, capitalize(input_text(sandbox, self)));
+  return sandbox.string_like(self, capitalize(text_to_change(sandbox, self)));
 }
 
 Value as_string(Sandbox& sandbox, const Value& self, const Arguments&) {
@@ -52,14 +59,16 @@ Value replace_text(Sandbox& sandbox, const Value& self, const Arguments& argumen
                          limited ? to_index(sandbox, count, "'replace'") : -1);
 }
 
+Value force_escape(Sandbox& sandbox, const Value& self, const Arguments&) {
+  const std::string text = input_text(sandbox, self);
+  sandbox.charge(text.size(), kEscapedBytes);
+  return sandbox.safe(escape_html(text));
+}
+
 /// Safe text stays as it is.
 Value escape(Sandbox& sandbox, const Value& self, const Arguments&) {
   if (self.is_string() && self.string().safe) return self;
-  return sandbox.safe(escape_html(input_text(sandbox, self)));
-}
-
-Value force_escape(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.safe(escape_html(input_text(sandbox, self)));
+  return force_escape(sandbox, self, {});
 }
 
 Value mark_safe(Sandbox& sandbox, const Value& self, const Arguments&) {
@@ -79,8 +88,11 @@ Value indent(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   sandbox.scan(self.text().size() * 8);
   const std::string margin = indentation(sandbox, arguments[0], 4);
   const bool first = is_true(arguments[1]), blank = is_true(arguments[2]);
+  sandbox.charge(2 * self.text().size());  // with the end of a line that is appended
   const std::string text = std::string(self.text()) + "\n";
-  const auto lines = split_lines(text, false);
+  constexpr size_t kLineBytes = 3 * sizeof(std::string_view);  // in a list that grows
+  const auto lines = split_lines(text, false, sandbox.too_many(kLineBytes));
+  sandbox.charge(lines.size(), kLineBytes);
   std::string out;
   if (first) sandbox.append(out, margin);
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -154,8 +166,8 @@ Value replace_checked(Sandbox& sandbox, std::string_view text, std::string_view 
   sandbox.scan(text.size() * 8);
   int64_t count = count_occurrences(text, from);
   if (limit >= 0) count = std::min(count, limit);
-  sandbox.charge(size_t(count), to.size());
-  sandbox.charge(text.size());
+  sandbox.charge(size_t(count), 2 * to.size());  // it grows as it goes
+  sandbox.charge(2 * text.size());
   return sandbox.string(replace(text, from, to, limit));
 }
 

@@ -34,7 +34,11 @@ int64_t limit_argument(Sandbox& sandbox, const Value& value) {
   return value.is_given() ? to_index(sandbox, value, "a limit") : -1;
 }
 
+/// What a part of a string takes until it is in a list: places in lists that grow, a string.
+constexpr size_t kPartBytes = 4 * sizeof(std::string_view) + 2 * sizeof(Value) + sizeof(String);
+
 Value list_of(Sandbox& sandbox, const Value& self, const std::vector<std::string_view>& parts) {
+  sandbox.charge(parts.size(), kPartBytes);
   std::vector<Value> items;
   for (const std::string_view part : parts) items.push_back(sandbox.string_like(self, part));
   return sandbox.list(std::move(items));
@@ -55,7 +59,11 @@ Value strip_method(Sandbox& sandbox, const Value& self, const Arguments& argumen
 template <bool kFromRight>
 Value split_method(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
   const std::string_view text = subject(sandbox, self);
-  const int64_t limit = limit_argument(sandbox, arguments[1]);
+  if (kFromRight) sandbox.charge(text.size());  // its mirror image
+  // No more parts than list_of() can pay for, and one.
+  const auto most = int64_t(sandbox.too_many(kPartBytes));
+  const int64_t asked = limit_argument(sandbox, arguments[1]);
+  const int64_t limit = asked < 0 ? most : std::min(asked, most);
   if (!given(arguments[0])) return list_of(sandbox, self, split_space(text, limit, kFromRight));
   const std::string_view separator = text_argument(sandbox, arguments[0]);
   if (separator.empty()) sandbox.fail("empty separator");
@@ -64,7 +72,9 @@ Value split_method(Sandbox& sandbox, const Value& self, const Arguments& argumen
 }
 
 Value splitlines(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
-  return list_of(sandbox, self, split_lines(subject(sandbox, self), is_true(arguments[0])));
+  return list_of(
+      sandbox, self,
+      split_lines(subject(sandbox, self), is_true(arguments[0]), sandbox.too_many(kPartBytes)));
 }
 
 /// The part of a string that start and end arguments leave, and where it begins.
@@ -152,7 +162,9 @@ Value join(Sandbox& sandbox, const Value& self, const Arguments& arguments) {
 
 template <std::string (*kFunction)(std::string_view)>
 Value transform(Sandbox& sandbox, const Value& self, const Arguments&) {
-  return sandbox.string_like(self, kFunction(subject(sandbox, self)));
+  const std::string_view text = subject(sandbox, self);
+  sandbox.charge(text.size(), kChangedBytes);
+  return sandbox.string_like(self, kFunction(text));
 }
 
 template <bool (*kFunction)(std::string_view)>

@@ -64,7 +64,7 @@ std::partial_ordering order(Sandbox& sandbox, const Value& a, const Value& b) {
 /// One of the two is safe: the other is escaped.
 Value concatenate_safe(Sandbox& sandbox, const Value& a, const Value& b) {
   const auto part = [&](const Value& value) {
-    sandbox.charge(value.text().size(), 6);
+    sandbox.charge(value.text().size(), kEscapedBytes);
     return value.string().safe ? std::string(value.text()) : escape_html(value.text());
   };
   return sandbox.safe(part(a) + part(b));

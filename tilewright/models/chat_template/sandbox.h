@@ -2,6 +2,7 @@
 // knows the line being executed; whatever goes wrong is reported through fail().
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -19,6 +20,11 @@ namespace tw::models::chat_template {
 inline constexpr int64_t kMaxRange = 100000;  // elements of a range()
 inline constexpr int kMaxValueDepth = 100;    // lists and dicts inside of each other
 inline constexpr int kMaxCallDepth = 400;     // statements, expressions and calls being executed
+
+// What a byte of text may take while a copy of it is made that grows as it goes: in another case,
+// and with five bytes, "&#34;", for each.
+inline constexpr size_t kChangedBytes = 6;
+inline constexpr size_t kEscapedBytes = 15;
 
 inline constexpr char kNamespaceUnderscore[] =
     "attributes of a namespace can't begin with an underscore";
@@ -86,11 +92,18 @@ class Sandbox {
   }
   /// charge(count * bytes), safe from overflow.
   void charge(size_t count, size_t bytes);
-  /// Appends to a string that is being built.
+  /// Appends to a string that is being built; accounts for each allocation, not for the text alone:
+  /// while it grows there are two.
   void append(std::string& out, std::string_view text) {
-    charge(text.size());
+    if (text.size() > out.capacity() - out.size()) {
+      const size_t grown = std::max(out.size() + text.size(), 2 * out.capacity());
+      charge(grown);
+      out.reserve(grown);
+    }
     out += text;
   }
+  /// How many items of so many bytes exceed the memory that is left.
+  size_t too_many(size_t bytes) const { return size_t(bytes_left_) / bytes + 1; }
 
   Value string(std::string_view text);
   /// The same for text that was built with append(), whose bytes are paid for.

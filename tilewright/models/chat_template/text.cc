@@ -226,10 +226,10 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t limit, 
   return parts;
 }
 
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends, size_t most) {
   std::vector<std::string_view> lines;
   size_t start = 0;
-  for (size_t pos = 0; pos < text.size();) {
+  for (size_t pos = 0; pos < text.size() && lines.size() < most;) {
     const size_t end = pos;
     const char32_t c = next_code_point(text, pos);
     const bool line_end = (c >= 0xa && c <= 0xd) || (c >= 0x1c && c <= 0x1e) || c == 0x85 ||
@@ -239,7 +239,7 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
     lines.push_back(text.substr(start, (keep_ends ? pos : end) - start));
     start = pos;
   }
-  if (start < text.size()) lines.push_back(text.substr(start));
+  if (start < text.size() && lines.size() < most) lines.push_back(text.substr(start));
   return lines;
 }
 

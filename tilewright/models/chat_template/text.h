@@ -72,8 +72,9 @@ std::vector<std::string_view> rsplit(std::string_view text, std::string_view sep
                                      int64_t limit);
 /// str.split(None, limit) and, from the right, str.rsplit(None, limit).
 std::vector<std::string_view> split_space(std::string_view text, int64_t limit, bool from_right);
-/// str.splitlines(keep_ends).
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
+/// str.splitlines(keep_ends), but no more than `most` lines.
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends,
+                                          size_t most = SIZE_MAX);
 
 /// Appends \xhh, \uhhhh or \Uhhhhhhhh, the shortest that fits.
 void append_escape(std::string& out, char32_t code_point);
