@@ -29,9 +29,13 @@ STUB = PYTHON / "tilewright" / "ops.pyi"
 HEAD = '''"""Every operator of the catalog. Written by tools/python_stubs.py; do not edit."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-_Array = TypeVar("_Array")
+class _DLPack(Protocol):
+    @property
+    def __dlpack__(self) -> Any: ...
+
+_Array = TypeVar("_Array", bound=_DLPack)
 
 '''
 

@@ -266,8 +266,29 @@ def _dispatch(
             _refuse_dtypes(op, arguments, error)
             raise
         fallback, reason = True, str(error).split("\n")[0]
-        result, kernel = _run_on(ran, op, arguments, example)
+        try:
+            result, kernel = _run_on(ran, op, arguments, example)
+        except NotImplementedError as refusal:
+            raise _refused_by_both(op, arguments, {wanted: error, ran: refusal}) from None
     return result, (ran, kernel, reason, fallback)
+
+
+def _refused_by_both(
+    op: Operator, arguments: list[Any], refusals: dict[str, NotImplementedError]
+) -> _library.UnsupportedError:
+    """What the fallback says, and of every backend why it does not take the call.
+
+    A refusal in a backend's own words stands in for a reason where only the backend knows one.
+    """
+    own = {
+        name: str(error).split("\n")[0].partition(". Candidates: ")[0]
+        for name, error in refusals.items()
+    }
+    told = backends.candidates(lambda name: _why_not(name, op, arguments) or own.get(name, ""))
+    name, refusal = list(refusals.items())[-1]
+    return _library.UnsupportedError(
+        "\n".join((f"{own[name]}. {told}", *str(refusal).split("\n")[1:]))
+    )
 
 
 def _refuse_dtypes(op: Operator, arguments: list[Any], error: NotImplementedError) -> None:

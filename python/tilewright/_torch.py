@@ -165,7 +165,7 @@ def _has_divided_size(op: Operator) -> bool:
 def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list[list[Any]]:
     """Shapes of all outputs, by the library's own rule; sizes may be symbolic, if not `exact`."""
     tensors = {name: value for name, value in arguments.items() if _arrays.is_torch(value)}
-    if any(arg.type == "u8" and len(arg.dims) == 1 for arg in op.inputs):
+    if _is_opaque(op):
         return _infer_opaque(op, tensors, arguments)
     markers, reading = _Markers(), _arrays.Reading()
     sizes = _unify(op, tensors)
@@ -194,9 +194,14 @@ def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list
         kept.append((shape, view))
         value.kind, value.payload.tensor = _library.TENSOR, ctypes.pointer(view)
     shapes = (_library.Shape * len(op.outputs))()
-    _library.check(
-        _library.load().tw_infer(_library.operator_handle(op.name), values, len(op.inputs), shapes)
+    status = _library.load().tw_infer(
+        _library.operator_handle(op.name), values, len(op.inputs), shapes
     )
+    try:
+        _library.check(status)
+    except Exception as error:  # which takes the views for what they are made as
+        where = next(iter(tensors.values())).device
+        raise type(error)(str(error).replace("@cpu", f"@{where}")) from None
     if _has_divided_size(op) and not exact:  # of which no number of the library's reminds
         numbers = {name: value for name, value in arguments.items() if name not in tensors}
         told = op.infer({name: list(map(_size, known)) for name, known in sizes.items()}, numbers)
@@ -205,10 +210,15 @@ def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list
     return [[markers.size(n) for n in shape.sizes[: shape.rank]] for shape in shapes]
 
 
+def _is_opaque(op: Operator) -> bool:
+    """Whether it takes a packed object, inside of which are sizes."""
+    return any(arg.type == "u8" and len(arg.dims) == 1 for arg in op.inputs)
+
+
 def _infer_opaque(
     op: Operator, tensors: dict[str, torch.Tensor], arguments: dict[str, Any]
 ) -> list[list[Any]]:
-    """Shapes where sizes are inside a packed object, which a fake tensor does not have."""
+    """Shapes where sizes are what a fake tensor does not have: new symbols."""
     known: dict[str, list[Any]] = {name: list(tensor.shape) for name, tensor in tensors.items()}
     while (shapes := op.infer(known, arguments)) is None:
         missing = next(
@@ -236,6 +246,7 @@ def _fake(op: Operator, full: bool) -> Callable[..., Any]:
         arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
         _check_devices(op, arguments)
         shapes = _infer(op, arguments, exact)
+        check_dtypes(op, [arguments[name] for name in names])
         like = next(value for value in arguments.values() if _arrays.is_torch(value))
         results = [
             like.new_empty(shape, dtype=_dtype_of(op, arg, arguments))
@@ -280,12 +291,46 @@ def check(op: Operator, arguments: Sequence[Any]) -> None:
     check_dtypes(op, arguments)
 
 
+def _check_given(
+    op: Operator, arg: Argument, given: torch.Tensor, shape: list[Any] | None, dtype: torch.dtype
+) -> None:
+    """Refuses an output of another dtype or, if it is known, shape; symbolic sizes become equal."""
+    if given.dtype != dtype:
+        raise ValueError(
+            f"{op.name}: {arg.name} is {given.dtype}, but {dtype} is needed\n  in {op.schema}"
+        )
+    if shape is None:
+        return
+    fits = given.dim() == len(shape)
+    for size, wanted in zip(given.shape, shape, strict=False):
+        if isinstance(size, int) and isinstance(wanted, int):
+            fits = fits and size == wanted
+        elif fits:
+            _guard(op, arg, size, wanted)
+    if not fits:
+        raise ValueError(
+            f"{op.name}: {arg.name} is {list(given.shape)}@{given.device}, but {shape} is needed"
+            f"\n  in {op.schema}"
+        )
+
+
 def _fake_out(op: Operator) -> Callable[..., None]:
-    """Outputs are given; the kernel validates all but where they are."""
+    """Outputs are given: all that a kernel asks of them but that they do not overlap."""
     names = [arg.name for arg in op.inputs]
+    defaults = {arg.name: arg.default_value for arg in op.inputs}
 
     def fake(*positional: Any, **named: Any) -> None:
-        _check_devices(op, {**dict(zip(names, positional, strict=False)), **named})
+        given = {arg.name: named.pop(arg.name, None) for arg in op.outputs}
+        arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
+        _check_devices(op, {**arguments, **given})
+        check_dtypes(op, [arguments[name] for name in names])
+        has_all = all(value is not None for value in given.values())
+        shapes: list[Any] = [None] * len(op.outputs)
+        if not _is_opaque(op):
+            shapes = _infer(op, arguments, _has_size_of_its_own(op, has_all))
+        for arg, shape in zip(op.outputs, shapes, strict=True):
+            if (tensor := given[arg.name]) is not None:
+                _check_given(op, arg, tensor, shape, _dtype_of(op, arg, arguments))
 
     return fake
 

@@ -1,12 +1,13 @@
 """python -m tilewright.env_check: what of tilewright works here, what does not, and why.
 
 Prints one line per part and runs one operator against its definition. Exits with 1 only where
-something needed is broken; that PyTorch is not installed is no fault.
+something needed is broken; that PyTorch is not installed, or too old, is no fault.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import platform
@@ -16,14 +17,19 @@ from collections.abc import Callable
 from tilewright import __version__
 
 FLOOR = (2, 11)
+TRANSFORMERS_FLOOR = (5, 0)
 
 
 def _library() -> tuple[str, str]:
-    from tilewright import _library
+    from tilewright import _call, _library
 
     library = _library.load()
+    isa = library.tw_isa().decode()
+    if not isa:
+        return "broken", library.tw_last_error().decode()
+    _call._context()  # refuses a number of threads that cannot be
     text = f"{library.tw_version().decode()}, {len(_library.catalog())} operators"
-    return "ok", f"{text}, kernels for {library.tw_isa().decode()}"
+    return "ok", f"{text}, kernels for {isa}"
 
 
 def _kernels() -> tuple[str, str]:
@@ -38,14 +44,25 @@ def _kernels() -> tuple[str, str]:
     return ("ok" if worst < 1e-6 else "broken"), f"softmax within {worst:.1e} of its definition"
 
 
-def _torch() -> tuple[str, str]:
+def _why_not(package: str, floor: tuple[int, int], extra: str, what: str) -> tuple[str, str]:
+    """The version of a package, and why `what` cannot use it; empty where it can."""
     try:
-        version = importlib.metadata.version("torch")
+        version = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "absent", "PyTorch is not installed (pip install tilewright[torch])"
-    if tuple(int(part) for part in version.split(".")[:2]) < FLOOR:
-        needed = ".".join(map(str, FLOOR))
-        return "absent", f"torch {version} is too old: torch.ops.tilewright needs {needed}"
+        return "", f"{package} is not installed (pip install tilewright[{extra}])"
+    if tuple(int(part) for part in version.split(".")[:2]) >= floor:
+        return version, ""
+    return version, f"{package} {version} is too old: {what} needs {'.'.join(map(str, floor))}"
+
+
+def _why_no_torch() -> tuple[str, str]:
+    return _why_not("torch", FLOOR, "torch", "torch.ops.tilewright")
+
+
+def _torch() -> tuple[str, str]:
+    version, why = _why_no_torch()
+    if why:
+        return "absent", why
     import torch
 
     from tilewright import _torch
@@ -57,13 +74,17 @@ def _torch() -> tuple[str, str]:
 
 
 def _cuda() -> tuple[str, str]:
-    try:
-        import torch
-    except ImportError:
-        return "absent", "PyTorch, which would bring tensors on a GPU, is not installed"
+    _, why = _why_no_torch()
+    if why:
+        return "absent", why
+    import torch
+
+    from tilewright import _torch
+
     if not torch.cuda.is_available():
         return "absent", "PyTorch finds no GPU"
     name = torch.cuda.get_device_name()
+    _torch.load()
     try:
         good = bool((torch.ops.tilewright.exp(torch.zeros(4, device="cuda")) == 1).all())
     except RuntimeError as error:
@@ -73,11 +94,21 @@ def _cuda() -> tuple[str, str]:
     return ("ok" if good else "broken"), name
 
 
+def _transformers() -> tuple[str, str]:
+    version, why = _why_not("transformers", TRANSFORMERS_FLOOR, "hf", "tilewright.hf")
+    _, why_no_torch = _why_no_torch()
+    if why or why_no_torch:
+        return "absent", why or why_no_torch
+    importlib.import_module("tilewright.hf")
+    return "ok", f"transformers {version}"
+
+
 CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "library": _library,
     "kernels": _kernels,
     "torch": _torch,
     "cuda": _cuda,
+    "transformers": _transformers,
 }
 
 
@@ -105,7 +136,7 @@ def main() -> int:
         print(json.dumps(found, indent=2))
     else:
         for name, entry in found.items():
-            print(f"{name:<11} {entry['state']:<7} {entry['text']}")
+            print(f"{name:<12} {entry['state']:<7} {entry['text']}")
     return int(any(entry["state"] == "broken" for entry in found.values()))
 
 

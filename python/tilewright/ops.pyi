@@ -1,9 +1,13 @@
 """Every operator of the catalog. Written by tools/python_stubs.py; do not edit."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
-_Array = TypeVar("_Array")
+class _DLPack(Protocol):
+    @property
+    def __dlpack__(self) -> Any: ...
+
+_Array = TypeVar("_Array", bound=_DLPack)
 
 def activation(
     x: _Array,
@@ -962,7 +966,8 @@ def erf(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""The error function, elementwise. `out` may alias `x`.
+    r"""The error function, elementwise, within 1.05 units in the last place of float32. `out` may
+    alias `x`.
 
     erf(x: T[...]) -> out: T[...]
 
@@ -1013,7 +1018,7 @@ def exp(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""e^x, elementwise. `out` may alias `x`.
+    r"""e^x, elementwise, within 1.02 units in the last place of float32. `out` may alias `x`.
 
     exp(x: T[...]) -> out: T[...]
 
@@ -2030,6 +2035,7 @@ def mla(
     ckv: Any,
     kpe: Any,
     kv_lens: Any | None = None,
+    ckv_scale: Any | None = None,
     scale: float = 0.0,
     causal: bool = False,
     *,
@@ -2038,17 +2044,20 @@ def mla(
     r"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434), the projections of keys and
     values absorbed: all heads share the latent keys `ckv`, which are the values, too, and the
     rotated dims `kpe`; both may be columns of one cache. The last query stands at the last key.
+    Latents of 8 bits are times `ckv_scale`, of which a key has one for each D / G of its dims
+    (G = 4 in DeepSeek-V3.2, arXiv:2512.02556), and must then be numbers of T.
 
-    mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R],
-    kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B,
-    Hq, S]?
+    mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: U[B, L, H, D], kpe: T[B, L, H, R],
+    kv_lens: i32[B]?, ckv_scale: f32[B, L, H, G]?, scale: f32 = 0, causal: bool = false) -> out:
+    T[B, S, Hq, D], lse: f32[B, Hq, S]?
 
     Args:
         q_nope: T[B, S, Hq, D].
         q_pe: T[B, S, Hq, R].
-        ckv: T[B, L, H, D].
+        ckv: U[B, L, H, D].
         kpe: T[B, L, H, R].
         kv_lens: i32[B], or None.
+        ckv_scale: f32[B, L, H, G], or None.
         scale: f32, by default 0.
         causal: bool, by default false.
         backend: which one runs it, by default the current one.
@@ -2076,6 +2085,7 @@ def mla_paged(
     block_table: Any,
     kv_lens: Any,
     cu_seqlens_q: Any | None = None,
+    ckv_scale: Any | None = None,
     scale: float = 0.0,
     causal: bool = False,
     *,
@@ -2085,18 +2095,19 @@ def mla_paged(
     pages of one key, a row of `block_table` is a list of keys, in any order: what each query of
     sparse attention has picked (DeepSeek-V3.2, arXiv:2512.02556), B being N.
 
-    mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P,
-    S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0,
-    causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?
+    mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: U[P, S, H, D], kpe_pages: T[P,
+    S, H, R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, ckv_scale: f32[P,
+    S, H, G]?, scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]?
 
     Args:
         q_nope: T[N, Hq, D].
         q_pe: T[N, Hq, R].
-        ckv_pages: T[P, S, H, D].
+        ckv_pages: U[P, S, H, D].
         kpe_pages: T[P, S, H, R].
         block_table: i32[B, W].
         kv_lens: i32[B].
         cu_seqlens_q: i32[C], or None.
+        ckv_scale: f32[P, S, H, G], or None.
         scale: f32, by default 0.
         causal: bool, by default false.
         backend: which one runs it, by default the current one.
@@ -2949,7 +2960,8 @@ def sigmoid(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""The logistic function 1 / (1 + e^-x), elementwise. `out` may alias `x`.
+    r"""The logistic function 1 / (1 + e^-x), elementwise, within 2.77 units in the last place of
+    float32. `out` may alias `x`.
 
     sigmoid(x: T[...]) -> out: T[...]
 
@@ -3303,7 +3315,8 @@ def tanh(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""The hyperbolic tangent, elementwise. `out` may alias `x`.
+    r"""The hyperbolic tangent, elementwise, within 1.33 units in the last place of float32. `out`
+    may alias `x`.
 
     tanh(x: T[...]) -> out: T[...]
 

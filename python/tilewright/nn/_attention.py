@@ -65,10 +65,13 @@ class RotaryEmbedding(torch.nn.Module):
 
 
 class FlashAttention(torch.nn.Module):
-    """Attention without parameters: flash-attn's FlashSelfAttention and its function.
+    """Attention without parameters: flash-attn's FlashSelfAttention and FlashCrossAttention.
 
-    Takes qkv [B, S, 3, H, D], or q, k, v [B, S, H, D] with possibly fewer heads of k and v.
+    Takes qkv [B, S, 3, H, D], or q, k, v [B, S, H, D] with possibly fewer heads of k and v; of
+    sequences one after the other, as cu_seqlens divides them, all without B.
     """
+
+    alibi_slopes: torch.Tensor | None
 
     def __init__(
         self,
@@ -76,14 +79,37 @@ class FlashAttention(torch.nn.Module):
         softmax_scale: float | None = None,
         attention_dropout: float = 0.0,
         window_size: tuple[int, int] = (-1, -1),
+        alibi_slopes: torch.Tensor | None = None,
+        deterministic: bool = False,
+        *,
         softcap: float = 0.0,
     ) -> None:
-        """Keeps the options; dropout, while training, takes the memory of the weights."""
+        """Keeps the options.
+
+        Dropout, while training, and gradients with alibi_slopes take the memory of the weights.
+
+        Args:
+            causal: whether a query sees no key behind its own position.
+            softmax_scale: of the scores, by default 1 / sqrt(D).
+            attention_dropout: the probability with which a weight is dropped while training.
+            window_size: how many keys a query sees before and behind its own; -1 is all.
+            alibi_slopes: float32 [H], times whose -|distance| is added to the scores.
+            deterministic: accepted for flash-attn's sake: gradients always are.
+            softcap: c * tanh(score / c) replaces each score, unless it is 0.
+
+        Raises:
+            ValueError: alibi_slopes is of another rank.
+        """
         super().__init__()
+        if alibi_slopes is not None and alibi_slopes.dim() != 1:
+            shown = tuple(alibi_slopes.shape)
+            raise ValueError(f"FlashAttention: alibi_slopes is {shown}, but [H] is needed")
         self.attention_dropout = attention_dropout
         self.causal = causal
         self.softmax_scale = softmax_scale
         self.window_size = window_size
+        self.register_buffer("alibi_slopes", alibi_slopes, persistent=False)
+        self.deterministic = deterministic
         self.softcap = softcap
 
     def forward(
@@ -92,44 +118,91 @@ class FlashAttention(torch.nn.Module):
         k: torch.Tensor | None = None,
         v: torch.Tensor | None = None,
         causal: bool | None = None,
+        *,
+        cu_seqlens: torch.Tensor | None = None,
+        max_seqlen: int | None = None,
+        cu_seqlens_k: torch.Tensor | None = None,
+        max_seqlen_k: int | None = None,
     ) -> torch.Tensor:
         """[B, S, H, D]; a causal query sees keys up to its own, the last one all of them.
 
+        Args:
+            q: queries, or queries, keys and values.
+            k: keys.
+            v: values.
+            causal: instead of the module's option.
+            cu_seqlens: int32 [C + 1], where each of C sequences starts and the last one ends.
+            max_seqlen: accepted for flash-attn's sake, as max_seqlen_k is: nothing depends on it.
+            cu_seqlens_k: the same of the keys, by default as the queries have it.
+            max_seqlen_k: see max_seqlen.
+
         Raises:
             TypeError: k or v is no tensor, or only one of them is given.
-            ValueError: neither is given, and q is not all three.
+            ValueError: neither is given, and q is not all three; or only cu_seqlens_k is given.
         """
-        given = [x for x in (k, v) if x is not None]
-        if len(given) == 1 or not all(isinstance(x, torch.Tensor) for x in given):
-            kinds = ", ".join(type(x).__name__ for x in (k, v))
-            raise TypeError(f"FlashAttention: k and v are {kinds}, but both must be tensors")
-        if k is None or v is None:
-            if q.dim() != 5 or q.shape[2] != 3:
-                raise ValueError(
-                    f"FlashAttention: q is {tuple(q.shape)}, but without k and v "
-                    "[B, S, 3, H, D] is needed"
-                )
-            q, k, v = q.unbind(2)
+        if cu_seqlens is None and cu_seqlens_k is not None:
+            raise ValueError("FlashAttention: cu_seqlens_k needs cu_seqlens")
+        q, k, v = _separate(q, k, v, is_packed=cu_seqlens is not None)
         is_causal = self.causal if causal is None else causal
+        dropout = self.attention_dropout if self.training else 0.0
+        records = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
+        by_weights = dropout or (records and self.alibi_slopes is not None)
+        if cu_seqlens is None:
+            if by_weights:
+                return self._by_weights(q, k, v, is_causal, dropout)
+            attended: torch.Tensor = ops.attention(q, k, v, **self._options(is_causal))
+            return attended
+        ends = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
+        if not by_weights:
+            attended = ops.attention_varlen(q, k, v, cu_seqlens, ends, **self._options(is_causal))
+            return attended
+        out = q.new_zeros(*q.shape[:2], v.shape[2])  # rows outside all sequences stay so
+        rows, keys = cu_seqlens.tolist(), ends.tolist()
+        for a, b, c, d in zip(rows, rows[1:], keys, keys[1:], strict=False):
+            one = (q[None, a:b], k[None, c:d], v[None, c:d])
+            out[a:b] = self._by_weights(*one, is_causal, dropout)[0]
+        return out
+
+    def _options(self, is_causal: bool) -> dict[str, Any]:
+        """Of the operators."""
         left, right = self.window_size
-        options: dict[str, Any] = {
+        slopes = self.alibi_slopes
+        return {
             "scale": score_scale(self.softmax_scale),
+            "causal": is_causal,
+            "window_left": left,
+            "window_right": -1 if is_causal else right,
             "softcap": self.softcap,
+            "alibi_slopes": None if slopes is None else slopes.float(),  # narrow with its module
         }
-        right = -1 if is_causal else right
-        if self.training and self.attention_dropout:
-            sees = sees_in_range(q.shape[1], k.shape[1], causal=is_causal, left=left, right=right)
-            out, _ = attention_by_weights(
-                *(x.transpose(1, 2) for x in (q, k, v)),
-                sees=sees.to(q.device),
-                dropout=self.attention_dropout,
-                **options,
-            )
-            return out.transpose(1, 2).contiguous()
-        attended: torch.Tensor = ops.attention(
-            q, k, v, causal=is_causal, window_left=left, window_right=right, **options
+
+    def _by_weights(
+        self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool, dropout: float
+    ) -> torch.Tensor:
+        """The same by the weights, of which some are dropped."""
+        options = self._options(is_causal)
+        queries, keys = q.shape[1], k.shape[1]
+        sees = sees_in_range(
+            queries,
+            keys,
+            causal=is_causal,
+            left=options["window_left"],
+            right=options["window_right"],
         )
-        return attended
+        bias = None
+        if (slopes := options["alibi_slopes"]) is not None:
+            at = torch.arange(keys - queries, keys, device=q.device)[:, None]
+            distance = (torch.arange(keys, device=q.device) - at).abs()
+            bias = -slopes[:, None, None] * distance
+        out, _ = attention_by_weights(
+            *(x.transpose(1, 2) for x in (q, k, v)),
+            sees=sees.to(q.device),
+            bias=bias,
+            dropout=dropout,
+            scale=options["scale"],
+            softcap=self.softcap,
+        )
+        return out.transpose(1, 2).contiguous()
 
     def extra_repr(self) -> str:
         """The options."""
@@ -137,6 +210,25 @@ class FlashAttention(torch.nn.Module):
             f"causal={self.causal}, window_size={self.window_size}, softcap={self.softcap}, "
             f"attention_dropout={self.attention_dropout}"
         )
+
+
+def _separate(
+    q: torch.Tensor, k: torch.Tensor | None, v: torch.Tensor | None, is_packed: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values, which may be in one tensor."""
+    given = [x for x in (k, v) if x is not None]
+    if len(given) == 1 or not all(isinstance(x, torch.Tensor) for x in given):
+        kinds = ", ".join(type(x).__name__ for x in (k, v))
+        raise TypeError(f"FlashAttention: k and v are {kinds}, but both must be tensors")
+    if k is not None and v is not None:
+        return q, k, v
+    needed = "[N, 3, H, D]" if is_packed else "[B, S, 3, H, D]"
+    if q.dim() != needed.count(",") + 1 or q.shape[-3] != 3:
+        raise ValueError(
+            f"FlashAttention: q is {tuple(q.shape)}, but without k and v {needed} is needed"
+        )
+    q, k, v = q.unbind(-3)
+    return q, k, v
 
 
 class MultiheadAttention(torch.nn.MultiheadAttention):
