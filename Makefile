@@ -79,6 +79,8 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --mode quick --out benchmarks/results/peers.json
 	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_doors.json
+	.venv/bin/python benchmarks/run.py --suite training --threads 1,2 --no-samples --mode quick --reuse \
+	  --out benchmarks/results/peers_training.json
 	.venv/bin/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	python3 benchmarks/report.py
 

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -93,10 +94,12 @@ def measure() -> dict[str, dict[str, Any]]:
 
 def machine() -> dict[str, str]:
     """What ran."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    brand = next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
+    tool = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilewright"))
+    shown = subprocess.run([tool, "env", "--json"], capture_output=True, text=True, check=True)
+    cpu = json.loads(shown.stdout)["cpu"]
     return {
-        "cpu": brand,
+        "cpu": cpu["brand"],
+        "microarchitecture": cpu["microarchitecture"],
         "isa": _library.load().tw_isa().decode(),
         "tilewright": tilewright.__version__,
         "torch": torch.__version__,

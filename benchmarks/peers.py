@@ -7,7 +7,7 @@ there, or that raises NotImplementedError, is no peer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -65,6 +65,8 @@ def attention(
     sinks: torch.Tensor | None,
     k_scale: torch.Tensor | None,
     v_scale: torch.Tensor | None,
+    attn_bias: torch.Tensor | None,
+    alibi_slopes: torch.Tensor | None,
     scale: float,
     causal: bool,
     window_left: int,
@@ -72,21 +74,29 @@ def attention(
     softcap: float,
 ) -> torch.Tensor:
     """scaled_dot_product_attention of [B, S, H, D]."""
-    plain = kv_lens is None and sinks is None and k_scale is None and v_scale is None
-    if not plain or max(window_left, window_right) >= 0 or softcap or k.dtype != q.dtype:
-        raise NotImplementedError("attention with windows, sinks, caps or scales")
-    if causal and q.shape[1] not in (1, k.shape[1]):
-        raise NotImplementedError("causal attention of fewer queries than keys")
+    special = (kv_lens, sinks, k_scale, v_scale, alibi_slopes)
+    plain = all(tensor is None for tensor in special) and k.dtype == q.dtype
+    if not plain or max(window_left, window_right) >= 0 or softcap:
+        raise NotImplementedError("attention with windows, sinks, slopes, caps or scales")
+    if causal and (attn_bias is not None or q.shape[1] not in (1, k.shape[1])):
+        raise NotImplementedError("causal attention of fewer queries than keys, or with a bias")
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
     out = F.scaled_dot_product_attention(
         q,
         k,
         v,
+        attn_mask=attn_bias,
         is_causal=causal and q.shape[2] > 1,
         scale=scale or None,
         enable_gqa=q.shape[1] != k.shape[1],
     )
     return out.transpose(1, 2)
+
+
+def without_bias(options: Sequence[Any]) -> tuple[Any, ...]:
+    """The options of attention from those of its forms that take no attn_bias."""
+    sinks, k_scale, v_scale, *rest = options
+    return sinks, k_scale, v_scale, None, *rest
 
 
 def attention_varlen(
@@ -98,14 +108,13 @@ def attention_varlen(
     *options: Any,
 ) -> torch.Tensor:
     """One call per sequence."""
-    sinks, k_scale, v_scale, scale, causal, left, right, softcap = options
     starts, kv_starts = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
     out = torch.zeros(*q.shape[:2], v.shape[2], dtype=q.dtype)
     for b in range(len(starts) - 1):
         rows = slice(starts[b], starts[b + 1])
         keys = slice(kv_starts[b], kv_starts[b + 1])
-        rest = (None, sinks, k_scale, v_scale, scale, causal, left, right, softcap)
-        out[rows] = attention(q[None, rows], k[None, keys], v[None, keys], *rest)[0]
+        parts = q[None, rows], k[None, keys], v[None, keys]
+        out[rows] = attention(*parts, None, *without_bias(options))[0]
     return out
 
 
@@ -124,7 +133,8 @@ def attention_paged(
     out = torch.empty(*q.shape[:2], v_pages.shape[3], dtype=q.dtype)
     for b, length in enumerate(kv_lens.tolist()):
         k, v = (pages[block_table[b].long()].flatten(0, 1)[:length] for pages in (k_pages, v_pages))
-        out[b] = attention(q[b][None, None], k[None], v[None], None, *options)[0, 0]
+        parts = q[b][None, None], k[None], v[None]
+        out[b] = attention(*parts, None, *without_bias(options))[0, 0]
     return out
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures the operators beside PyTorch and ONNX Runtime, on the workloads that the catalog holds.
 
-Every output is compared with the operator's definition first; one that does not match is not timed.
+Every output is compared with the operator's definition first, or where that takes too long with
+PyTorch's, or that of a smaller call; one that does not match is not timed.
 tilewright and its peers run in one process, round by round, on the same random operands, of which
 there are more than the last cache holds where a model's would come from memory.
 
@@ -29,11 +30,12 @@ TOOL = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilew
 os.environ.setdefault("TILEWRIGHT_LIBRARY_DIR", str(TOOL.parent.resolve()))
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
 
+import checks  # noqa: E402
 import harness  # noqa: E402
 import onnx_peer  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
-from cases import Case, assert_close, every_workload, results  # noqa: E402
+from cases import Case, every_workload, results  # noqa: E402
 from console import show, show_means  # noqa: E402
 from peers import ANY_OF_EQUALS, EAGER_ONLY, PEER_OF  # noqa: E402
 
@@ -45,8 +47,6 @@ PASSES = ("forward", "training")
 MODES = {"quick": 0.1, "timing": 1.0, "deep": 5.0}  # of the suite's seconds
 ROTATED_BYTES = 16 << 20  # calls that touch less are measured in the caches
 MOST_BYTES = 1 << 30
-CHECKED_FLOPS = 4e9  # the float64 definition of more takes too long to wait for
-PEER_TOLERANCE = 8  # times ours: composites round between their steps
 
 
 def arguments() -> argparse.Namespace:
@@ -63,8 +63,8 @@ def arguments() -> argparse.Namespace:
         "--pass",
         dest="work",
         choices=PASSES,
-        default="forward",
-        help="training: forward and backward, of operators that have a gradient",
+        help="training: forward and backward, of operators that have a gradient; if not given, "
+        "as the suite says, or forward",
     )
     parser.add_argument("--mode", choices=MODES, default="timing")
     parser.add_argument(
@@ -109,7 +109,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
     dtypes = args.dtype or suite["dtypes"]
     cases = [case for case in every_workload() if dtype_of(case) in dtypes]
     if args.work == "training":
-        cases = [case for case in cases if PEER_OF.get(case.op.name) and trained(case)]
+        cases = [case for case in cases if PEER_OF.get(case.op.name) and is_trained(case)]
     if unknown := wanted - {case.op.name for case in every_workload()}:
         raise SystemExit(f"run.py: no workload of {', '.join(sorted(unknown))}")
     wanted = wanted or set(suite.get("operators", ()))
@@ -132,6 +132,17 @@ def trained(case: Case) -> list[int]:
     return [i for i, arg in enumerate(case.op.inputs) if f"{arg.name}.grad" in found]
 
 
+def is_trained(case: Case) -> bool:
+    """Whether it has a gradient, with the optional tensors and choices that it takes."""
+    conditions = case.op.gradient.conditions if case.op.gradient else {}
+    words = dict(word.partition("=")[::2] for word in case.text.split())
+    fits = (
+        f"+{name}" not in words if value == "absent" else words.get(name, value) == value
+        for name, value in conditions.items()
+    )
+    return bool(trained(case)) and all(fits)
+
+
 def prepared(case: Case, seed: int, args: Any) -> list[Any]:
     """Arguments of one call; for training those that have a gradient ask for it."""
     given = case.arguments(seed)
@@ -152,56 +163,12 @@ def operands(case: Case, cache: int, args: Any) -> list[list[Any]]:
     return [prepared(case, seed, args) for seed in range(1, count + 1)]
 
 
-def step(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Forward and backward of a call: its gradients, for the same gradients of its results."""
-    given: dict[Any, torch.Tensor] = {}
-
-    def gradient_of(result: torch.Tensor) -> torch.Tensor:
-        key = (result.shape, result.dtype, result.device)
-        if key not in given:
-            random = torch.Generator().manual_seed(3)
-            wide = torch.randn(result.shape, generator=random)
-            # The same number in every dtype.
-            given[key] = wide.bfloat16().to(result.device, result.dtype)
-        return given[key]
-
-    def run(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        made = [r for r in results(call(*arguments)) if r.requires_grad]
-        leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
-        return torch.autograd.grad(made, leaves, [gradient_of(r) for r in made])
-
-    return run
-
-
-def gradients_in_double(case: Case, arguments: list[Any]) -> tuple[torch.Tensor, ...]:
-    """PyTorch's gradients of the same function in float64, rounded once."""
-    wide = [
-        a.detach().double().requires_grad_(a.requires_grad)
-        if isinstance(a, torch.Tensor) and a.is_floating_point()
-        else a
-        for a in arguments
-    ]
-    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]
-    found = step(PEER_OF[case.op.name])(*wide)
-    return tuple(g.to(leaf.dtype) for g, leaf in zip(found, leaves, strict=True))
-
-
 def implementation(case: Case, backend: str) -> Callable[..., Any]:
     """Tilewright's."""
     function = getattr(tilewright.ops, case.op.name)
     if backend in ("cpu", "cuda"):  # wherever the tensors are
         return getattr(torch.ops.tilewright, case.op.name).default
     return lambda *given: function(*given, backend=backend)
-
-
-def check(case: Case, got: Any, want: Any, slack: float = 1) -> str:
-    """What does not match, if anything."""
-    try:
-        for g, w in zip(results(got), results(want), strict=True):
-            assert_close(g, w, slack * case.tolerance(w.dtype))
-    except AssertionError as error:
-        return str(error) or "another shape or dtype"
-    return ""
 
 
 def peers(
@@ -272,31 +239,26 @@ def measure(
     others, row["peers_left_out"] = peers(case, args.peer_names, given[0], threads)
     training = args.work == "training"
     if training:
-        ours, others = step(ours), {name: step(other) for name, other in others.items()}
+        ours = checks.gradients_of(ours)
+        others = {name: checks.gradients_of(other) for name, other in others.items()}
     got = ours(*given[0])
     flops, size = case.cost()
-    checked = CHECKED_FLOPS * min(1, MODES[args.mode])
-    if flops <= checked and training:
-        reference, row["checked"] = gradients_in_double(case, given[0]), "torch in float64"
-    elif flops <= checked:
-        reference = getattr(tilewright.ops, case.op.name)(*given[0], backend="reference")
-        row["checked"] = "definition"
-    else:
-        reference = others["torch"](*given[0]) if "torch" in others else None
-        row["checked"] = "torch" if reference is not None else "not"
-    # A gradient is rounded more than once: in the forward, whose result is used, and after it.
-    slack = PEER_TOLERANCE if row["checked"] == "torch" else 4 if training else 1
-    if reference is not None and (mismatch := check(case, got, reference, slack)):
-        return {**row, "status": "mismatch", "mismatch": mismatch}
+    row |= checks.check(
+        case, given[0], got, ours, others.get("torch"), lambda c: prepared(c, 1, args), training
+    )
+    if row["mismatch"] or row["checked"] == "not":
+        return {**row, "status": "mismatch" if row["mismatch"] else "unchecked"}
+    del row["mismatch"]
     row["mismatched_peers"] = {}
     for name in list(others):
         theirs, mine = results(others[name](*given[0])), results(got)
         if case.op.name in ANY_OF_EQUALS:  # which of them stands in the second result
             theirs, mine = theirs[:1], mine[:1]
-        if mismatch := check(case, tuple(theirs), tuple(mine), PEER_TOLERANCE):
-            row["mismatched_peers"][name] = mismatch
+        found = checks.mismatch(case, tuple(theirs), tuple(mine), checks.PEER_TOLERANCE)
+        if found:
+            row["mismatched_peers"][name] = found
             del others[name]
-    del got, reference
+    del got
     sample = harness.sample_on_gpu if args.backend == "cuda" else None
     times = harness.interleaved({"tilewright": ours, **others}, given, seconds, sample)
     row |= {"status": "ok", "copies": len(given), **harness.summary(times["tilewright"])}
@@ -329,6 +291,7 @@ def machine(backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
     env = json.loads(output(str(TOOL), "env", "--json") or "{}")
     about = {
         "cpu": env.get("cpu", {}).get("brand") or platform.processor(),
+        "microarchitecture": env.get("cpu", {}).get("microarchitecture"),
         "gpu": torch.cuda.get_device_name() if backend == "cuda" else None,
         "isa": env.get("isa", {}).get("chosen"),
         "tilewright": tilewright.__version__,
@@ -349,6 +312,7 @@ def write(rows: list[dict[str, Any]], args: Any, about: dict[str, Any]) -> None:
     text = {
         "schema": 1,
         "suite": args.suite,
+        "pass": args.work,
         "mode": args.mode,
         "reuse": args.reuse,
         **about,
@@ -358,7 +322,7 @@ def write(rows: list[dict[str, Any]], args: Any, about: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs a suite; 1 if an output did not match."""
+    """Runs a suite; 1 if an output did not match, or nothing could say whether it does."""
     args = arguments()
     config = yaml.safe_load((ROOT / "benchmarks" / "suites.yaml").read_text())
     if args.suite not in config["suites"]:
@@ -368,13 +332,14 @@ def main() -> int:
     args.peer_names = [] if args.peers == "none" else args.peers.split(",")
     if unknown := set(args.peer_names) - set(PEERS):
         raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    suite = config["suites"][args.suite]
+    args.work = args.work or suite.get("pass", "forward")
     if args.work == "training" and "onnxruntime" in args.peer_names:
         raise SystemExit("run.py: onnxruntime has no gradients: --pass forward")
     if args.reuse:
         harness.keep_memory()
     _torch.load()
     about, env = machine(args.backend)
-    suite = config["suites"][args.suite]
     seconds = suite["seconds"] * MODES[args.mode]
     rows = []
     with torch.inference_mode(args.work == "forward"):

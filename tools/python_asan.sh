@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Calls from Python under AddressSanitizer and UndefinedBehaviorSanitizer: bad and unusual input,
-# outputs in place and given, gaps between elements, threads, fork.
+# outputs in place and given, gaps between elements, threads, fork; NumPy's arrays, drawn calls.
 #
 #   tools/python_asan.sh BUILD JOBS
 set -euo pipefail
@@ -11,10 +11,13 @@ runtime=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
 export ASAN_OPTIONS=detect_leaks=0:new_delete_type_mismatch=0:alloc_dealloc_mismatch=0
 export UBSAN_OPTIONS=print_stacktrace=1
 export TILEWRIGHT_BIN=$1/tilewright
+export TILEWRIGHT_RANDOM_CALLS=3 # for each operator
 
 # Of the many edge cases each operator's richest; what measures memory or needs much of it elsewhere.
-LD_PRELOAD=$runtime .venv/bin/python -m pytest -n "$2" \
-  -k 'not keeps_memory and not more_elements and not (layouts and not f32) and not beyond' \
+elsewhere='keeps_memory or more_elements or (layouts and not f32) or beyond or up_to_date'
+LD_PRELOAD=$runtime .venv/bin/python -m pytest -n "$2" -k "not ($elsewhere)" \
   tests/python/ops/test_unusual_input.py \
   tests/python/ops/test_torch_behaviour.py \
+  tests/python/ops/test_package.py \
+  tests/python/ops/test_random_calls.py \
   tests/python/ops/test_torch_ops.py::test_layouts_and_overloads_agree

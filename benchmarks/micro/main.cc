@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,41 @@ void measure_caches(ThreadPool& one, ThreadPool& all, Report& report) {
   add("read L2", cpu.l2_bytes / 2, cpu.l2_bytes / 2);
   const int64_t l3 = std::min<int64_t>(cpu.l3_bytes / 2, 64 << 20);
   add("read L3", l3, std::max(l3 / all.threads(), 2 * cpu.l2_bytes));
+}
+
+/// Nanoseconds until one thread has read a line of `bytes`, in the best of several runs: each line
+/// holds the address of the next one, in a random order that nothing can foresee.
+double read_latency(ThreadPool& one, int64_t bytes) {
+  constexpr int64_t kLine = 64, kSteps = 1 << 20;
+  const TouchedMemory memory(one, bytes / kLine * kLine);
+  std::vector<std::byte*> lines;
+  for (int64_t i = 0; i < memory.bytes(); i += kLine) lines.push_back(memory.data() + i);
+  std::shuffle(lines.begin(), lines.end(), std::mt19937_64(1));
+  const auto next = [](std::byte* line) -> std::byte*& {
+    return *reinterpret_cast<std::byte**>(line);
+  };
+  for (size_t i = 0; i < lines.size(); ++i) next(lines[i]) = lines[(i + 1) % lines.size()];
+  std::byte* line = lines[0];
+  double best = 1e9;
+  for (int run = 0; run < 5; ++run) {
+    const auto begin = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < kSteps; ++i) line = next(line);
+    __asm__ volatile("" : "+r"(line));  // or nobody would want it
+    const std::chrono::duration<double, std::nano> all = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, all.count() / kSteps);
+  }
+  return best;
+}
+
+void measure_latencies(ThreadPool& one, int64_t dram_bytes, Report& report) {
+  const CpuInfo& cpu = cpu_info();
+  const auto add = [&](const char* name, int64_t bytes) {
+    if (bytes > 0) report.add(name, "ns", read_latency(one, bytes), 0);
+  };
+  add("latency L1", cpu.l1d_bytes / 2);
+  add("latency L2", cpu.l2_bytes / 2);
+  add("latency L3", std::min<int64_t>(cpu.l3_bytes / 2, 64 << 20));
+  add("latency DRAM", dram_bytes);
 }
 
 void measure_dram(ThreadPool& one, ThreadPool& all, int64_t bytes, Report& report) {
@@ -219,7 +255,9 @@ int run(int argc, char** argv) {
   report.add("clock", "GHz", ghz, 0);
   measure_compute(one, all, report);
   measure_caches(one, all, report);
-  measure_dram(one, all, mib > 0 ? mib << 20 : stream_array_bytes(), report);
+  const int64_t dram_bytes = mib > 0 ? mib << 20 : stream_array_bytes();
+  measure_latencies(one, dram_bytes, report);
+  measure_dram(one, all, dram_bytes, report);
   measure_system(all, report);
   measure_calls(one, report);
   measure_gpu_calls(one, report);

@@ -11,10 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_training_a_character_model() -> None:
+def test_training_a_character_model(tmp_path: Path) -> None:
+    curves = tmp_path / "curves.png"
     result = subprocess.run(
         [sys.executable, ROOT / "examples" / "train_char_lm.py", "--steps", "12", "--dim", "32",
-         "--layers", "1", "--length", "32", "--batch", "4"],
+         "--layers", "1", "--length", "32", "--batch", "4", "--plot", curves],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "OMP_NUM_THREADS": "1"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -24,3 +25,5 @@ def test_training_a_character_model() -> None:
     first, last, apart = map(float, found.groups())
     assert last < first - 0.3
     assert apart < 1e-4
+    assert f"curves: {curves}" in result.stdout
+    assert curves.read_bytes().startswith(b"\x89PNG")

@@ -173,6 +173,7 @@ def test_dropout_keeps_its_share() -> None:
 
 
 TWICE = ["add", "matmul", "mul", "scale", "rope", "linear", "exp"]
+TWICE += ["copy", "dropout", "fft", "lerp", "permute", "transpose", "where"]  # linear, so again
 TWICE += [name.removesuffix("_backward") for name in SECOND if not name.endswith(".full")]
 
 

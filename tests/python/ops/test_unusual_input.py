@@ -221,6 +221,24 @@ def test_more_elements_than_31_bits_count(shape) -> None:
     assert out.view(-1)[2**31 : 2**31 + 2].tolist() == [3, 4]
 
 
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [("sum", 2**30 + 32), ("amax", 0.5), ("argmax", 0), ("count_nonzero", 2**31 + 64)],
+)
+def test_a_row_of_more_elements_than_31_bits_count(name, want) -> None:
+    """Whose elements share their memory."""
+    row = torch.tensor(0.5).expand(2**31 + 64)
+    assert getattr(OPS, name)(row).item() == pytest.approx(want, rel=1e-6)
+
+
+def test_a_table_of_more_elements_than_31_bits_count() -> None:
+    table = torch.empty(2**21 + 5, 1024, dtype=torch.float16)  # whose pages are not there yet
+    ids = torch.tensor([2**21 + 4, 0, 2**21, 2**20 + 1], dtype=torch.int32)
+    rows = torch.randn(4, 1024).half()
+    table[ids.long()] = rows
+    assert torch.equal(OPS.embedding(table, ids), rows)
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     paths = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     return subprocess.run(
