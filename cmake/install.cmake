@@ -17,6 +17,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilewright-config-version
 install(FILES ${PROJECT_BINARY_DIR}/tilewright-config.cmake
               ${PROJECT_BINARY_DIR}/tilewright-config-version.cmake DESTINATION ${package_dir})
 
+# Libraries may be more than one folder below the prefix: lib/x86_64-linux-gnu.
+file(RELATIVE_PATH TILEWRIGHT_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/tilewright.pc.in ${PROJECT_BINARY_DIR}/tilewright.pc
                @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tilewright.pc

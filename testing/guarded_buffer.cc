@@ -11,7 +11,7 @@ namespace tw::testing {
 namespace {
 constexpr size_t kPage = 4096;
 constexpr size_t kHuge = size_t{4} << 20;  // from here on with huge pages, as core/tensor.cc does
-constexpr std::byte kPattern{0xA5};
+constexpr std::byte kPattern{0xFF};        // NaN in every floating-point type
 }  // namespace
 
 GuardedBuffer::GuardedBuffer(int64_t bytes) : bytes_(bytes) {

@@ -22,7 +22,8 @@ readonly MODEL_LINK=$VENV/models/smollm2-135m-instruct.gguf
 readonly BUILD_PACKAGES=(g++ make cmake ninja-build git libcli11-dev nlohmann-json3-dev
   libpcre2-dev libutf8proc-dev)
 readonly PYTHON_PACKAGES=(python3 python3-venv)
-readonly TEST_PACKAGES=(libgtest-dev pkg-config binutils)
+# python3-dev: torch.compile builds its kernels against Python.h.
+readonly TEST_PACKAGES=(libgtest-dev pkg-config binutils python3-dev)
 readonly DEV_PACKAGES=(clang-19 libclang-rt-19-dev clang-format-19 clang-tidy-19 shellcheck
   codespell ccache mold)
 
@@ -38,7 +39,8 @@ install_packages() {
   local root=()
   [ "$(id -u)" -eq 0 ] || root=(sudo)
   say "installing system packages: ${missing[*]}"
-  "${root[@]}" apt-get update -qq
+  [ -n "${updated:-}" ] || "${root[@]}" apt-get update -qq
+  updated=1
   "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing[@]}"
 }
@@ -117,7 +119,6 @@ install_peers() {
 
 setup_peers() {
   setup_test
-  install_packages python3-dev
   once peers install_peers
 }
 

@@ -823,39 +823,42 @@ static inline tw_status tw_mean_backward(tw_context* context, const tw_tensor* g
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
-/* mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: T[B, L, H, D], kpe: T[B, L, H, R],
- * kv_lens: i32[B]?, scale: f32 = 0, causal: bool = false) -> out: T[B, S, Hq, D], lse: f32[B, Hq,
- * S]? */
+/* mla(q_nope: T[B, S, Hq, D], q_pe: T[B, S, Hq, R], ckv: U[B, L, H, D], kpe: T[B, L, H, R],
+ * kv_lens: i32[B]?, ckv_scale: f32[B, L, H, G]?, scale: f32 = 0, causal: bool = false) -> out: T[B,
+ * S, Hq, D], lse: f32[B, Hq, S]? */
 static inline tw_status tw_mla(tw_context* context, const tw_tensor* q_nope, const tw_tensor* q_pe,
                                const tw_tensor* ckv, const tw_tensor* kpe, const tw_tensor* kv_lens,
-                               double scale, int64_t causal, tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {
-      tw_tensor_value(q_nope), tw_tensor_value(q_pe),    tw_tensor_value(ckv),
-      tw_tensor_value(kpe),    tw_tensor_value(kv_lens), tw_float_value(scale),
-      tw_int_value(causal),    tw_tensor_value(out),     tw_tensor_value(lse)};
+                               const tw_tensor* ckv_scale, double scale, int64_t causal,
+                               tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(q_nope),  tw_tensor_value(q_pe),
+                                tw_tensor_value(ckv),     tw_tensor_value(kpe),
+                                tw_tensor_value(kv_lens), tw_tensor_value(ckv_scale),
+                                tw_float_value(scale),    tw_int_value(causal),
+                                tw_tensor_value(out),     tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("mla", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 9, NULL, NULL);
+  return tw_call(context, op, arguments, 10, NULL, NULL);
 }
 
-/* mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: T[P, S, H, D], kpe_pages: T[P, S, H,
- * R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, scale: f32 = 0, causal: bool
- * = false) -> out: T[N, Hq, D], lse: f32[Hq, N]? */
+/* mla_paged(q_nope: T[N, Hq, D], q_pe: T[N, Hq, R], ckv_pages: U[P, S, H, D], kpe_pages: T[P, S, H,
+ * R], block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, ckv_scale: f32[P, S, H, G]?,
+ * scale: f32 = 0, causal: bool = false) -> out: T[N, Hq, D], lse: f32[Hq, N]? */
 static inline tw_status tw_mla_paged(tw_context* context, const tw_tensor* q_nope,
                                      const tw_tensor* q_pe, const tw_tensor* ckv_pages,
                                      const tw_tensor* kpe_pages, const tw_tensor* block_table,
                                      const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
-                                     double scale, int64_t causal, tw_tensor* out, tw_tensor* lse) {
+                                     const tw_tensor* ckv_scale, double scale, int64_t causal,
+                                     tw_tensor* out, tw_tensor* lse) {
   const tw_value arguments[] = {
       tw_tensor_value(q_nope),       tw_tensor_value(q_pe),        tw_tensor_value(ckv_pages),
       tw_tensor_value(kpe_pages),    tw_tensor_value(block_table), tw_tensor_value(kv_lens),
-      tw_tensor_value(cu_seqlens_q), tw_float_value(scale),        tw_int_value(causal),
-      tw_tensor_value(out),          tw_tensor_value(lse)};
+      tw_tensor_value(cu_seqlens_q), tw_tensor_value(ckv_scale),   tw_float_value(scale),
+      tw_int_value(causal),          tw_tensor_value(out),         tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("mla_paged", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 11, NULL, NULL);
+  return tw_call(context, op, arguments, 12, NULL, NULL);
 }
 
 /* moe_align(ids: i32[*], experts: i64, block_size: i64 = 1) -> counts: i32[experts], offsets:

@@ -283,7 +283,9 @@ tw_status tw_last_status(void) {
   return last_status;
 }
 const char* tw_isa(void) {
-  return tw::name(tw::runtime::detect_isa());
+  const char* out = "";
+  guarded([&] { out = tw::name(tw::runtime::detect_isa()); });
+  return out;
 }
 const char* tw_cuda_unavailable(void) {
   if (!tw::runtime::kHasCuda) return "this build has no kernels for GPUs";

@@ -116,7 +116,8 @@ TW_C_API int32_t tw_abi_version(void);
 TW_C_API const char* tw_last_error(void);
 /* The status of this thread's last failure. */
 TW_C_API tw_status tw_last_status(void);
-/* The instruction set that kernels are chosen for: "avx2". */
+/* The instruction set that kernels are chosen for: "avx2"; "" where there is none to choose, and
+ * tw_last_error() says why. */
 TW_C_API const char* tw_isa(void);
 /* Why no call can run on a GPU: there is no driver or no GPU, or this build has no kernels for
  * them;

@@ -72,6 +72,7 @@ struct CrossEntropy {
   }
 
   static constexpr Case kEdgeCases[] = {
+      {"no rows", "N=0 V=5 reduction=sum +lse"},
       {"one element", "N=1 V=1 +lse"},
       {"sum", "N=7 V=5 reduction=sum +lse"},
       {"no reduction", "N=6 V=45 reduction=none +lse"},

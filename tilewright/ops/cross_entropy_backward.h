@@ -71,7 +71,8 @@ struct CrossEntropyBackward {
     return out;
   }
 
-  static constexpr Case kEdgeCases[] = {{"one element", "N=1 V=1"},
+  static constexpr Case kEdgeCases[] = {{"no rows", "N=0 V=5 reduction=sum"},
+                                        {"one element", "N=1 V=1"},
                                         {"sum", "N=7 V=5 reduction=sum"},
                                         {"no reduction", "N=6 V=45 reduction=none"},
                                         {"smoothing", "N=9 V=77 label_smoothing=0.1"},

@@ -148,7 +148,7 @@ class RandomShapes : public ::testing::Test {
       SCOPED_TRACE(std::string(base.text) + " redrawn with seed " + std::to_string(seed));
       check(setting_, spec, seed, layout);
     }
-    EXPECT_GT(accepted, 0) << "no random draw was accepted";
+    EXPECT_GE(accepted, 6) << "few random draws were accepted";
   }
 
  private:

@@ -263,6 +263,8 @@ TEST(CalibrationPath, FollowsTheXdgVariables) {
     return std::string(value == nullptr ? "" : value);
   };
   const std::string cache = saved("XDG_CACHE_HOME"), home = saved("HOME");
+  const std::string own = saved("TILEWRIGHT_CACHE_DIR");
+  unsetenv("TILEWRIGHT_CACHE_DIR");
   setenv("HOME", "/home/somebody", 1);
   setenv("XDG_CACHE_HOME", "/var/cache/x", 1);
   EXPECT_EQ(calibration_path(), "/var/cache/x/tilewright/machine.json");
@@ -274,6 +276,7 @@ TEST(CalibrationPath, FollowsTheXdgVariables) {
   EXPECT_EQ(calibration_path(), "");
   if (!cache.empty()) setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   if (!home.empty()) setenv("HOME", home.c_str(), 1);
+  if (!own.empty()) setenv("TILEWRIGHT_CACHE_DIR", own.c_str(), 1);
 }
 
 TEST(Probes, RunWhereTheBuildRuns) {
