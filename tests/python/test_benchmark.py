@@ -260,7 +260,7 @@ def test_compare_refuses_other_files(tmp_path) -> None:
     (bad := tmp_path / "bad.json").write_text("[1]")
     for arguments, complaint in [
         ((good, bad), 'holds no "results"'),
-        ((good, tmp_path / "none.json"), "cannot be read"),
+        ((good, tmp_path / "none.json"), "cannot read"),
         ((good, other), "share no row"),
     ]:
         result = run_tool("compare", *arguments)
