@@ -13,20 +13,17 @@
 #include "tilewright/core/printable.h"
 
 namespace tw {
-namespace {
 
 // Takes errno as an argument: building the message may change it.
-[[noreturn]] void fail(const std::string& path, int code) {
+void fail_to_write(const std::string& path, int code) {
   throw Error(ErrorKind::kIo,
               printable(path) + ": cannot write: " + std::generic_category().message(code));
 }
 
-}  // namespace
-
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) fail(path, errno);
+    if (written < 0 && errno != EINTR) fail_to_write(path, errno);
     if (written > 0) bytes.remove_prefix(size_t(written));
   }
 }
@@ -38,7 +35,7 @@ TemporaryFile::TemporaryFile(const std::string& path) : path_(path) {
     name_ = path + "." + std::to_string(random());
     fd_ = ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd_ < 0 && errno == EEXIST);
-  if (fd_ < 0) fail(path, errno);
+  if (fd_ < 0) fail_to_write(path, errno);
   struct stat before;
   if (::stat(path.c_str(), &before) != 0) return;
   // Of another user's file perhaps not all; it is ours then, with what the system lets us give.
@@ -51,9 +48,10 @@ TemporaryFile::~TemporaryFile() {
 }
 
 void TemporaryFile::replace(bool durable) {
-  if (durable && ::fsync(fd_) != 0) fail(path_, errno);
-  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, errno);  // what a disk elsewhere refuses
-  if (::rename(name_.c_str(), path_.c_str()) != 0) fail(path_, errno);
+  if (durable && ::fsync(fd_) != 0) fail_to_write(path_, errno);
+  if (::close(std::exchange(fd_, -1)) != 0)
+    fail_to_write(path_, errno);  // what a disk elsewhere refuses
+  if (::rename(name_.c_str(), path_.c_str()) != 0) fail_to_write(path_, errno);
   exists_ = false;
 }
 

@@ -9,6 +9,9 @@
 
 namespace tw {
 
+/// Throws kIo, naming `path`; `code` is an errno.
+[[noreturn]] TW_API void fail_to_write(const std::string& path, int code);
+
 /// Writes all of `bytes`; throws kIo, naming `path`.
 TW_API void write_all(int fd, std::string_view bytes, const std::string& path);
 

@@ -30,11 +30,6 @@ std::string header(std::span<const int64_t> shape) {
   return prefix + char(dict.size() & 255) + char(dict.size() >> 8) + dict;
 }
 
-[[noreturn]] void fail(const std::string& path, int code) {
-  throw Error(ErrorKind::kIo,
-              printable(path) + ": cannot write: " + std::generic_category().message(code));
-}
-
 // What a signal that ends the process has to remove.
 std::atomic<const char*> unfinished = nullptr;
 
@@ -75,7 +70,7 @@ NpyFile::NpyFile(const std::string& path, std::span<const int64_t> shape, const 
       !std::filesystem::exists(path_, ignored) || std::filesystem::is_regular_file(path_, ignored);
   if (replaces) file_.emplace(path_);
   fd_ = replaces ? file_->fd() : ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd_ < 0) fail(path_, errno);
+  if (fd_ < 0) fail_to_write(path_, errno);
   write_all(fd_, header(shape), path_);
   if (replaces) remove_on_signals(file_->name().c_str());  // nothing throws from here on
 }
@@ -96,7 +91,7 @@ void NpyFile::close() {
                                           " values short of the array's shape");
   }
   if (file_) return file_->replace();
-  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, errno);
+  if (::close(std::exchange(fd_, -1)) != 0) fail_to_write(path_, errno);
 }
 
 }  // namespace tw::cli
