@@ -59,8 +59,9 @@ struct MlaWiden : MlaBlock<T, kBuild> {
       } else {
         tile::cuda::wait_copy_groups<0>();
       }
-      __syncwarp();
+      __syncwarp();  // lanes have copied scales for each other
       widen(shared, to);
+      __syncwarp();  // and read them
       tile::cuda::fence_async_shared();
       shared.k_full[to.buffer][Block::gathered_with(int(to.first_piece()))].arrive();
       if (to.number == 1) phases ^= 1u << to.buffer;
