@@ -57,6 +57,12 @@ struct MlaScales {
   }
 };
 
+/// Whether all warps load, each lane parts of rows: latents are to be widened, or pages are too
+/// small for boxes.
+TW_INLINE constexpr bool mla_gathers(size_t latent_bytes, bool paged, int64_t page_keys) {
+  return latent_bytes == 1 || (paged && page_keys < kAttentionLeastBox);
+}
+
 /// `q` and `k` are the latent dims, the keys' of type U; they are values, so that there are no
 /// others.
 template <class T, class U = T>
@@ -70,10 +76,8 @@ struct MlaArguments : AttentionArguments<T> {
   int page_shift;
   uint32_t row_mask;
 
-  /// Whether all warps load, each lane parts of rows: pages are too small for boxes, or latents are
-  /// to be widened.
   TW_INLINE bool gathers() const {
-    return sizeof(U) == 1 || (this->table && this->page_keys < kAttentionLeastBox);
+    return mla_gathers(sizeof(U), bool(this->table), this->page_keys);
   }
 };
 

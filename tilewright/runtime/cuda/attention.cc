@@ -99,20 +99,8 @@ void launch_sm90(const K& call, int device, Stream stream) {
   wait_if_asked("attention", on, stream);
 }
 
-#define TW_INSTANTIATE_ONE(K, T, U)                             \
-  template Support supports_sm90(const kernels::K<T, U>&, int); \
-  template void launch_sm90(const kernels::K<T, U>&, int, Stream);
-#define TW_INSTANTIATE(K)               \
-  TW_INSTANTIATE_ONE(K, f16, f16)       \
-  TW_INSTANTIATE_ONE(K, f16, int8_t)    \
-  TW_INSTANTIATE_ONE(K, f16, f8_e4m3fn) \
-  TW_INSTANTIATE_ONE(K, bf16, bf16)     \
-  TW_INSTANTIATE_ONE(K, bf16, int8_t)   \
-  TW_INSTANTIATE_ONE(K, bf16, f8_e4m3fn)
-TW_INSTANTIATE(Attention)
-TW_INSTANTIATE(AttentionVarlen)
-TW_INSTANTIATE(AttentionPaged)
-#undef TW_INSTANTIATE
-#undef TW_INSTANTIATE_ONE
+TW_INSTANTIATE_SM90(Attention)
+TW_INSTANTIATE_SM90(AttentionVarlen)
+TW_INSTANTIATE_SM90(AttentionPaged)
 
 }  // namespace tw::runtime::cuda

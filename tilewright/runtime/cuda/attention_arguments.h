@@ -136,4 +136,16 @@ class AttentionPartials {
   StreamMemory memory_;
 };
 
+/// supports_sm90 and launch_sm90 of kernels::K for all queries and keys that Hopper's kernels take.
+#define TW_INSTANTIATE_SM90_ONE(K, T, U)                        \
+  template Support supports_sm90(const kernels::K<T, U>&, int); \
+  template void launch_sm90(const kernels::K<T, U>&, int, Stream);
+#define TW_INSTANTIATE_SM90(K)               \
+  TW_INSTANTIATE_SM90_ONE(K, f16, f16)       \
+  TW_INSTANTIATE_SM90_ONE(K, f16, int8_t)    \
+  TW_INSTANTIATE_SM90_ONE(K, f16, f8_e4m3fn) \
+  TW_INSTANTIATE_SM90_ONE(K, bf16, bf16)     \
+  TW_INSTANTIATE_SM90_ONE(K, bf16, int8_t)   \
+  TW_INSTANTIATE_SM90_ONE(K, bf16, f8_e4m3fn)
+
 }  // namespace tw::runtime::cuda

@@ -69,9 +69,7 @@ struct MlaProblem : AttentionProblem<T, U> {
         k_pe(call.kpe_pages),
         scales(call.ckv_scale) {}
 
-  bool gathers() const {
-    return this->kNarrow || (this->table && this->k.rows < kernels::kAttentionLeastBox);
-  }
+  bool gathers() const { return kernels::mla_gathers(sizeof(U), bool(this->table), this->k.rows); }
   kernels::AttentionChoice choice(int multiprocessors) const {
     return kernels::choose_mla_sm90(this->size(), k_pe.dims, multiprocessors);
   }
@@ -115,13 +113,7 @@ kernels::MlaRows<T> rows_of(const AttentionTensor<const T>& x) {
 }
 
 template <class T, class U>
-int shared_bytes_of(const MlaProblem<T, U>& p, int build) {
-  return kMlaBuilds[build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
-}
-
-template <class T, class U>
-Kernel kernel_for(const MlaProblem<T, U>& p, int build, const Gpu& on) {
-  const int shared_bytes = shared_bytes_of(p, build);
+Kernel kernel_for(int build, int shared_bytes, const Gpu& on) {
   if constexpr (sizeof(U) > 1) {
     return module<T>().builds.with_shared_bytes("mla", size_t(build), shared_bytes, on);
   } else {
@@ -150,8 +142,9 @@ void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
   arguments.row_mask = uint32_t(page_keys - 1);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "mla", arguments);
-  const Kernel kernel = kernel_for(p, choice.build, on);
-  const int shared_bytes = shared_bytes_of(p, choice.build);
+  const int shared_bytes =
+      kMlaBuilds[choice.build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
+  const Kernel kernel = kernel_for<T, U>(choice.build, shared_bytes, on);
   void* pointers[] = {&arguments};
   check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
                                unsigned(shared_bytes), stream, pointers, nullptr),
@@ -180,19 +173,7 @@ void launch_sm90(const K& call, int device, Stream stream) {
   wait_if_asked("mla", on, stream);
 }
 
-#define TW_INSTANTIATE_ONE(K, T, U)                             \
-  template Support supports_sm90(const kernels::K<T, U>&, int); \
-  template void launch_sm90(const kernels::K<T, U>&, int, Stream);
-#define TW_INSTANTIATE(K)               \
-  TW_INSTANTIATE_ONE(K, f16, f16)       \
-  TW_INSTANTIATE_ONE(K, f16, int8_t)    \
-  TW_INSTANTIATE_ONE(K, f16, f8_e4m3fn) \
-  TW_INSTANTIATE_ONE(K, bf16, bf16)     \
-  TW_INSTANTIATE_ONE(K, bf16, int8_t)   \
-  TW_INSTANTIATE_ONE(K, bf16, f8_e4m3fn)
-TW_INSTANTIATE(Mla)
-TW_INSTANTIATE(MlaPaged)
-#undef TW_INSTANTIATE
-#undef TW_INSTANTIATE_ONE
+TW_INSTANTIATE_SM90(Mla)
+TW_INSTANTIATE_SM90(MlaPaged)
 
 }  // namespace tw::runtime::cuda
