@@ -59,7 +59,7 @@ struct MlaScales {
 
 /// Whether all warps load, each lane parts of rows: latents are to be widened, or pages are too
 /// small for boxes.
-TW_INLINE constexpr bool mla_gathers(size_t latent_bytes, bool paged, int64_t page_keys) {
+TW_INLINE constexpr bool mla_gathers(int latent_bytes, bool paged, int64_t page_keys) {
   return latent_bytes == 1 || (paged && page_keys < kAttentionLeastBox);
 }
 
