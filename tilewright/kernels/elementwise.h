@@ -101,7 +101,7 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
           const auto to = whole.part(c, n);
           [&](const auto&... from) {
             tile::for_row<C, kChains>(p, n, [&](auto at) TW_INLINED {
-              (tile::prefetch_ahead(p, from, at), ...);
+              if constexpr (kChains > 1) (tile::prefetch_ahead(p, from, at), ...);
               tile::store(p, to, at, f(tile::load(from, at)...));
             });
           }(from_rows.row(r).part(block.begin + c, n)...);

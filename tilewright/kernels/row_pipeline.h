@@ -24,7 +24,7 @@ TW_INLINE void rows_in_turn(P p, R reduction, tile::RowGroup group, Open&& open,
     auto row = open(i);
     const auto get = read(i, row);
     const auto found = tile::reduce_row<C, kChains>(p, reduction, row, [&](auto at) TW_INLINED {
-      tile::prefetch_ahead(p, row, at);
+      if constexpr (kChains > 1) tile::prefetch_ahead(p, row, at);
       return get(at);
     });
     const auto put = write(i, row, found);

@@ -208,20 +208,24 @@ TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, true, k
     prefetch_late(row.data + at.offset + i);
 }
 /// Begins to fetch what a loop over the row comes to some spans later: where arithmetic fills the
-/// processor's window, loads do not reach ahead far enough by themselves.
-template <class P, class C, int kChains, class T>
-  requires(kChains > 1)
-TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
-  constexpr int64_t kAhead = 4096,
-                    kBytes = kChains * P::kVectorBytes / int64_t{sizeof(C)} * int64_t{sizeof(T)};
+/// processor's window, loads do not reach ahead far enough by themselves. The spans of a row's end
+/// have their share in what is fetched of the next.
+template <class P, class C, bool kFull, int kChains, class T>
+TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row,
+                              const Span<P, C, kFull, kChains>& at) {
+  constexpr int64_t kAhead = 4096, kBytes = Span<P, C, kFull, kChains>::kLanes * int64_t{sizeof(T)};
   if (!p.streaming()) return;
   const int64_t past = (at.offset - row.count) * int64_t{sizeof(T)} + kAhead;
-  const uint64_t first =
-      past < 0 ? uint64_t(row.data + at.offset) + kAhead : uint64_t(row.next) + uint64_t(past);
-  for (int64_t b = 0; b < kBytes; b += kLineBytes)
-    prefetch_late(reinterpret_cast<const void*>(first + uint64_t(b)));
+  const auto fetch = [](uint64_t first, int64_t bytes) TW_INLINED {
+    for (int64_t b = 0; b < bytes; b += kLineBytes)
+      prefetch_late(reinterpret_cast<const void*>(first + uint64_t(b)));
+  };
+  fetch(past < 0 ? uint64_t(row.data + at.offset) + kAhead : uint64_t(row.next) + uint64_t(past),
+        kBytes);
+  if (past < kLineBytes && past + kBytes > 0) [[unlikely]]
+    fetch(uint64_t(row.next), past + kBytes);
 }
-template <class P, class Row, class At>
-TW_INLINE void prefetch_ahead(P, const Row&, const At&) {}
+template <class P, class T, class At>
+TW_INLINE void prefetch_ahead(P, const View<T, 1>&, const At&) {}
 
 }  // namespace tw::tile
