@@ -102,6 +102,7 @@ concept Operator = requires(
 
 /// Whether `isa` has instructions that the operator's kernels use and those before it lack. Vectors
 /// of another width change every kernel; an operator whose kernels use more lists it in kIsas.
+/// avx512_bf16 also rounds in one instruction: listed where models wait for rows so rounded.
 template <class Op>
 constexpr bool changes_with(Isa isa) {
   if (isa == Isa::avx2 || isa == Isa::avx512) return true;

@@ -94,13 +94,32 @@ TW_INLINE vec<uint32_t, kN> round_bf16(vec<float, kN> v) {
   const U u = bit_cast<U>(v);
   return select(v == v, u + 0x7fffu + ((u >> 16) & 1u), u | 0x400000u);
 }
+#if defined(__AVX512BF16__)
+/// vcvtneps2bf16 takes subnormal numbers for zeros; all others it rounds as round_bf16.
+TW_INLINE __mmask16 subnormal(__m512 v) {
+  return _mm512_fpclass_ps_mask(v, 0x20);
+}
+#endif
 template <int kN>
 TW_INLINE vec<uint16_t, kN> narrow_bf16(vec<float, kN> v) {
+#if defined(__AVX512BF16__)
+  if constexpr (kN == 16)
+    if (!subnormal((__m512)v)) [[likely]]
+      return (vec<uint16_t, 16>)_mm512_cvtneps_pbh((__m512)v);
+#endif
   return narrow_u32(round_bf16<kN>(v) >> 16);
 }
 /// Pairs of them: the first in the lower half.
 template <int kN>
 TW_INLINE vec<uint32_t, kN> narrow_bf16_pairs(vec<float, kN> first, vec<float, kN> second) {
+#if defined(__AVX512BF16__)
+  if constexpr (kN == 16)
+    if (_kortestz_mask16_u8(subnormal((__m512)first), subnormal((__m512)second))) [[likely]] {
+      const __m512i halves = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+      const auto turn = iota<vec<uint32_t, 16>>(0) | (iota<vec<uint32_t, 16>>(16) << 16);
+      return (vec<uint32_t, 16>)_mm512_permutexvar_epi16((__m512i)turn, halves);
+    }
+#endif
   return (round_bf16<kN>(first) >> 16) | (round_bf16<kN>(second) & 0xffff0000u);
 }
 
@@ -232,6 +251,12 @@ TW_INLINE void store_partial(T* p, V v, int n) {
 #if defined(__AVX512F__)
   if constexpr (same_type<T, float> && kN == 16) {
     _mm512_mask_storeu_ps(p, __mmask16((1u << n) - 1u), (__m512)v);
+    return;
+  }
+  if constexpr (sizeof(T) == 2 && kN == 16) {
+    __m256i bits;
+    store((T*)&bits, v);
+    _mm256_mask_storeu_epi16(p, __mmask16((1u << n) - 1u), bits);
     return;
   }
 #endif
