@@ -105,9 +105,7 @@ struct LinearQuantized {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "packed") return std::nullopt;
-    constexpr int kFormats = kDTypeCount - static_cast<int>(kFirstBlockDType);
-    const DType dtype =
-        DType(static_cast<int>(kFirstBlockDType) + static_cast<int>(known["format"] % kFormats));
+    const DType dtype = format_of(known["format"]);
     const int64_t n = known["N"], k = known["K"];
     const double* activation = known.scalars.find("activation");
     const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;
@@ -196,6 +194,16 @@ struct LinearQuantized {
 
   static int64_t features(const kernels::QuantizedHeader& h) {
     return h.is_gated ? h.rows / 2 : h.rows;
+  }
+
+  static DType format_of(int64_t format) {
+    constexpr int kFirst = static_cast<int>(kFirstBlockDType), kLast = kDTypeCount - 1 - kFirst;
+    if (format > kLast)
+      throw Error(ErrorKind::kInvalidArgument,
+                  "linear_quantized: format = " + std::to_string(format) + " must be in 0 .. " +
+                      std::to_string(kLast) + ", " + std::string(name(kFirstBlockDType)) + " to " +
+                      std::string(name(DType(kFirst + kLast))));
+    return DType(kFirst + static_cast<int>(format));
   }
 
   /// What quantize_rows.h does to a row, decisions in float32 as there.
