@@ -176,6 +176,9 @@ struct LinearQuantized {
   static constexpr Case kWorkloads[] = {
       {"q4_0 4096x14336, decode", "*=1 K=4096 N=14336 format=0"},
       {"q4_0 4096x14336, n = 8", "*=8 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 16", "*=16 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 32", "*=32 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 64", "*=64 K=4096 N=14336 format=0"},
       {"q4_0 4096x14336, n = 128", "*=128 K=4096 N=14336 format=0"},
       {"q4_k 4096x14336, decode", "*=1 K=4096 N=14336 format=7"},
       {"q4_k 4096x14336, n = 128", "*=128 K=4096 N=14336 format=7"},
