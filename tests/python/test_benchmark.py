@@ -284,6 +284,18 @@ def test_what_nothing_can_check_is_not_timed(tmp_path) -> None:
     assert "us" not in row
 
 
+def test_the_tool_checks_what_it_measures() -> None:
+    """Of what is too large for its definition a smaller call."""
+    for op, text, wanted in (
+        ("rms_norm", "*=2 C=64", ("definition", None)),
+        ("linear", "*=64 K=4096 N=8192", ("a smaller call", "*=5 K=4096 N=8192")),
+        ("matmul", "B=1 M=512 K=1024 N=4096", ("a smaller call", "B=1 M=47 K=1024 N=4096")),
+    ):
+        flags = ("--case", text, "--dtype", "f32", "--threads", 1, "--seconds", 0)
+        (row,) = run_json("bench", op, *flags)["results"]
+        assert (row["checked"], row.get("checked_case")) == wanted
+
+
 def test_peers_take_their_operators_arguments() -> None:
     """Or say that they do not: arguments that an operator has got since would end a peer."""
     code = (
