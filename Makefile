@@ -14,9 +14,9 @@ FUZZ_SECONDS ?= 60
 ISAS ?= all
 FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
-KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "silu_and_mul/64 MiB" "copy/64 MiB" \
-  "transpose/64 MiB" 4096x14336 matmul/cube matmul/llama linear_packed/cube \
-  linear_packed/llama-3.1-8b/prefill "attention/H16 S" "attention/H8 S" \
+KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "layer_norm/64 MiB" "gelu/64 MiB" \
+  "silu_and_mul/64 MiB" "copy/64 MiB" "transpose/64 MiB" 4096x14336 matmul/cube matmul/llama \
+  linear_packed/cube linear_packed/llama-3.1-8b/prefill "attention/H16 S" "attention/H8 S" \
   "attention/llama-3.1-8b/decode"
 PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.

@@ -20,11 +20,11 @@ GRADIENT_TOLERANCE = 4
 Call = Callable[..., Any]
 
 
-def mismatch(case: Case, got: Any, want: Any, slack: float = 1) -> str:
-    """What does not match, if anything."""
+def mismatch(case: Case, got: Any, want: Any, times: float) -> str:
+    """What does not match within so many times the tolerance, if anything."""
     try:
         for g, w in zip(results(got), results(want), strict=True):
-            assert_close(g, w, slack * case.tolerance(w.dtype))
+            assert_close(g, w, times * case.tolerance(w.dtype))
     except AssertionError as error:
         return str(error) or "another shape or dtype"
     return ""
@@ -71,6 +71,11 @@ def in_double(case: Case, arguments: list[Any], training: bool) -> Any:
     return getattr(tilewright.ops, case.op.name)(*arguments, backend="reference")
 
 
+def slack(training: bool) -> float:
+    """Times the tolerance of the definition."""
+    return GRADIENT_TOLERANCE if training else 1
+
+
 def smaller(case: Case) -> Iterator[Case]:
     """Calls of the same operator that its definition can be waited for, the most alike first."""
     flops, _ = case.cost()
@@ -97,8 +102,7 @@ def check_smaller(
             want = in_double(other, given, training)
         except (AssertionError, ValueError, TypeError, NotImplementedError):
             continue  # sizes that do not fit each other
-        slack = GRADIENT_TOLERANCE if training else 1
-        found = mismatch(other, call(*given), want, slack)
+        found = mismatch(other, call(*given), want, slack(training))
         return {"checked": "a smaller call", "checked_case": other.text, "mismatch": found}
     return {"checked": "not", "mismatch": ""}
 
@@ -124,8 +128,7 @@ def check(
         training: whether the results are gradients.
     """
     if case.cost()[0] <= CHECKED_FLOPS:
-        slack = GRADIENT_TOLERANCE if training else 1
-        found = mismatch(case, got, in_double(case, given, training), slack)
+        found = mismatch(case, got, in_double(case, given, training), slack(training))
         return {"checked": "torch in float64" if training else "definition", "mismatch": found}
     if peer is not None:
         found = mismatch(case, got, peer(*given), PEER_TOLERANCE)

@@ -30,8 +30,8 @@ def _sample(call: Call, operands: Sequence[Sequence[Any]], first: int, repeats: 
     """Seconds for one call, each on the next operands."""
     count = len(operands)
     begin = time.perf_counter_ns()
-    for i in range(repeats):
-        call(*operands[(first + i) % count])
+    for i in range(first, first + repeats):
+        call(*operands[i % count])
     return (time.perf_counter_ns() - begin) * 1e-9 / repeats
 
 
@@ -42,8 +42,8 @@ def sample_on_gpu(call: Call, operands: Sequence[Sequence[Any]], first: int, rep
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     count = len(operands)
     begin.record()
-    for i in range(repeats):
-        call(*operands[(first + i) % count])
+    for i in range(first, first + repeats):
+        call(*operands[i % count])
     end.record()
     end.synchronize()
     return begin.elapsed_time(end) * 1e-3 / repeats
@@ -66,10 +66,15 @@ def interleaved(
     sample = sample or _sample
     repeats = {}
     for name, call in calls.items():
-        one = min(sample(call, operands, i, 1) for i in range(3))  # warms up as well
+        for given in operands:  # what a call makes of operands once, as peers pack weights
+            call(*given)
+        one = min(sample(call, operands, i, 1) for i in range(3))
         repeats[name] = max(1, int(SHORTEST_SAMPLE / max(one, 1e-9)))
     times: dict[str, list[float]] = {name: [] for name in calls}
     names, turn, begin = list(calls), 0, time.perf_counter()
+    # All go through the operands together, so that nobody finds what another has just read. A
+    # round may leave one out, or some would meet the same ones in every round.
+    at, random = 0, np.random.default_rng(1)
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -79,8 +84,9 @@ def interleaved(
         ):
             for i in range(len(names)):  # nobody always goes first
                 name = names[(turn + i) % len(names)]
-                times[name].append(sample(calls[name], operands, turn, repeats[name]))
-            turn += 1
+                times[name].append(sample(calls[name], operands, at, repeats[name]))
+                at += repeats[name]
+            turn, at = turn + 1, at + int(random.integers(2))
     finally:
         if enabled:
             gc.enable()

@@ -36,6 +36,11 @@ def processor(data: dict[str, Any]) -> str:
     return ", ".join(name for name in names if name)
 
 
+def threads_text(count: int) -> str:
+    """So many threads, in words."""
+    return f"{count} thread{'s' * (count > 1)}"
+
+
 def table(about: str, heads: list[str], rows: Iterable[list[str]]) -> str:
     """A line about the figures, then the figures."""
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
@@ -98,7 +103,7 @@ def operators(data: dict[str, Any]) -> str:
         key = (row["op"], row["workload"], row["dtype"])
         found.setdefault(key, {})[row["threads"]] = row
     limits = "; ".join(
-        f"{limit['threads']} thread{'s' * (limit['threads'] > 1)}: "
+        f"{threads_text(limit['threads'])}: "
         f"{limit['f32_fma_gflops']:.0f} GFLOP/s f32, {limit['int8_dot_gops']:.0f} GOP/s int8, "
         f"{limit['dram_read_gbs']:.1f} GB/s read, {limit['dram_copy_gbs']:.1f} GB/s copy"
         for limit in data["limits"]
@@ -108,7 +113,7 @@ def operators(data: dict[str, Any]) -> str:
         "percentage is of what the machine was measured to do between the row's own runs; "
         "docs/notes/cpu_limits.md says what bounds rows below their target."
     )
-    heads = [f"{count} thread{'s' * (count > 1)}" for count in threads]
+    heads = [threads_text(count) for count in threads]
     rows = []
     for (op, workload, dtype), by_threads in found.items():
         some = next(iter(by_threads.values()))
@@ -138,7 +143,7 @@ def beside_torch(data: dict[str, Any]) -> str:
             found.setdefault(key, {})[row["threads"]] = row
     heads, means = [], []
     for count in threads:
-        of = f"{count} thread{'s' * (count > 1)}"
+        of = threads_text(count)
         heads += [f"us, {of}", *(f"{PEER_NAMES[name]}, {of}" for name in names)]
         for name in names:
             ratios = [of_key[count]["peers"][name]["ratio"] for of_key in found.values()

@@ -4,7 +4,8 @@
 Every output is compared with the operator's definition first, or where that takes too long with
 PyTorch's, or that of a smaller call; one that does not match is not timed.
 tilewright and its peers run in one process, round by round, on the same random operands, of which
-there are more than the last cache holds where a model's would come from memory.
+there are more than the last cache holds where a model's would come from memory; nobody meets those
+that another has just read.
 
 Example:
     python benchmarks/run.py --suite smoke
@@ -37,6 +38,7 @@ import torch  # noqa: E402
 import yaml  # noqa: E402
 from cases import Case, every_workload, results  # noqa: E402
 from console import show, show_means  # noqa: E402
+from operands import is_from_memory, is_trained, last_cache, operands, prepared  # noqa: E402
 from peers import ANY_OF_EQUALS, EAGER_ONLY, PEER_OF  # noqa: E402
 
 import tilewright  # noqa: E402
@@ -45,8 +47,6 @@ from tilewright import _torch  # noqa: E402
 PEERS = ("torch", "inductor", "onnxruntime")
 PASSES = ("forward", "training")
 MODES = {"quick": 0.1, "timing": 1.0, "deep": 5.0}  # of the suite's seconds
-ROTATED_BYTES = 16 << 20  # calls that touch less are measured in the caches
-MOST_BYTES = 1 << 30
 
 
 def arguments() -> argparse.Namespace:
@@ -125,44 +125,6 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
     return cases
 
 
-def trained(case: Case) -> list[int]:
-    """Positions of the inputs that have a gradient."""
-    steps = case.op.gradient.steps if case.op.gradient else ()
-    found = {name for step in steps for name in step.results}
-    return [i for i, arg in enumerate(case.op.inputs) if f"{arg.name}.grad" in found]
-
-
-def is_trained(case: Case) -> bool:
-    """Whether it has a gradient, with the optional tensors and choices that it takes."""
-    conditions = case.op.gradient.conditions if case.op.gradient else {}
-    words = dict(word.partition("=")[::2] for word in case.text.split())
-    fits = (
-        f"+{name}" not in words if value == "absent" else words.get(name, value) == value
-        for name, value in conditions.items()
-    )
-    return bool(trained(case)) and all(fits)
-
-
-def prepared(case: Case, seed: int, args: Any) -> list[Any]:
-    """Arguments of one call; for training those that have a gradient ask for it."""
-    given = case.arguments(seed)
-    if args.backend == "cuda":
-        given = [a.cuda() if isinstance(a, torch.Tensor) else a for a in given]
-    for i in trained(case) if args.work == "training" else ():
-        if given[i] is not None:
-            given[i].requires_grad_()
-    return given
-
-
-def operands(case: Case, cache: int, args: Any) -> list[list[Any]]:
-    """Arguments for the call, of several seeds if it reads much."""
-    _, size = case.cost()
-    if size < ROTATED_BYTES:
-        return [prepared(case, 1, args)]
-    count = 1 + int(min(max(3 * cache, 2 * size), MOST_BYTES) / size)
-    return [prepared(case, seed, args) for seed in range(1, count + 1)]
-
-
 def implementation(case: Case, backend: str) -> Callable[..., Any]:
     """Tilewright's."""
     function = getattr(tilewright.ops, case.op.name)
@@ -201,7 +163,10 @@ def peers(
 
 
 def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float | None:
-    """Seconds that the machine needs at least, by its measured rates."""
+    """Seconds that the machine needs at least, by its measured rates.
+
+    Memory is a limit only of what cannot have stayed in the last cache.
+    """
     rates = env.get("rates")
     if rates is None:
         return None
@@ -213,7 +178,7 @@ def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float |
     else:
         rate = rates["f32_fma_gflops"]
     seconds = flops / (rate * 1e9 * threads) if rate else 0.0
-    if size * copies > env["cpu"]["l3_bytes"]:
+    if is_from_memory(case, copies, last_cache(env, "cpu")):
         written = sum(r.nbytes for r in results(implementation(case, "cpu")(*case.arguments())))
         reads = written < 0.1 * size
         bandwidth = rates["dram_read_all_gbs" if reads else "dram_copy_gbs"]
@@ -235,16 +200,22 @@ def measure(
         "backend": args.backend,
     }
     ours = implementation(case, args.backend)
-    given = operands(case, env.get("cpu", {}).get("l3_bytes", 32 << 20), args)
-    others, row["peers_left_out"] = peers(case, args.peer_names, given[0], threads)
     training = args.work == "training"
+    given = operands(case, last_cache(env, args.backend), args.backend, training)
+    others, row["peers_left_out"] = peers(case, args.peer_names, given[0], threads)
     if training:
         ours = checks.gradients_of(ours)
         others = {name: checks.gradients_of(other) for name, other in others.items()}
     got = ours(*given[0])
     flops, size = case.cost()
     row |= checks.check(
-        case, given[0], got, ours, others.get("torch"), lambda c: prepared(c, 1, args), training
+        case,
+        given[0],
+        got,
+        ours,
+        others.get("torch"),
+        lambda c: prepared(c, args.backend, training),
+        training,
     )
     if row["mismatch"] or row["checked"] == "not":
         return {**row, "status": "mismatch" if row["mismatch"] else "unchecked"}

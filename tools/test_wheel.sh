@@ -3,9 +3,21 @@
 # with NumPy, with the PyTorch of .venv, with the oldest one that it promises to work with; and audits
 # what the binding needs of PyTorch.
 #
-#   tools/test_wheel.sh [ENVIRONMENT]   a virtual environment that has the oldest PyTorch
+#   tools/test_wheel.sh
+#   tools/test_wheel.sh --floor PYTHON   only with the oldest PyTorch, which this interpreter has; asks
+#                                        no package index, and needs neither pip nor .venv
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+python=
+case ${1-} in
+  '') ;;
+  --floor) python=${2:?PYTHON, which has the oldest PyTorch} ;;
+  *)
+    printf 'usage: tools/test_wheel.sh [--floor PYTHON]\n' >&2
+    exit 2
+    ;;
+esac
 
 wheels=(build/dist/tilewright-*.whl)
 if [ ${#wheels[@]} -ne 1 ] || [ ! -f "${wheels[0]}" ]; then
@@ -31,6 +43,25 @@ attempt() { (cd "$work" && "$work/${2:-$1}/bin/python" "$ROOT/tests/python/try_w
 
 [[ $WHEEL == *-py3-none-* ]] || { printf 'test_wheel: not for every Python: %s\n' "$WHEEL" >&2; exit 1; }
 
+floor=$(sed -nE 's/^FLOOR = \(([0-9]+), ([0-9]+)\).*/\1.\2/p' python/tilewright/env_check.py)
+readonly PURELIB='import sysconfig; print(sysconfig.get_path("purelib"))'
+readonly PACKAGES='import sys; print(*(p for p in sys.path if p.endswith("-packages")), sep="\n")'
+# beside NAME PYTHON: what is installed for another interpreter can be imported there, too.
+beside() { "$2" -c "$PACKAGES" >"$("$work/$1/bin/python" -c "$PURELIB")/peer.pth"; }
+
+if [ -n "$python" ]; then
+  found=$("$python" -c 'import torch; print(torch.__version__)')
+  if [[ $found != "$floor".* ]]; then
+    printf 'test_wheel: %s has torch %s, not %s\n' "$python" "$found" "$floor" >&2
+    exit 1
+  fi
+  "$python" -m venv --without-pip "$work/floor"
+  "$python" -m zipfile -e "$WHEEL" "$("$work/floor/bin/python" -c "$PURELIB")"
+  beside floor "$python"
+  attempt torch floor
+  exit
+fi
+
 fresh bare
 attempt bare
 fresh numpy "$(grep '^numpy==' tools/requirements-test.txt)"
@@ -38,26 +69,18 @@ attempt numpy
 "$work/numpy/bin/python" -m tilewright.env_check
 
 # .venv's PyTorch, through a path file: nobody waits for 200 MB.
-readonly PURELIB='import sysconfig; print(sysconfig.get_path("purelib"))'
-# beside NAME PYTHON: what is installed for another interpreter can be imported there, too.
-beside() { "$2" -c "$PURELIB" >"$("$work/$1/bin/python" -c "$PURELIB")/peer.pth"; }
 fresh torch
 beside torch .venv/bin/python
 attempt torch
 
-# The floor: a given environment, or a new one where there is a build without CUDA's gigabytes.
+# The floor, where there is a build without CUDA's gigabytes.
 readonly CPU_INDEX=https://download.pytorch.org/whl/cpu
-floor=$("$work/bare/bin/python" -c \
-  'from tilewright.env_check import FLOOR; print(".".join(map(str, FLOOR)))')
 fresh floor
-if [ $# -gt 0 ]; then
-  beside floor "$1/bin/python"
-  attempt torch floor
-elif "$work/floor/bin/python" -m pip install --quiet --disable-pip-version-check \
+is_floor_tried=
+if "$work/floor/bin/python" -m pip install --quiet --disable-pip-version-check \
   --index-url $CPU_INDEX "torch==$floor.*" 2>"$work/pip.log"; then
   attempt torch floor
-else
-  printf 'try_wheel: torch %s: SKIPPED, there is no build for CPUs in %s\n' "$floor" $CPU_INDEX
+  is_floor_tried=1
 fi
 
 # One binary for every PyTorch from the floor: nothing beyond its stable interface.
@@ -76,3 +99,9 @@ if tuple(map(int, needed.split(".")[:2])) > FLOOR:
     sys.exit(f"test_wheel: the binding needs PyTorch {needed}, later than {FLOOR}")
 print(f"try_wheel: stable interface of PyTorch {needed}, floor {'.'.join(map(str, FLOOR))}: ok")
 PYTHON
+
+# Last, so that nobody overlooks it.
+if [ -z "$is_floor_tried" ]; then
+  printf 'test_wheel: NOT TRIED with torch %s, the oldest: no build for CPUs in %s.\n' "$floor" $CPU_INDEX
+  printf '  Where there is one: tools/test_wheel.sh --floor PYTHON\n'
+fi

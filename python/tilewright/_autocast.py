@@ -6,7 +6,6 @@ the others, tensors that must be of one dtype may come in several: they run in t
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,14 +62,8 @@ def _kernel(op: Operator, overload: Any, device: str, key: str) -> Callable[...,
     return kernel
 
 
-_kept: list[Any] = []
-
-
-@functools.cache
-def register() -> None:
-    """Tells autocast of the operators; called once, when the binding is loaded."""
-    library: Any = torch.library.Library("tilewright", "FRAGMENT")  # type: ignore[no-untyped-call]
-    _kept.append(library)  # whose end would unregister everything
+def register(library: Any) -> None:
+    """Tells autocast of the operators, through a torch.library.Library of theirs."""
     for op in _schema.operators().values():
         packet = getattr(torch.ops.tilewright, op.name)
         for name in packet.overloads():

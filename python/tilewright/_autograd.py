@@ -313,14 +313,8 @@ def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
     return kernel
 
 
-_kept: list[Any] = []
-
-
-@functools.cache
-def register() -> None:
-    """Gives every operator its gradient; called once, when the binding is loaded."""
-    library: Any = torch.library.Library("tilewright", "FRAGMENT")  # type: ignore[no-untyped-call]
-    _kept.append(library)  # whose end would unregister everything
+def register(library: Any) -> None:
+    """Gives every operator its gradient, through a torch.library.Library of theirs."""
     for op in _schema.operators().values():
         packet = getattr(torch.ops.tilewright, op.name)
         library.impl(f"{op.name}.out", _kernel_out(op, packet.out), "Autograd")

@@ -155,6 +155,13 @@ def operator_handle(name: str) -> c_void_p:
     return handle
 
 
+def infer(op: str, values: Any, outputs: int) -> Any:
+    """The shape and dtype of each output of a call, optional ones included."""
+    shapes = (Shape * outputs)()
+    check(load().tw_infer(operator_handle(op), values, len(values), shapes))
+    return shapes
+
+
 def raise_as_ours(error: RuntimeError) -> None:
     """Raises the library's own exception for one that PyTorch made a RuntimeError of, if it is."""
     message = load().tw_last_error().decode()

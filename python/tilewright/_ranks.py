@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +27,26 @@ def matmul(batched: Callable[..., Any]) -> Callable[..., Any]:
             return batched(*positional, **named)
         rest = {name: value for name, value in named.items() if name not in given}
         x, y, shape = _as_batches(a, b)
-        return batched(x, y, *positional[2:], **rest).reshape(shape)
+        try:
+            out = batched(x, y, *positional[2:], **rest)
+        except (NotImplementedError, ValueError) as error:
+            out_shape = (*x.shape[:-1], y.shape[-1])
+            told = _with_shapes(
+                str(error), a=(x.shape, a.shape), b=(y.shape, b.shape), out=(out_shape, shape)
+            )
+            raise type(error)(told) from None
+        return out.reshape(shape)
 
     return function
+
+
+def _with_shapes(message: str, **shapes: tuple[Any, Any]) -> str:
+    """A refusal with the caller's shapes: of each tensor the one that it names, and the other."""
+    for name, (named, given) in shapes.items():
+        before, after = (f"[{', '.join(map(str, shape))}]@" for shape in (named, given))
+        tensor = rf"\b({name}(?:: | is )\w+){re.escape(before)}"
+        message = re.sub(tensor, rf"\g<1>{after}", message)
+    return message
 
 
 def _as_batches(a: Any, b: Any) -> tuple[Any, Any, tuple[Any, ...]]:

@@ -100,12 +100,10 @@ def _outputs(op: Operator, arguments: Sequence[Any], device: str) -> list[Descri
     """Shape, dtype and device of each required output; nothing where the library cannot tell."""
     reading = _arrays.Reading()
     values = (_library.Value * len(op.inputs))()
-    shapes = (_library.Shape * len(op.outputs))()
     try:
         for value, arg, given in zip(values, op.inputs, arguments, strict=True):
             fill(value, arg, given, reading)
-        handle = _library.operator_handle(op.name)
-        _library.check(_library.load().tw_infer(handle, values, len(op.inputs), shapes))
+        shapes = _library.infer(op.name, values, len(op.outputs))
     except (BufferError, RuntimeError):  # not in memory, or of a dtype that the library lacks
         return []
     return [

@@ -193,12 +193,8 @@ def _infer(op: Operator, arguments: dict[str, Any], exact: bool = False) -> list
         )
         kept.append((shape, view))
         value.kind, value.payload.tensor = _library.TENSOR, ctypes.pointer(view)
-    shapes = (_library.Shape * len(op.outputs))()
-    status = _library.load().tw_infer(
-        _library.operator_handle(op.name), values, len(op.inputs), shapes
-    )
     try:
-        _library.check(status)
+        shapes = _library.infer(op.name, values, len(op.outputs))
     except Exception as error:  # which takes the views for what they are made as
         where = next(iter(tensors.values())).device
         raise type(error)(str(error).replace("@cpu", f"@{where}")) from None
@@ -237,16 +233,25 @@ def _dtype_of(op: Operator, arg: Argument, arguments: dict[str, Any]) -> torch.d
     return DTYPES[arg.type]
 
 
-def _fake(op: Operator, full: bool) -> Callable[..., Any]:
-    names = [arg.name for arg in op.inputs]
+def _binder(op: Operator) -> Callable[[Sequence[Any], dict[str, Any]], dict[str, Any]]:
+    """What makes of the arguments of a call all inputs by name, in their order."""
     defaults = {arg.name: arg.default_value for arg in op.inputs}
+
+    def bind(positional: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+        return {**defaults, **dict(zip(defaults, positional, strict=False)), **named}
+
+    return bind
+
+
+def _fake(op: Operator, full: bool) -> Callable[..., Any]:
+    bind = _binder(op)
     exact = _has_size_of_its_own(op, full)
 
     def fake(*positional: Any, **named: Any) -> Any:
-        arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
+        arguments = bind(positional, named)
         _check_devices(op, arguments)
         shapes = _infer(op, arguments, exact)
-        check_dtypes(op, [arguments[name] for name in names])
+        check_dtypes(op, [*arguments.values()])
         like = next(value for value in arguments.values() if _arrays.is_torch(value))
         results = [
             like.new_empty(shape, dtype=_dtype_of(op, arg, arguments))
@@ -316,14 +321,13 @@ def _check_given(
 
 def _fake_out(op: Operator) -> Callable[..., None]:
     """Outputs are given: all that a kernel asks of them but that they do not overlap."""
-    names = [arg.name for arg in op.inputs]
-    defaults = {arg.name: arg.default_value for arg in op.inputs}
+    bind = _binder(op)
 
     def fake(*positional: Any, **named: Any) -> None:
         given = {arg.name: named.pop(arg.name, None) for arg in op.outputs}
-        arguments = {**defaults, **dict(zip(names, positional, strict=False)), **named}
+        arguments = bind(positional, named)
         _check_devices(op, {**arguments, **given})
-        check_dtypes(op, [arguments[name] for name in names])
+        check_dtypes(op, [*arguments.values()])
         has_all = all(value is not None for value in given.values())
         shapes: list[Any] = [None] * len(op.outputs)
         if not _is_opaque(op):
@@ -333,6 +337,9 @@ def _fake_out(op: Operator) -> Callable[..., None]:
                 _check_given(op, arg, tensor, shape, _dtype_of(op, arg, arguments))
 
     return fake
+
+
+_kept: list[Any] = []
 
 
 @functools.cache
@@ -347,8 +354,10 @@ def load() -> None:
         torch.library.register_fake(name, _fake(op, False))
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))
-    _autograd.register()
-    _autocast.register()
+    library: Any = torch.library.Library("tilewright", "FRAGMENT")  # type: ignore[no-untyped-call]
+    _kept.append(library)  # whose end would unregister everything
+    _autograd.register(library)
+    _autocast.register(library)
     for function in (composites.load, composites.why_none):  # torch.compile is not to look into
         torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
     reason = "tilewright's definitions run outside of PyTorch's graph"

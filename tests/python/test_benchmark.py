@@ -6,15 +6,27 @@ import json
 import random
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tilewright.torch  # noqa: F401 - registers the operators
+import torch
 import yaml
+from cases import Case, every_workload
 from command_line import run_json, run_tool
 
 from tilewright import _schema
 
 RUN = Path(__file__).resolve().parents[2] / "benchmarks" / "run.py"
+sys.path.insert(0, str(RUN.parent))
+
+import harness  # noqa: E402
+import operands  # noqa: E402
+import report  # noqa: E402
+import run as run_module  # noqa: E402
+
 QUICK = ["--mode", "quick", "--peers", "torch"]
 
 
@@ -23,6 +35,97 @@ def run(*arguments: object, before: str = "") -> subprocess.CompletedProcess[str
     code = f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run\n{before}\n"
     code += f"sys.argv = {['run.py', *map(str, arguments)]!r}; sys.exit(run.main())"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def workload(op: str, label: str) -> Case:
+    return next(
+        case
+        for case in every_workload()
+        if (case.op.name, case.label, case.combo) == (op, label, 0)
+    )
+
+
+def test_nobody_meets_what_another_has_just_read() -> None:
+    """Each operand waits for most others, whoever calls; and all callers meet all of them."""
+    used: list[tuple[str, int]] = []
+
+    def caller(name: str) -> Callable[[int], None]:
+        def call(operand: int) -> None:
+            used.append((name, operand))
+            time.sleep(1.1 * harness.SHORTEST_SAMPLE)  # so that a sample is one call
+
+        return call
+
+    count, names = 12, ("ours", "theirs")
+    harness.interleaved({name: caller(name) for name in names}, [[i] for i in range(count)], 0.3)
+    for name in names:  # before anything is timed
+        assert [operand for who, operand in used if who == name][:count] == [*range(count)]
+    timed = used[len(names) * (count + 3) :]
+    assert len(timed) > 4 * count
+    for name in names:
+        assert {operand for who, operand in timed if who == name} == {*range(count)}
+    last: dict[int, int] = {}
+    for i, (_, operand) in enumerate(timed):
+        between = {other for _, other in timed[last.get(operand, i - count) + 1 : i]}
+        assert len(between) >= count / 2 or i < count
+        last[operand] = i
+
+
+CACHE = 32 << 20
+
+
+@pytest.mark.parametrize(
+    ("op", "label", "kept"),
+    [
+        ("linear", "smollm2-135m/decode", ["weight"]),
+        ("linear_packed", "smollm2-135m/decode", ["packed"]),
+        ("linear_quantized", "smollm2-135m/qkv, decode", ["packed"]),
+        ("attention", "smollm2-135m/decode 512", ["k", "v"]),
+        ("layer_norm", "64 MiB", ["x"]),
+    ],
+)
+def test_what_a_model_reads_from_memory_is_not_left_in_the_cache(
+    op: str, label: str, kept: list[str]
+) -> None:
+    case = workload(op, label)
+    given = case.arguments()
+    sizes = {arg.name: v.nbytes for arg, v in zip(case.op.inputs, given, strict=True)
+             if isinstance(v, torch.Tensor)}  # fmt: skip
+    count = operands.copies(case, given, CACHE)
+    assert count * sum(sizes[name] for name in kept) >= 0.9 * operands.CACHES * CACHE
+    assert operands.is_from_memory(case, count, CACHE)
+    all_given = operands.operands(case, CACHE, "cpu", False)
+    assert len(all_given) == count
+    position = [arg.name for arg in case.op.inputs].index(kept[0])
+    assert len({given[position].data_ptr() for given in all_given}) == count
+
+
+def test_what_is_in_the_caches_claims_nothing_of_memory() -> None:
+    env = {
+        "cpu": {"l3_bytes": CACHE},
+        "rates": {"f32_fma_gflops": 100.0, "dram_read_all_gbs": 1.0, "dram_copy_gbs": 1.0},
+    }
+    for op, label in (
+        ("rms_norm", "llama-3.1-8b/decode"),
+        ("attention", "smollm2-135m/prefill 512"),
+        ("silu_and_mul", "llama-3.1-8b/decode"),
+    ):
+        case = workload(op, label)
+        assert operands.copies(case, case.arguments(), CACHE) == 1
+        assert run_module.limit(case, env, 1, 1) == pytest.approx(case.cost()[0] / 100e9)
+    case = workload("linear", "smollm2-135m/decode")
+    assert run_module.limit(case, env, 1, 1) == pytest.approx(case.cost()[0] / 100e9)
+    count = operands.copies(case, case.arguments(), CACHE)
+    assert run_module.limit(case, env, 1, count) == pytest.approx(case.cost()[1] / 1e9)
+
+
+def test_rotation_has_an_end() -> None:
+    """Of a table that is large, though a call reads little of it."""
+    case = workload("embedding", "smollm2-135m/prefill")
+    given = case.arguments()
+    count = operands.copies(case, given, CACHE)
+    assert 1 < count <= 1 + operands.MOST_BYTES / given[0].nbytes
+    assert not operands.is_from_memory(case, count, CACHE)
 
 
 def test_families_hold_operators_once() -> None:
@@ -64,9 +167,6 @@ def test_the_table_beside_torch(tmp_path) -> None:
     for row in data["results"]:
         row["us"], row["peers"]["torch"]["ratio"] = 10.0, 2.0 * row["threads"]
     row["peers"].clear()
-    sys.path.insert(0, str(RUN.parent))
-    import report
-
     lines = report.beside_torch(data).splitlines()
     assert f"{data['cpu']}, {data['microarchitecture']}, {data['isa']}; tilewright" in lines[0]
     assert "2.00 x eager, 1 thread; 4.00 x eager, 2 threads." in lines[0]
@@ -182,6 +282,18 @@ def test_what_nothing_can_check_is_not_timed(tmp_path) -> None:
     (row,) = checked(tmp_path, "gelu_backward", before="checks.smaller = lambda case: ()")
     assert (row["status"], row["checked"]) == ("unchecked", "not")
     assert "us" not in row
+
+
+def test_the_tool_checks_what_it_measures() -> None:
+    """Of what is too large for its definition a smaller call."""
+    for op, text, wanted in (
+        ("rms_norm", "*=2 C=64", ("definition", None)),
+        ("linear", "*=64 K=4096 N=8192", ("a smaller call", "*=5 K=4096 N=8192")),
+        ("matmul", "B=1 M=512 K=1024 N=4096", ("a smaller call", "B=1 M=47 K=1024 N=4096")),
+    ):
+        flags = ("--case", text, "--dtype", "f32", "--threads", 1, "--seconds", 0)
+        (row,) = run_json("bench", op, *flags)["results"]
+        assert (row["checked"], row.get("checked_case")) == wanted
 
 
 def test_peers_take_their_operators_arguments() -> None:

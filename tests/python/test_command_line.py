@@ -147,6 +147,11 @@ def test_every_number_is_tested() -> None:
         (["bench", "rms_norm", "--case", "*=1"], "does not say 'C'"),
         (["bench", "rms_norm", "--case", "*=1 C=4 c=4"], "'c=4'"),
         (["bench", "linear_quantized", "--case", "*=4 K=64 N=64"], "does not say 'format'"),
+        (
+            ["bench", "linear_quantized", "--case", "*=4 K=64 N=64 format=99"],
+            "format = 99 must be in 0 .. 12, q4_0 to mxfp4",
+        ),
+        (["bench", "linear_quantized", "--case", "*=4 K=64 N=64 format=13"], "format = 13 must"),
         (["bench", "rms", "--case", "*=1 C=4"], "FILTER names in full"),
         (["bench", "rms_norm", "--case", "*=1 C=4 C=4"], "'C=4'"),
         (["bench", "rms_norm", "--case", "*=-1 C=4"], "'*=-1'"),

@@ -56,6 +56,9 @@ struct FusedAddRmsNorm {
                                         {"unrolled spans and a tail", "*=2x3 C=1031"},
                                         {"rows of two blocks and of four", "*=5 C=16392"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/decode", "*=1 C=4096"},
+                                        {"llama-3.1-8b/batch-16", "*=16 C=4096"},
+                                        {"llama-3.1-8b/batch-32", "*=32 C=4096"},
+                                        {"llama-3.1-8b/batch-64", "*=64 C=4096"},
                                         {"llama-3.1-8b/prefill", "*=2048 C=4096"}};
 };
 

@@ -40,7 +40,12 @@ struct Gelu {
                                         {"tanh", "x=[3,45] approximate=tanh"},
                                         {"two blocks", "x=[20001]"},
                                         {"tanh, two blocks", "x=[20001] approximate=tanh"}};
-  static constexpr auto& kWorkloads = kUnaryWorkloads;
+  static constexpr Case kWorkloads[] = {{"llama-3.1-8b/mlp", "x=[2048,14336]"},
+                                        {"gpt2/decode", "x=[1,3072] approximate=tanh"},
+                                        {"gpt2/batch-16", "x=[16,3072] approximate=tanh"},
+                                        {"gpt2/batch-32", "x=[32,3072] approximate=tanh"},
+                                        {"gpt2/batch-64", "x=[64,3072] approximate=tanh"},
+                                        {"64 MiB", "x=[4096,4096]"}};
 };
 
 }  // namespace tw::ops

@@ -56,8 +56,10 @@ struct LayerNorm {
                                         {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
                                         {"columns of several blocks", "*=3 C=16400 +weight +bias"},
                                         {"odd columns of several blocks", "*=2 C=16391 +weight"}};
-  static constexpr Case kWorkloads[] = {{"bert-base", "*=512 C=768 +weight +bias"},
-                                        {"64 MiB", "*=4096 C=4096 +weight +bias"}};
+  static constexpr Case kWorkloads[] = {
+      {"bert-base", "*=512 C=768 +weight +bias"},    {"gpt2/decode", "*=1 C=768 +weight +bias"},
+      {"gpt2/batch-16", "*=16 C=768 +weight +bias"}, {"gpt2/batch-32", "*=32 C=768 +weight +bias"},
+      {"gpt2/batch-64", "*=64 C=768 +weight +bias"}, {"64 MiB", "*=4096 C=4096 +weight +bias"}};
 };
 
 }  // namespace tw::ops

@@ -76,6 +76,8 @@ struct LinearInt4 {
       {"llama-3.1-8b/o, decode", "*=1 P=2048 N=4096 G=32 +zero"},
       {"llama-3.1-8b/up, decode", "*=1 P=2048 N=14336 G=32 +zero"},
       {"llama-3.1-8b/up, batch 16", "*=16 P=2048 N=14336 G=32 +zero"},
+      {"llama-3.1-8b/up, batch 32", "*=32 P=2048 N=14336 G=32 +zero"},
+      {"llama-3.1-8b/up, batch 64", "*=64 P=2048 N=14336 G=32 +zero"},
       {"llama-3.1-8b/up, batch 128", "*=128 P=2048 N=14336 G=32 +zero"}};
 };
 

@@ -105,9 +105,7 @@ struct LinearQuantized {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "packed") return std::nullopt;
-    constexpr int kFormats = kDTypeCount - static_cast<int>(kFirstBlockDType);
-    const DType dtype =
-        DType(static_cast<int>(kFirstBlockDType) + static_cast<int>(known["format"] % kFormats));
+    const DType dtype = format_of(known["format"]);
     const int64_t n = known["N"], k = known["K"];
     const double* activation = known.scalars.find("activation");
     const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;
@@ -178,6 +176,9 @@ struct LinearQuantized {
   static constexpr Case kWorkloads[] = {
       {"q4_0 4096x14336, decode", "*=1 K=4096 N=14336 format=0"},
       {"q4_0 4096x14336, n = 8", "*=8 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 16", "*=16 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 32", "*=32 K=4096 N=14336 format=0"},
+      {"q4_0 4096x14336, n = 64", "*=64 K=4096 N=14336 format=0"},
       {"q4_0 4096x14336, n = 128", "*=128 K=4096 N=14336 format=0"},
       {"q4_k 4096x14336, decode", "*=1 K=4096 N=14336 format=7"},
       {"q4_k 4096x14336, n = 128", "*=128 K=4096 N=14336 format=7"},
@@ -196,6 +197,16 @@ struct LinearQuantized {
 
   static int64_t features(const kernels::QuantizedHeader& h) {
     return h.is_gated ? h.rows / 2 : h.rows;
+  }
+
+  static DType format_of(int64_t format) {
+    constexpr int kFirst = static_cast<int>(kFirstBlockDType), kLast = kDTypeCount - 1 - kFirst;
+    if (format > kLast)
+      throw Error(ErrorKind::kInvalidArgument,
+                  "linear_quantized: format = " + std::to_string(format) + " must be in 0 .. " +
+                      std::to_string(kLast) + ", " + std::string(name(kFirstBlockDType)) + " to " +
+                      std::string(name(DType(kFirst + kLast))));
+    return DType(kFirst + static_cast<int>(format));
   }
 
   /// What quantize_rows.h does to a row, decisions in float32 as there.

@@ -52,6 +52,10 @@ struct LogSoftmax {
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"spans and a tail", "*=2x3 C=45"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},
+                                        {"llama-3.1-8b/vocabulary", "*=1 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-16", "*=16 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-32", "*=32 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-64", "*=64 C=128256"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };
 

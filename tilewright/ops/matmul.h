@@ -56,6 +56,10 @@ struct Matmul {
                                         {"a packed once for all", "B=1 M=60 K=400 N=130"},
                                         {"few tiles, many k", "B=1 M=70 K=9001 N=66"}};
   static constexpr Case kWorkloads[] = {{"bert-base/scores", "B=12 M=128 K=64 N=128 alpha=0.125"},
+                                        {"llama-3.1-8b/decode", "B=1 M=1 K=4096 N=4096"},
+                                        {"llama-3.1-8b/batch-16", "B=1 M=16 K=4096 N=4096"},
+                                        {"llama-3.1-8b/batch-32", "B=1 M=32 K=4096 N=4096"},
+                                        {"llama-3.1-8b/batch-64", "B=1 M=64 K=4096 N=4096"},
                                         {"llama-3.1-8b/prefill", "B=1 M=128 K=4096 N=4096"},
                                         {"cube-512", "B=1 M=512 K=512 N=512"},
                                         {"cube-1024", "B=1 M=1024 K=1024 N=1024"},

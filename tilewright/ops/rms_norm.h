@@ -52,6 +52,9 @@ struct RmsNorm {
                                         {"large eps", "*=4 C=64 eps=10"}};
   static constexpr Case kWorkloads[] = {{"smollm2-135m/decode", "*=1 C=576"},
                                         {"llama-3.1-8b/decode", "*=1 C=4096"},
+                                        {"llama-3.1-8b/batch-16", "*=16 C=4096"},
+                                        {"llama-3.1-8b/batch-32", "*=32 C=4096"},
+                                        {"llama-3.1-8b/batch-64", "*=64 C=4096"},
                                         {"llama-3.1-8b/prefill", "*=2048 C=4096"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };

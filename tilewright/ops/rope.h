@@ -98,7 +98,10 @@ struct Rope {
                                         {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/prefill q", "B=1 S=2048 H=32 D=128 P=2048 R=64"},
-      {"llama-3.1-8b/decode q", "B=1 S=1 H=32 D=128 P=2048 R=64"}};
+      {"llama-3.1-8b/decode q", "B=1 S=1 H=32 D=128 P=2048 R=64"},
+      {"llama-3.1-8b/batch-16 q", "B=16 S=1 H=32 D=128 P=2048 R=64 +positions"},
+      {"llama-3.1-8b/batch-32 q", "B=32 S=1 H=32 D=128 P=2048 R=64 +positions"},
+      {"llama-3.1-8b/batch-64 q", "B=64 S=1 H=32 D=128 P=2048 R=64 +positions"}};
 };
 
 }  // namespace tw::ops

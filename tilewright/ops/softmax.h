@@ -52,6 +52,9 @@ struct Softmax {
                                         {"middle dimension", "*=2x37 C=5 dim=-2"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},
                                         {"llama-3.1-8b/vocabulary", "*=1 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-16", "*=16 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-32", "*=32 C=128256"},
+                                        {"llama-3.1-8b/vocabulary, batch-64", "*=64 C=128256"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };
 

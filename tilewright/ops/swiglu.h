@@ -36,8 +36,11 @@ struct Swiglu {
                                         {"two blocks", "gate=[20001] up=[20001]"},
                                         {"column broadcast", "gate=[7,33] up=[7,1]"},
                                         {"spans and tail", "gate=[3,45] up=[3,45]"}};
-  static constexpr Case kWorkloads[] = {
-      {"llama-3.1-8b/prefill", "gate=[512,14336] up=[512,14336]"}};
+  static constexpr Case kWorkloads[] = {{"llama-3.1-8b/prefill", "gate=[512,14336] up=[512,14336]"},
+                                        {"llama-3.1-8b/decode", "gate=[1,14336] up=[1,14336]"},
+                                        {"llama-3.1-8b/batch-16", "gate=[16,14336] up=[16,14336]"},
+                                        {"llama-3.1-8b/batch-32", "gate=[32,14336] up=[32,14336]"},
+                                        {"llama-3.1-8b/batch-64", "gate=[64,14336] up=[64,14336]"}};
 };
 
 }  // namespace tw::ops

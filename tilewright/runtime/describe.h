@@ -81,6 +81,7 @@ std::vector<std::vector<int64_t>> infer(ops::Call& call) {
   ops::Bindings bindings;
   if constexpr (requires { Op::rearrange(call); }) {  // the schema fits what it leaves behind
     ops::Call moved = call;
+    moved.name_tensors_of(call);
     Op::rearrange(moved);
     bindings = moved.bind_inputs();
   } else {

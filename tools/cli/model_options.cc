@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -43,10 +44,22 @@ bool read_failed(const std::istream& in) {
   throw Error(ErrorKind::kIo, "cannot read '" + printable(name) + "'");
 }
 
+/// Room for all that a text may hold. The system gives pages once they are written, so that a text
+/// takes what it holds; one that grows is copied, and takes twice that.
+void reserve_most(std::string& text) {
+  try {
+    text.reserve(models::kMaxTextBytes);
+  } catch (const std::bad_alloc&) {  // a limit of addresses: it may fit if it grows
+  }
+}
+
 void append_bounded(std::string& text, std::string_view more, const std::string& name) {
   if (text.size() + more.size() > models::kMaxTextBytes)  // a device without an end, say
     throw Error(ErrorKind::kInvalidArgument, "'" + printable(name) + "' holds more than " +
                                                  std::to_string(models::kMaxTextBytes) + " bytes");
+  constexpr size_t kSmall = size_t{1} << 20;
+  if (text.size() + more.size() > kSmall && text.capacity() < models::kMaxTextBytes)
+    reserve_most(text);
   text += more;
 }
 

@@ -65,6 +65,15 @@ def test_what_has_no_product() -> None:
     ):
         with pytest.raises(ValueError, match=told):
             ops.matmul(torch.zeros(left), torch.zeros(right))
+    half = torch.zeros(4, 5, dtype=torch.float16)
+    with pytest.raises(ValueError, match=r"b is f16\[4, 5\]@cpu, but a is f32"):
+        ops.matmul(torch.zeros(2, 3, 4), half)
+    for kind in (torch.Tensor, np.ndarray):
+        a, b = torch.zeros(2, 3, 4).int(), torch.zeros(4, 5).int()
+        a, b = (a, b) if kind is torch.Tensor else (a.numpy(), b.numpy())
+        told = r"takes a: i32\[2, 3, 4\]@cpu, b: i32\[4, 5\]@cpu, out: i32\[2, 3, 5\]@cpu;"
+        with pytest.raises(NotImplementedError, match=told):
+            ops.matmul(a, b)
     with pytest.raises(TypeError, match="b is missing"):
         ops.matmul(torch.zeros(2, 2))
     with pytest.raises(TypeError, match="a is given twice"):

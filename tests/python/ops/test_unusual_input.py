@@ -41,12 +41,30 @@ def shrunk(kept: int) -> torch.Tensor:
         (lambda: OPS.rms_norm(torch.tensor(1.0), torch.ones(1)), "at least 1 dimension is needed"),
         (lambda: OPS.matmul(X, X), "a is f32[2, 12]@cpu, but 3 dimensions are needed"),
         (lambda: OPS.rms_norm(X, torch.ones(12).half()), "weight is f16[12]@cpu, but x is f32"),
+        (lambda: OPS.softmax_backward(X, X.T, 0), "output is f32[12, 2]@cpu, but * = [12]"),
+        (lambda: OPS.sum.out(X, 0, out=torch.ones(7)), "out is f32[7]@cpu, but * = [12]"),
     ],
 )
 def test_refusals(call, message) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is compared below
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda x: OPS.gelu(x), "x: i32[2, 3, 4]@cpu, out: i32[2, 3, 4]@cpu"),
+        (lambda x: OPS.softmax(x, 0), "x: i32[2, 3, 4]@cpu, out: i32[2, 3, 4]@cpu"),
+        (lambda x: OPS.lerp(x, x[0, 0], x), "x: i32[2, 3, 4]@cpu, end: i32[4]@cpu"),
+        (lambda x: OPS.sum(x.bool(), 1), "x: bool[2, 3, 4]@cpu, out: bool[2, 4]@cpu"),
+    ],
+)
+def test_refused_dtypes_name_the_shapes_that_were_given(call, told) -> None:
+    """Not what is left of them once dimensions have been moved and merged."""
+    with pytest.raises(RuntimeError) as caught:
+        call(torch.zeros(2, 3, 4, dtype=torch.int32))
+    assert f"no kernel takes {told}" in str(caught.value)
 
 
 def test_tensors_that_lie_at_the_end_of_their_storage() -> None:

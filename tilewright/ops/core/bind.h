@@ -151,8 +151,12 @@ inline constexpr int kReferenceOnly = -1;
 /// defines rearrange(Call&), which reorders sizes and strides so that its schema fits; it leaves a
 /// call that is wrong in other ways as it is.
 template <class Op, class F>
-void with_kernel(Call call, F&& f) {
-  if constexpr (requires { Op::rearrange(call); }) Op::rearrange(call);
+void with_kernel(const Call& given, F&& f) {
+  Call call = given;
+  if constexpr (requires { Op::rearrange(call); }) {
+    call.name_tensors_of(given);
+    Op::rearrange(call);
+  }
   call.bind();
   broadcast_and_merge(call);
   const auto types = detail::types_of(call);
@@ -176,13 +180,13 @@ void with_kernel(Call call, F&& f) {
     };
     for_each_combo(typename Op::Types{}, list);
     for_each_combo(reference_types_t<Op>{}, list);
-    std::string given;
-    for (int i = 0; i < call.schema().size(); ++i)
-      if (call.schema()[i].is_type_variable() && call[i].present)
-        given += (given.empty() ? "" : ", ") + std::string(call.schema()[i].name) + ": " +
-                 call[i].tensor.describe();
+    std::string tensors;
+    for (int i = 0; i < given.schema().size(); ++i)
+      if (given.schema()[i].is_type_variable() && given[i].present)
+        tensors += (tensors.empty() ? "" : ", ") + std::string(given.schema()[i].name) + ": " +
+                   given[i].tensor.describe();
     throw Error(ErrorKind::kUnsupported, std::string(Op::kSchema.name()) + ": no kernel takes " +
-                                             given + "; it is built for " + built);
+                                             tensors + "; it is built for " + built);
   }
 }
 

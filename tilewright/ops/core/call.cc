@@ -23,8 +23,13 @@ double Bindings::scalar(std::string_view name) const {
 
 Call::Call(const Schema& schema) : schema_(&schema), slots_(static_cast<size_t>(schema.size())) {}
 
+const TensorRef& Call::given(const Slot& slot) const {
+  if (given_ == nullptr) return slot.tensor;
+  return (*given_)[static_cast<int>(&slot - slots_.data())].tensor;
+}
+
 void Call::fail(const Arg& arg, const Slot& slot, const std::string& rule) const {
-  fail(std::string(arg.name) + " is " + slot.tensor.describe() + ", " + rule);
+  fail(std::string(arg.name) + " is " + given(slot).describe() + ", " + rule);
 }
 
 void Call::fail(const std::string& message) const {
@@ -114,7 +119,7 @@ void Call::check_device(const Arg& arg, const Slot& slot, Device device) const {
     const Arg& first = (*schema_)[i];
     if (first.kind != ArgKind::kTensor || first.is_host_list() || !(*this)[i].present) continue;
     fail(arg, slot,
-         "but " + std::string(first.name) + " is " + (*this)[i].tensor.describe() +
+         "but " + std::string(first.name) + " is " + given((*this)[i]).describe() +
              "; all must be on one device");
   }
 }
@@ -135,27 +140,28 @@ void Call::bind_type(const Arg& arg, const Slot& slot) const {
   }
 }
 
-void Call::bind_broadcast(const Arg& arg, const TensorRef& tensor) {
+void Call::bind_broadcast(const Arg& arg, const Slot& slot) {
+  const TensorRef& tensor = slot.tensor;
   const auto rank = static_cast<size_t>(tensor.rank);
   if (broadcast_.size() < rank) broadcast_.insert(broadcast_.begin(), rank - broadcast_.size(), 1);
   for (size_t d = 0; d < rank; ++d) {
     int64_t& common = broadcast_[broadcast_.size() - rank + d];
     const int64_t size = tensor.sizes[d];
     if (size == common || size == 1) continue;
-    if (common != 1)
-      fail(std::string(arg.name) + " is " + tensor.describe() + ", which does not broadcast to " +
-           shape_to_string(broadcast_));
+    if (common != 1) fail(arg, slot, "which does not broadcast to " + shape_to_string(broadcast_));
     common = size;
   }
 }
 
-void Call::bind_lead(const Arg& arg, const TensorRef& tensor, Bindings& bindings) const {
+void Call::bind_lead(const Arg& arg, const Slot& slot, Bindings& bindings) const {
+  const TensorRef& tensor = slot.tensor;
   const auto sizes = tensor.shape().first(static_cast<size_t>(tensor.rank - (arg.rank - 1)));
   if (bindings.dims.emplace("*", 0).second)
     bindings.lead.assign(sizes.begin(), sizes.end());
   else if (!std::equal(sizes.begin(), sizes.end(), bindings.lead.begin(), bindings.lead.end()))
-    fail(std::string(arg.name) + " is " + tensor.describe() + ", but the leading dimensions are " +
-         shape_to_string(bindings.lead));
+    fail(arg, slot,
+         (given_ == nullptr ? "but the leading dimensions are " : "but * = ") +
+             shape_to_string(bindings.lead));
 }
 
 void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings& bindings) {
@@ -165,7 +171,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings
     if (size < 0) fail(arg, slot, "but sizes cannot be negative");
   if (tensor.data == nullptr && tensor.count() != 0)
     fail(arg, slot, "but its data pointer is null");
-  if (arg.is_broadcast()) return bind_broadcast(arg, tensor);
+  if (arg.is_broadcast()) return bind_broadcast(arg, slot);
 
   const int lead = arg.has_lead() ? 1 : 0;
   const int fixed = arg.rank - lead;
@@ -173,7 +179,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings
     fail(arg, slot,
          std::string("but ") + (lead ? "at least " : "") + std::to_string(fixed) +
              (fixed == 1 ? " dimension is" : " dimensions are") + " needed");
-  if (lead) bind_lead(arg, tensor, bindings);
+  if (lead) bind_lead(arg, slot, bindings);
   const auto extra = static_cast<size_t>(tensor.rank - fixed);
   for (int d = 0; d < fixed; ++d) {
     const Dim& dim = arg.dims[d + lead];

@@ -90,18 +90,25 @@ class Call {
   /// Where the call's tensors are: bind() refuses tensors on different devices.
   Device device() const;
 
+  /// From here on messages name the tensors of `given`, which must outlive this call: the caller
+  /// does not know those that a rearrangement makes of them.
+  void name_tensors_of(const Call& given) { given_ = &given; }
+
  private:
   Slot& find(std::string_view name, bool tensor);
   void bind_type(const Arg& arg, const Slot& slot) const;
-  void bind_broadcast(const Arg& arg, const TensorRef& tensor);
-  void bind_lead(const Arg& arg, const TensorRef& tensor, Bindings& bindings) const;
+  void bind_broadcast(const Arg& arg, const Slot& slot);
+  void bind_lead(const Arg& arg, const Slot& slot, Bindings& bindings) const;
   void bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings& bindings);
   int64_t computed_size(const Dim& dim, const Bindings& bindings) const;
   void check_device(const Arg& arg, const Slot& slot, Device device) const;
+  /// The slot's tensor as the caller gave it.
+  const TensorRef& given(const Slot& slot) const;
   [[noreturn]] void fail(const Arg& arg, const Slot& slot, const std::string& rule) const;
   [[noreturn]] void fail(const std::string& message) const;
 
   const Schema* schema_;
+  const Call* given_ = nullptr;  // null: this one is as it was given
   std::vector<Slot> slots_;
   std::vector<int64_t> broadcast_;  // the shape that `...` stands for
 

@@ -39,6 +39,9 @@ inline constexpr Case kGatedCases[] = {{"no rows", "*=0 H=8"},
                                        {"two blocks", "*=2 H=20001"}};
 inline constexpr Case kGatedWorkloads[] = {{"smollm2-135m/decode", "*=1 H=1536"},
                                            {"llama-3.1-8b/decode", "*=1 H=14336"},
+                                           {"llama-3.1-8b/batch-16", "*=16 H=14336"},
+                                           {"llama-3.1-8b/batch-32", "*=32 H=14336"},
+                                           {"llama-3.1-8b/batch-64", "*=64 H=14336"},
                                            {"llama-3.1-8b/prefill", "*=512 H=14336"},
                                            {"64 MiB", "*=2048 H=2730"}};
 
