@@ -127,11 +127,11 @@ TW_INLINE constexpr int32_t score_sub(int32_t a, int32_t b) {
 TW_INLINE constexpr int32_t score_mul(int32_t a, int32_t b) {
   return int32_t(uint32_t(a) * uint32_t(b));
 }
-/// In 64 bits nothing overflows but the conversion of 2^31, which wraps.
+/// The one quotient that overflows wraps, too.
 TW_INLINE constexpr int32_t score_floor_div(int32_t a, int32_t b) {
   if (b == 0) return 0;
-  const int64_t wide = a, whole = wide / b;
-  return int32_t(uint32_t(uint64_t(wide % b != 0 && (a < 0) != (b < 0) ? whole - 1 : whole)));
+  if (b == -1) return score_sub(0, a);
+  return a / b - int(a % b != 0 && (a < 0) != (b < 0));
 }
 TW_INLINE constexpr int32_t score_remainder(int32_t a, int32_t b) {
   return score_sub(a, score_mul(score_floor_div(a, b), b));
