@@ -204,8 +204,8 @@ for _name, _function in _OPERATORS.items():
     setattr(Symbol, f"__r{_name}__", lambda a, b, f=_function: f(_captured(b), a))
 for _name, _function in {"lt": _LT, "le": _LE, "gt": _GT, "ge": _GE, "eq": _EQ, "ne": _NE}.items():
     setattr(Symbol, f"__{_name}__", lambda a, b, f=_function: f(a, _captured(b)))
-for _name, _function in {"neg": _negative, "abs": _named("abs"), "invert": _not}.items():
-    setattr(Symbol, f"__{_name}__", lambda a, f=_function: f(a))
+for _name, _change in {"neg": _negative, "abs": _named("abs"), "invert": _not}.items():
+    setattr(Symbol, f"__{_name}__", lambda a, f=_change: f(a))
 _BACKWARD = {"rsub": _SUB, "rdiv": _DIV, "rpow": _power, "rtruediv": _DIV, "rfloordiv": _FLOOR_DIV}
 
 _reading: list[Numbers] = []  # of the function that is traced

@@ -140,10 +140,9 @@ void print_kernel(const json& kernel) {
 }
 
 void run_cuda_compile(const CudaCompileOptions& options) {
-  const kernels::ScoreMod score{
-      ops::parse_score_program(options.score_mod, ops::ScoreText::kScore)};
-  const kernels::MaskMod mask{ops::parse_score_program(options.mask_mod, ops::ScoreText::kMask)};
-  const kernels::ScoreMods mods(score, mask, {}, {});
+  const auto score = ops::parse_score_program(options.score_mod, ops::ScoreText::kScore);
+  const auto mask = ops::parse_score_program(options.mask_mod, ops::ScoreText::kMask);
+  const kernels::ScoreMods mods({score ? &score : nullptr}, {mask ? &mask : nullptr}, {}, {});
   json kernels = json::array();
   for (const OperatorInfo* op : chosen(options))
     for (size_t combo = 0; combo < op->combos.size(); ++combo) {

@@ -11,82 +11,56 @@ using kernels::ScoreOp;
 using kernels::ScoreProgram;
 using kernels::ScoreType;
 
-/// What an operation is in C++: A, B and C stand for its operands.
+/// What an operation on floats, or on others, is in C++: A, B and C stand for its operands.
+struct Pattern {
+  ScoreOp op;
+  const char *floats, *others;
+};
+constexpr Pattern kPatterns[] = {
+    {ScoreOp::kScore, "", "score"},
+    {ScoreOp::kBatch, "", "at.batch"},
+    {ScoreOp::kHead, "", "at.head"},
+    {ScoreOp::kQuery, "", "at.query"},
+    {ScoreOp::kKey, "", "at.key"},
+    {ScoreOp::kQueries, "", "at.queries"},
+    {ScoreOp::kKeys, "", "at.keys"},
+    {ScoreOp::kToFloat, "", "float(A)"},
+    {ScoreOp::kAdd, "A + B", "score_add(A, B)"},
+    {ScoreOp::kSub, "A - B", "score_sub(A, B)"},
+    {ScoreOp::kMul, "A * B", "score_mul(A, B)"},
+    {ScoreOp::kDiv, "A / B", ""},
+    {ScoreOp::kFloorDiv, "", "score_floor_div(A, B)"},
+    {ScoreOp::kMod, "", "score_remainder(A, B)"},
+    {ScoreOp::kMin, "B < A ? B : A", "B < A ? B : A"},
+    {ScoreOp::kMax, "A < B ? B : A", "A < B ? B : A"},
+    {ScoreOp::kNeg, "-A", "score_sub(0, A)"},
+    {ScoreOp::kAbs, "__builtin_fabsf(A)", "A < 0 ? score_sub(0, A) : A"},
+    {ScoreOp::kLess, "A < B", "A < B"},
+    {ScoreOp::kLessEqual, "A <= B", "A <= B"},
+    {ScoreOp::kEqual, "A == B", "A == B"},
+    {ScoreOp::kAnd, "", "A && B"},
+    {ScoreOp::kOr, "", "A || B"},
+    {ScoreOp::kNot, "", "!A"},
+    {ScoreOp::kWhere, "", "A ? B : C"},
+    {ScoreOp::kExp, "__builtin_expf(A)", ""},
+    {ScoreOp::kExp2, "__builtin_exp2f(A)", ""},
+    {ScoreOp::kLog, "__builtin_logf(A)", ""},
+    {ScoreOp::kLog2, "__builtin_log2f(A)", ""},
+    // exact to 1e-7 of 1, in a third of the time of tanhf
+    {ScoreOp::kTanh, "1 - 2 / (1 + __builtin_exp2f(A * 2.885390082f))", ""},
+    {ScoreOp::kSigmoid, "1 / (1 + __builtin_expf(-A))", ""},
+    {ScoreOp::kSqrt, "__builtin_sqrtf(A)", ""},
+    {ScoreOp::kFloor, "__builtin_floorf(A)", ""},
+};
+
 const char* pattern_of(const ScoreInstruction& one, ScoreType operands) {
-  const bool is_float = operands == ScoreType::kFloat;
-  switch (one.op) {
-    case ScoreOp::kScore:
-      return "score";
-    case ScoreOp::kBatch:
-      return "at.batch";
-    case ScoreOp::kHead:
-      return "at.head";
-    case ScoreOp::kQuery:
-      return "at.query";
-    case ScoreOp::kKey:
-      return "at.key";
-    case ScoreOp::kQueries:
-      return "at.queries";
-    case ScoreOp::kKeys:
-      return "at.keys";
-    case ScoreOp::kLoad:
-      return one.type == ScoreType::kFloat ? "ScoreNumbers::at(numbers.floats, A)"
-                                           : "ScoreNumbers::at(numbers.ints, A)";
-    case ScoreOp::kToFloat:
-      return "float(A)";
-    case ScoreOp::kAdd:
-      return is_float ? "A + B" : "score_add(A, B)";
-    case ScoreOp::kSub:
-      return is_float ? "A - B" : "score_sub(A, B)";
-    case ScoreOp::kMul:
-      return is_float ? "A * B" : "score_mul(A, B)";
-    case ScoreOp::kDiv:
-      return "A / B";
-    case ScoreOp::kFloorDiv:
-      return "score_floor_div(A, B)";
-    case ScoreOp::kMod:
-      return "score_remainder(A, B)";
-    case ScoreOp::kMin:
-      return "B < A ? B : A";
-    case ScoreOp::kMax:
-      return "A < B ? B : A";
-    case ScoreOp::kNeg:
-      return is_float ? "-A" : "score_sub(0, A)";
-    case ScoreOp::kAbs:
-      return is_float ? "__builtin_fabsf(A)" : "A < 0 ? score_sub(0, A) : A";
-    case ScoreOp::kLess:
-      return "A < B";
-    case ScoreOp::kLessEqual:
-      return "A <= B";
-    case ScoreOp::kEqual:
-      return "A == B";
-    case ScoreOp::kAnd:
-      return "A && B";
-    case ScoreOp::kOr:
-      return "A || B";
-    case ScoreOp::kNot:
-      return "!A";
-    case ScoreOp::kWhere:
-      return "A ? B : C";
-    case ScoreOp::kExp:
-      return "__builtin_expf(A)";
-    case ScoreOp::kExp2:
-      return "__builtin_exp2f(A)";
-    case ScoreOp::kLog:
-      return "__builtin_logf(A)";
-    case ScoreOp::kLog2:
-      return "__builtin_log2f(A)";
-    case ScoreOp::kTanh:  // exact to 1e-7 of 1, in a third of the time of tanhf
-      return "1 - 2 / (1 + __builtin_exp2f(A * 2.885390082f))";
-    case ScoreOp::kSigmoid:
-      return "1 / (1 + __builtin_expf(-A))";
-    case ScoreOp::kSqrt:
-      return "__builtin_sqrtf(A)";
-    case ScoreOp::kFloor:
-      return "__builtin_floorf(A)";
-    case ScoreOp::kNumber:
-      break;
-  }
+  if (one.op == ScoreOp::kLoad)
+    return one.type == ScoreType::kFloat ? "ScoreNumbers::at(numbers.floats, A)"
+                                         : "ScoreNumbers::at(numbers.ints, A)";
+  for (const Pattern& pattern : kPatterns)
+    if (pattern.op == one.op)
+      return kernels::score_operands(one.op) > 0 && operands == ScoreType::kFloat ? pattern.floats
+                                                                                  : pattern.others;
   return "";
 }
 
