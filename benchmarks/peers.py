@@ -72,12 +72,16 @@ def attention(
     window_left: int,
     window_right: int,
     softcap: float,
+    score_mod: str,
+    mask_mod: str,
+    *_numbers: torch.Tensor | None,
 ) -> torch.Tensor:
     """scaled_dot_product_attention of [B, S, H, D]."""
     special = (kv_lens, sinks, k_scale, v_scale, alibi_slopes)
     plain = all(tensor is None for tensor in special) and k.dtype == q.dtype
-    if not plain or max(window_left, window_right) >= 0 or softcap:
-        raise NotImplementedError("attention with windows, sinks, slopes, caps or scales")
+    changed = softcap or score_mod or mask_mod
+    if not plain or max(window_left, window_right) >= 0 or changed:
+        raise NotImplementedError("attention with windows, sinks, slopes, caps, scales or mods")
     if causal and (attn_bias is not None or q.shape[1] not in (1, k.shape[1])):
         raise NotImplementedError("causal attention of fewer queries than keys, or with a bias")
     q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

@@ -215,8 +215,8 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
     if (arg.kind == ops::ArgKind::kTensor) continue;
     const auto it = spec.scalars.find(std::string(arg.name));
     if (it == spec.scalars.end()) continue;
-    if (arg.kind == ops::ArgKind::kChoice)
-      call_.set_choice(arg.name, it->second);
+    if (arg.kind == ops::ArgKind::kChoice || arg.kind == ops::ArgKind::kText)
+      call_.set_text(arg.name, it->second);
     else
       call_.set(arg.name,
                 parse_number<double>(call_.schema(), it->first + "=" + it->second, it->second));

@@ -36,8 +36,21 @@ TAIL = """#ifdef __cplusplus
 
 #endif /* TILEWRIGHT_C_OPERATORS_H_ */
 """
-TYPES = {"float": "double ", "int": "int64_t ", "bool": "int64_t ", "choice": "const char* "}
-VALUES = {"float": "float", "int": "int", "bool": "int", "choice": "text", "tensor": "tensor"}
+TYPES = {
+    "float": "double ",
+    "int": "int64_t ",
+    "bool": "int64_t ",
+    "choice": "const char* ",
+    "text": "const char* ",
+}
+VALUES = {
+    "float": "float",
+    "int": "int",
+    "bool": "int",
+    "choice": "text",
+    "text": "text",
+    "tensor": "tensor",
+}
 
 
 def function(op: dict) -> str:

@@ -48,7 +48,7 @@ def annotation(arg: _schema.Argument, first: bool) -> str:
         names = ", ".join(f'"{choice}"' for choice in arg.choices)
         return f"Literal[{names}]"
     if arg.kind != "tensor":
-        return arg.kind
+        return {"text": "str"}.get(arg.kind, arg.kind)
     array = "_Array" if first else "Any"
     return f"{array} | None" if arg.optional else array
 

@@ -3,7 +3,7 @@
 //
 //   tensor        Tensor, Tensor?          f32        float
 //   i64[N]        int[] (read on the host) i64, bool  int, bool
-//   a|b|c         str
+//   a|b|c, text   str
 //
 // Each operator has up to three overloads: NAME returns its outputs, NAME.out fills given ones, and
 // NAME.full, where some outputs are optional, returns these too. Where the dtype of an output
@@ -32,6 +32,7 @@ inline Kind kind_of(const tw_argument& arg) {
     case TW_ARGUMENT_BOOL:
       return Kind::kBool;
     case TW_ARGUMENT_CHOICE:
+    case TW_ARGUMENT_TEXT:
       return Kind::kString;
     default:
       break;

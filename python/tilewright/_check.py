@@ -41,7 +41,14 @@ def _checked(op: Operator, arg: Argument, value: Any) -> Any:
             raise TypeError(f"{op.name}: {arg.name} must not be None\n  in {op.schema}")
     if value is None:
         return arg.default_value
-    kinds = {"float": _real, "int": _integer, "bool": _flag, "choice": _text, "tensor": _array}
+    kinds = {
+        "float": _real,
+        "int": _integer,
+        "bool": _flag,
+        "choice": _text,
+        "text": _text,
+        "tensor": _array,
+    }
     try:
         return _integers(value) if arg.is_int_list else kinds[arg.kind](value)
     except UnsupportedError as error:
@@ -102,7 +109,7 @@ def _flag(value: Any) -> bool:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("must be a name")
+        raise TypeError("must be a text")
     return value
 
 

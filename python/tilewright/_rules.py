@@ -143,7 +143,8 @@ class Rule:
             twice = f": {once} cannot be differentiated twice" if once != self.op.name else ""
             return f"{self.op.name} has no gradient for {plan.missing}{twice}"
         for name, value in self.conditions.items():
-            given = "absent" if arguments[name] is None else str(arguments[name]).lower()
+            text = str(arguments[name]).lower()
+            given = "absent" if arguments[name] is None or not text else text
             if name in self.tensors and given != "absent":
                 given = "given"
             if given != value:

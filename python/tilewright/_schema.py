@@ -17,7 +17,7 @@ class Argument:
     """One argument as its schema declares it."""
 
     name: str
-    kind: str  # tensor, float, int, bool or choice
+    kind: str  # tensor, float, int, bool, choice or text
     type: str
     dims: tuple[str, ...]
     output: bool
@@ -37,6 +37,8 @@ class Argument:
             return None if self.optional else inspect.Parameter.empty
         if self.kind == "bool":
             return self.default in ("true", "1")
+        if self.kind == "text":
+            return self.default[1:-1]  # in quotes
         return {"float": float, "int": int}.get(self.kind, str)(self.default)
 
     @property

@@ -29,7 +29,7 @@ def fill(value: _library.Value, arg: Argument, given: Any, reading: _arrays.Read
         value.kind, value.payload.tensor = _library.TENSOR, reading.view(given, arg.name)
     elif arg.kind == "float":
         value.kind, value.payload.f64 = _library.FLOAT, float(given)
-    elif arg.kind == "choice":
+    elif arg.kind in ("choice", "text"):
         value.kind, value.payload.text = _library.TEXT, str(given).encode()
     else:
         value.kind, value.payload.i64 = _library.INT, int(given)

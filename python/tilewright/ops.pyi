@@ -217,6 +217,10 @@ def attention(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Any | None = None,
+    mod_i32: Any | None = None,
     *,
     backend: str | None = None,
 ) -> _Array:
@@ -225,12 +229,16 @@ def attention(
     keys up to its own position (causal) or within the window; the last query stands at the last
     key. A row that sees no key gives zeros, and lse = -inf (or the sink). attn_bias is added to
     the capped scores, and -alibi_slopes[h] times the distance of query and key; -inf hides a
-    key. Values of 8 bits times their scales must be numbers of T.
+    key. Values of 8 bits times their scales must be numbers of T. Last, score_mod gives the
+    score that replaces each, and mask_mod says whether it counts: expressions in score, b, h,
+    q, k, q_len, kv_len and the elements of mod_f32 and mod_i32, such as "score - 0.5 * abs(q -
+    k)" and "mod_i32[q] == mod_i32[k]", with q and k counted from 0.
 
     attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
     f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, attn_bias: T[B, Hq, S, L]?,
     alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
-    window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?
+    window_right: i64 = -1, softcap: f32 = 0, score_mod: text = "", mask_mod: text = "",
+    mod_f32: f32[F]?, mod_i32: i32[I]?) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?
 
     Args:
         q: T[B, S, Hq, D].
@@ -247,6 +255,10 @@ def attention(
         window_left: i64, by default -1.
         window_right: i64, by default -1.
         softcap: f32, by default 0.
+        score_mod: text, by default "".
+        mask_mod: text, by default "".
+        mod_f32: f32[F], or None.
+        mod_i32: i32[I], or None.
         backend: which one runs it, by default the current one.
 
     Returns:
@@ -335,6 +347,10 @@ def attention_paged(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Any | None = None,
+    mod_i32: Any | None = None,
     *,
     backend: str | None = None,
 ) -> _Array:
@@ -346,8 +362,9 @@ def attention_paged(
     attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv],
     block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale:
     f32[P, S, H]?, v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool
-    = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq,
-    Dv], lse: f32[Hq, N]?
+    = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0, score_mod: text =
+    "", mask_mod: text = "", mod_f32: f32[F]?, mod_i32: i32[I]?) -> out: T[N, Hq, Dv], lse:
+    f32[Hq, N]?
 
     Args:
         q: T[N, Hq, D].
@@ -365,6 +382,10 @@ def attention_paged(
         window_left: i64, by default -1.
         window_right: i64, by default -1.
         softcap: f32, by default 0.
+        score_mod: text, by default "".
+        mask_mod: text, by default "".
+        mod_f32: f32[F], or None.
+        mod_i32: i32[I], or None.
         backend: which one runs it, by default the current one.
 
     Returns:
@@ -398,6 +419,10 @@ def attention_varlen(
     window_left: int = -1,
     window_right: int = -1,
     softcap: float = 0.0,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Any | None = None,
+    mod_i32: Any | None = None,
     *,
     backend: str | None = None,
 ) -> _Array:
@@ -408,7 +433,8 @@ def attention_varlen(
     attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
     cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?,
     alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
-    window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
+    window_right: i64 = -1, softcap: f32 = 0, score_mod: text = "", mask_mod: text = "",
+    mod_f32: f32[F]?, mod_i32: i32[I]?) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?
 
     Args:
         q: T[N, Hq, D].
@@ -425,6 +451,10 @@ def attention_varlen(
         window_left: i64, by default -1.
         window_right: i64, by default -1.
         softcap: f32, by default 0.
+        score_mod: text, by default "".
+        mask_mod: text, by default "".
+        mod_f32: f32[F], or None.
+        mod_i32: i32[I], or None.
         backend: which one runs it, by default the current one.
 
     Returns:

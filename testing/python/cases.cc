@@ -6,12 +6,13 @@
 #include "testing/op_call.h"
 #include "tilewright/c/tilewright.h"
 
-/// Calls give(user, index, tensor, number) for each input of a case that is present: `tensor` is
-/// null for a scalar. Returns 0; 1 after printing why the case cannot be built.
+/// Calls give(user, index, tensor, text, number) for each input of a case that is present: `text`
+/// is the dtype of a tensor, which is null for a scalar. Returns 0; 1 after printing why the case
+/// cannot be built.
 extern "C" TW_C_API int32_t twt_make_case(const char* op_name, int32_t combo, const char* text,
                                           uint64_t seed,
                                           void (*give)(void* user, int32_t index,
-                                                       const tw_tensor* tensor, const char* dtype,
+                                                       const tw_tensor* tensor, const char* text,
                                                        double number),
                                           void* user) {
   try {
@@ -30,8 +31,8 @@ extern "C" TW_C_API int32_t twt_make_case(const char* op_name, int32_t combo, co
       tensor.shape = ref.sizes.data();
       tensor.strides = ref.strides.data();
       const bool is_tensor = (*op.schema)[i].kind == tw::ops::ArgKind::kTensor;
-      give(user, i, is_tensor ? &tensor : nullptr, is_tensor ? tw::name(ref.dtype).data() : "",
-           slot.number);
+      give(user, i, is_tensor ? &tensor : nullptr,
+           is_tensor ? tw::name(ref.dtype).data() : slot.text.c_str(), slot.number);
     }
     return 0;
   } catch (const std::exception& error) {

@@ -72,12 +72,12 @@ class Case:
         """The inputs by position, as torch.ops takes them."""
         out = [arg.default_value for arg in self.op.inputs]
 
-        def give(_user: Any, index: int, view: Any, dtype: bytes, number: float) -> None:
+        def give(_user: Any, index: int, view: Any, text: bytes, number: float) -> None:
             arg = self.op.arguments[index]
             if not view:
-                out[index] = _scalar(arg, number)
+                out[index] = text.decode() if arg.kind == "text" else _scalar(arg, number)
                 return
-            tensor = _copy(view.contents, DTYPES[dtype.decode()]).to(device)
+            tensor = _copy(view.contents, DTYPES[text.decode()]).to(device)
             out[index] = tensor.tolist() if arg.is_int_list else tensor
 
         library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))

@@ -90,8 +90,8 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, target: Tensor, *rest: Any) 
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, lens: Any, *rest: Any) -> Tensor:
-    """Of [B, S, H, D], without sinks, scales of keys and biases."""
-    scale, causal, left, right, softcap = rest[5:]
+    """Of [B, S, H, D], without sinks, scales of keys, biases and programs."""
+    scale, causal, left, right, softcap = rest[5:10]
     group = q.shape[2] // max(k.shape[2], 1)
     keys, values = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
     scores = torch.einsum("bshd,blhd->bhsl", q, keys) * (scale or 1 / math.sqrt(q.shape[3]))

@@ -133,3 +133,22 @@ def test_without_nvrtc(tmp_path: Path) -> None:
     assert "pip install nvidia-cuda-nvrtc" in result.stderr
     not_nvrtc = run_in(tmp_path, "sm_80", "relu", TILEWRIGHT_NVRTC="libm.so.6")
     assert "libm.so.6 (it is too old: it has no nvrtcVersion)" in not_nvrtc.stderr
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_programs_of_scores(tmp_path: Path, arch: str) -> None:
+    """Every operation, printed and compiled into each kernel of attention."""
+    score = (
+        "where(k // 3 < h, min(score, 1.5) + max(-q, b) % 7 - exp(score) / exp2(k), tanh(score)) "
+        "+ log(score) * log2(abs(score) + 1.0) - sqrt(sigmoid(score)) + floor(mod_f32[k - q])"
+    )
+    mask = "(q >= k or not mod_i32[q] == mod_i32[k]) and (q_len < kv_len + 2 * abs(b - 1) or False)"
+    given = ["attention", "--dtype", "bf16", "--score-mod", score, "--mask-mod", mask]
+    plain = compile_for(arch, "attention", "--dtype", "bf16", cache=tmp_path)
+    kernels = compile_for(arch, *given, cache=tmp_path)
+    assert len(kernels) == (1 if arch == "sm_80" else 2 * len(plain) - 1)
+    assert not any(kernel["was_cached"] for kernel in kernels)
+    assert all(kernel["was_cached"] for kernel in compile_for(arch, *given, cache=tmp_path))
+    refused = run_in(tmp_path, arch, "rms_norm", "--score-mod", "score")
+    assert refused.returncode != 0
+    assert "rms_norm takes no score_mod" in refused.stderr

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kKinds[] = {"tensor", "float", "int", "bool", "choice"};
+constexpr const char* kKinds[] = {"tensor", "float", "int", "bool", "choice", "text"};
 
 json argument_json(const ops::Arg& arg) {
   return {{"name", arg.name},           {"kind", kKinds[static_cast<int>(arg.kind)]},

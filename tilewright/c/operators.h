@@ -84,25 +84,29 @@ static inline tw_status tw_argmax(tw_context* context, const tw_tensor* x, int64
 /* attention(q: T[B, S, Hq, D], k: U[B, L, H, D], v: U[B, L, H, Dv], kv_lens: i32[B]?, sinks:
  * f32[Hq]?, k_scale: f32[B, L, H]?, v_scale: f32[B, L, H]?, attn_bias: T[B, Hq, S, L]?,
  * alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
- * window_right: i64 = -1, softcap: f32 = 0) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]? */
+ * window_right: i64 = -1, softcap: f32 = 0, score_mod: text = "", mask_mod: text = "", mod_f32:
+ * f32[F]?, mod_i32: i32[I]?) -> out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]? */
 static inline tw_status tw_attention(tw_context* context, const tw_tensor* q, const tw_tensor* k,
                                      const tw_tensor* v, const tw_tensor* kv_lens,
                                      const tw_tensor* sinks, const tw_tensor* k_scale,
                                      const tw_tensor* v_scale, const tw_tensor* attn_bias,
                                      const tw_tensor* alibi_slopes, double scale, int64_t causal,
                                      int64_t window_left, int64_t window_right, double softcap,
+                                     const char* score_mod, const char* mask_mod,
+                                     const tw_tensor* mod_f32, const tw_tensor* mod_i32,
                                      tw_tensor* out, tw_tensor* lse) {
   const tw_value arguments[] = {
       tw_tensor_value(q),         tw_tensor_value(k),         tw_tensor_value(v),
       tw_tensor_value(kv_lens),   tw_tensor_value(sinks),     tw_tensor_value(k_scale),
       tw_tensor_value(v_scale),   tw_tensor_value(attn_bias), tw_tensor_value(alibi_slopes),
       tw_float_value(scale),      tw_int_value(causal),       tw_int_value(window_left),
-      tw_int_value(window_right), tw_float_value(softcap),    tw_tensor_value(out),
-      tw_tensor_value(lse)};
+      tw_int_value(window_right), tw_float_value(softcap),    tw_text_value(score_mod),
+      tw_text_value(mask_mod),    tw_tensor_value(mod_f32),   tw_tensor_value(mod_i32),
+      tw_tensor_value(out),       tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 16, NULL, NULL);
+  return tw_call(context, op, arguments, 20, NULL, NULL);
 }
 
 /* attention_backward(grad: T[B, S, Hq, Dv], q: T[B, S, Hq, D], k: T[B, L, H, D], v: T[B, L, H, Dv],
@@ -129,14 +133,15 @@ static inline tw_status tw_attention_backward(
 /* attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], block_table:
  * i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale: f32[P, S, H]?,
  * v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false,
- * window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: T[N, Hq, Dv], lse:
- * f32[Hq, N]? */
+ * window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0, score_mod: text = "", mask_mod:
+ * text = "", mod_f32: f32[F]?, mod_i32: i32[I]?) -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
 static inline tw_status tw_attention_paged(
     tw_context* context, const tw_tensor* q, const tw_tensor* k_pages, const tw_tensor* v_pages,
     const tw_tensor* block_table, const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
     const tw_tensor* sinks, const tw_tensor* k_scale, const tw_tensor* v_scale,
     const tw_tensor* alibi_slopes, double scale, int64_t causal, int64_t window_left,
-    int64_t window_right, double softcap, tw_tensor* out, tw_tensor* lse) {
+    int64_t window_right, double softcap, const char* score_mod, const char* mask_mod,
+    const tw_tensor* mod_f32, const tw_tensor* mod_i32, tw_tensor* out, tw_tensor* lse) {
   const tw_value arguments[] = {tw_tensor_value(q),        tw_tensor_value(k_pages),
                                 tw_tensor_value(v_pages),  tw_tensor_value(block_table),
                                 tw_tensor_value(kv_lens),  tw_tensor_value(cu_seqlens_q),
@@ -144,24 +149,28 @@ static inline tw_status tw_attention_paged(
                                 tw_tensor_value(v_scale),  tw_tensor_value(alibi_slopes),
                                 tw_float_value(scale),     tw_int_value(causal),
                                 tw_int_value(window_left), tw_int_value(window_right),
-                                tw_float_value(softcap),   tw_tensor_value(out),
+                                tw_float_value(softcap),   tw_text_value(score_mod),
+                                tw_text_value(mask_mod),   tw_tensor_value(mod_f32),
+                                tw_tensor_value(mod_i32),  tw_tensor_value(out),
                                 tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_paged", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 17, NULL, NULL);
+  return tw_call(context, op, arguments, 21, NULL, NULL);
 }
 
 /* attention_varlen(q: T[N, Hq, D], k: U[M, H, D], v: U[M, H, Dv], cu_seqlens_q: i32[C],
  * cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, alibi_slopes:
  * f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1,
- * softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
+ * softcap: f32 = 0, score_mod: text = "", mask_mod: text = "", mod_f32: f32[F]?, mod_i32: i32[I]?)
+ * -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
 static inline tw_status tw_attention_varlen(
     tw_context* context, const tw_tensor* q, const tw_tensor* k, const tw_tensor* v,
     const tw_tensor* cu_seqlens_q, const tw_tensor* cu_seqlens_kv, const tw_tensor* sinks,
     const tw_tensor* k_scale, const tw_tensor* v_scale, const tw_tensor* alibi_slopes, double scale,
-    int64_t causal, int64_t window_left, int64_t window_right, double softcap, tw_tensor* out,
-    tw_tensor* lse) {
+    int64_t causal, int64_t window_left, int64_t window_right, double softcap,
+    const char* score_mod, const char* mask_mod, const tw_tensor* mod_f32, const tw_tensor* mod_i32,
+    tw_tensor* out, tw_tensor* lse) {
   const tw_value arguments[] = {tw_tensor_value(q),
                                 tw_tensor_value(k),
                                 tw_tensor_value(v),
@@ -176,12 +185,16 @@ static inline tw_status tw_attention_varlen(
                                 tw_int_value(window_left),
                                 tw_int_value(window_right),
                                 tw_float_value(softcap),
+                                tw_text_value(score_mod),
+                                tw_text_value(mask_mod),
+                                tw_tensor_value(mod_f32),
+                                tw_tensor_value(mod_i32),
                                 tw_tensor_value(out),
                                 tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_varlen", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 16, NULL, NULL);
+  return tw_call(context, op, arguments, 20, NULL, NULL);
 }
 
 /* attention_varlen_backward(grad: T[N, Hq, Dv], q: T[N, Hq, D], k: T[M, H, D], v: T[M, H, Dv],

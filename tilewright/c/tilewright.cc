@@ -155,7 +155,7 @@ TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) 
 
 void set_scalar(Call& call, const Arg& arg, const tw_value& value) {
   if (value.kind == TW_TEXT)
-    call.set_choice(arg.name, value.as.text);
+    call.set_text(arg.name, value.as.text == nullptr ? "" : value.as.text);
   else if (value.kind == TW_FLOAT)
     call.set(arg.name, value.as.f64);
   else

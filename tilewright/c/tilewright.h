@@ -74,7 +74,7 @@ typedef enum tw_kind {
   TW_TENSOR = 1,
   TW_FLOAT = 2,
   TW_INT = 3,     /* also booleans, and choices by their position */
-  TW_TEXT = 4,    /* a choice by its name */
+  TW_TEXT = 4,    /* a text, or a choice by its name */
   TW_ALLOCATE = 5 /* an optional output that is wanted, to be allocated */
 } tw_kind;
 typedef struct tw_value {
@@ -96,7 +96,8 @@ typedef enum tw_argument_kind {
   TW_ARGUMENT_FLOAT = 1,
   TW_ARGUMENT_INT = 2,
   TW_ARGUMENT_BOOL = 3,
-  TW_ARGUMENT_CHOICE = 4
+  TW_ARGUMENT_CHOICE = 4,
+  TW_ARGUMENT_TEXT = 5
 } tw_argument_kind;
 typedef struct tw_argument {
   const char* name;

@@ -1,9 +1,9 @@
 // Scaled dot-product attention over keys in one tensor. Vaswani et al., arXiv:1706.03762, eq. 1.
 //
 //   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap); then
-//             + attn_bias[i, j] - alibi_slope * |i + L - S - j|
-//   sum[i]  = exp(sink) + sum over visible j of exp(s[i, j]),   lse[i] = log sum[i]
-//   out[i]  = sum over visible j of exp(s[i, j]) v[j] / sum[i]
+//             + attn_bias[i, j] - alibi_slope * |i + L - S - j|, then what score_mod makes of it
+//   sum[i]  = exp(sink) + sum over visible j (to mask_mod, too) of exp(s[i, j]),   lse[i] = log
+//   sum[i] out[i]  = sum over visible j of exp(s[i, j]) v[j] / sum[i]
 //
 // Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; but the
 // tiles of AMX multiply bf16, weights rounded to it (attention_amx.h).
@@ -50,12 +50,17 @@ struct Attention {
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
   tile::compute_t<T> softcap;         // 0: none
+  ScoreMod score_mod;                 // or empty
+  MaskMod mask_mod;                   // or empty
+  View<const float, 1> mod_f32;       // [F], what they read, or no data
+  View<const int32_t, 1> mod_i32;     // [I], or no data
   View<T, 4> out;                     // [B, S, Hq, Dv]
   View<float, 3> lse;                 // [B, Hq, S], or no data
 
   TW_INLINE AttentionShape shape() const { return {q.size(2), k.size(2), q.size(3), v.size(3)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, float(scale), causal, window_left, window_right, float(softcap), alibi_slopes};
+    return {sinks,        float(scale),   causal,       window_left,
+            window_right, float(softcap), alibi_slopes, {score_mod, mask_mod, mod_f32, mod_i32}};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {q.size(0), q.size(1), k.size(1), {}, {}, kv_lens};
@@ -66,6 +71,7 @@ struct Attention {
     here.q = q[b];
     here.out = out[b];
     if (lse) here.lse = lse[b];
+    here.index = b;
     here.kv_len = lengths().kv_len(b);
     here.k = key_source(k[b]);
     here.v = key_source(v[b]);

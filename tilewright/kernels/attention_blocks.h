@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/score_program.h"
 #include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/paged.h"
 
@@ -77,6 +78,7 @@ struct AttentionSequence {
   View<const T, 3> q;  // [q_len, Hq, D]
   View<T, 3> out;      // [q_len, Hq, Dv]
   View<float, 2> lse;  // [Hq, q_len], or no data
+  int64_t index = 0;   // in the batch
   int64_t kv_len = 0;
   KeySource<U> k, v;                  // of kv head 0
   KeySource<float> k_scale, v_scale;  // of kv head 0, or no data
@@ -127,6 +129,7 @@ struct AttentionOptions {
   int64_t window_left = -1, window_right = -1;
   float softcap = 0;
   View<const float, 1> slopes{};  // [Hq], or no data
+  ScoreMods mods{};               // after all that is added
 
   TW_INLINE AttentionMask mask(int64_t q_len, int64_t kv_len) const {
     return {q_len, kv_len, window_left, causal ? 0 : window_right};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/score_program.h"
 #include "tilewright/tile/cuda/tensor_map.h"
 
 namespace tw::kernels {
@@ -175,6 +176,7 @@ struct AttentionArguments {
   AttentionScales k_scale, v_scale;
   View<const T, 4> bias;        // [sequences, Hq, queries, keys], or no data
   View<const float, 1> slopes;  // [Hq], or no data
+  ScoreNumbers numbers;         // of programs, which are compiled into the kernel
   AttentionRows<T> rows;        // out; rows begin at multiples of 16 bytes
   AttentionRows<float> lse;     // or no data
   // Of tiles in parts. A block of threads has two slots: for what goes on from the block before,

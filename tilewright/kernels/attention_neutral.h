@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_blocks.h"
+#include "tilewright/kernels/printed_mods.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -80,7 +81,16 @@ struct Query {
       const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
       sum = options.softcap * tile::first_lane(tile::tanh(wide));
     }
-    return added.to(sum, key);
+    return modified(added.to(sum, key), key);
+  }
+  TW_INLINE float modified(float score, int64_t key) const {
+    if constexpr (PrintedMods::kAny) {
+      const ScoreAt at{int(sequence.index),   int(q_head),         int(query), int(key),
+                       int(sequence.q_len()), int(sequence.kv_len)};
+      score = PrintedMods::score(score, at, options.mods.numbers);
+      if (!PrintedMods::sees(at, options.mods.numbers)) score = -__builtin_inff();
+    }
+    return score;
   }
 
   /// acc = keep * acc + sum over keys of weights * values.

@@ -28,6 +28,10 @@ struct AttentionPaged {
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
   float softcap;                      // 0: none
+  ScoreMod score_mod;                 // or empty
+  MaskMod mask_mod;                   // or empty
+  View<const float, 1> mod_f32;       // [F], what they read, or no data
+  View<const int32_t, 1> mod_i32;     // [I], or no data
   View<T, 3> out;                     // [N, Hq, Dv]
   View<float, 2> lse;                 // [Hq, N], or no data
 
@@ -35,7 +39,8 @@ struct AttentionPaged {
     return {q.size(1), k_pages.size(2), q.size(2), v_pages.size(3)};
   }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, scale, causal, window_left, window_right, softcap, alibi_slopes};
+    return {sinks,        scale,   causal,       window_left,
+            window_right, softcap, alibi_slopes, {score_mod, mask_mod, mod_f32, mod_i32}};
   }
   TW_INLINE SequenceLengths lengths() const {
     const int64_t sequences = kv_lens.size(0);
@@ -53,6 +58,7 @@ struct AttentionPaged {
       here.lse = lse;
       here.lse.data += first * lse.stride(1);
     }
+    here.index = b;
     here.kv_len = all.kv_len(b);
     here.k = key_source(k_pages, table);
     here.v = key_source(v_pages, table);

@@ -30,7 +30,8 @@ inline constexpr bool kHasPairs =
 template <class P, class T, class U>
 TW_INLINE bool uses_tiles(const AttentionSequence<T, U>& sequence, const AttentionOptions& options,
                           const Machine& machine) {
-  return kHasTiles<P, T, U> && machine.prefers_bf16_tiles() && !ScoreBias(sequence, options);
+  return kHasTiles<P, T, U> && machine.prefers_bf16_tiles() && !ScoreBias(sequence, options) &&
+         !options.mods;
 }
 
 struct Schedule {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_cpu.h"
+#include "tilewright/kernels/score_mods_cpu.h"
 
 namespace tw::kernels::attention_detail {
 

@@ -19,8 +19,10 @@ struct AttentionTile {
   KeySource<U> next_k;  // of the head that is likely worked on next, or no data
   KeySource<float> k_scale, v_scale;
   ScoreBias bias;
-  float softcap;  // in units of log2 e; 0: none
-  float factor;   // of scores, where queries were not scaled
+  ScoreMods mods;
+  int64_t sequence;  // in the batch
+  float softcap;     // in units of log2 e; 0: none
+  float factor;      // of scores, where queries were not scaled
   TileRows who;
   TileScratch<P> at;
   float* scratch;
@@ -153,6 +155,12 @@ struct AttentionTile {
       });
     }
   }
+  /// The scores of the keys that row r of the tile sees in the block from `start` on.
+  TW_INLINE void modify(P p, int64_t r, int64_t start, KeyRange keys, float* scores) const {
+    const ScoreAt first{int(sequence),           int(who.q_head(r)), int(who.query(r)),
+                        int(start + keys.begin), int(mask.q_len),    int(mask.kv_len)};
+    modify_scores(p, mods, first, keys.end - keys.begin, scores + keys.begin);
+  }
   /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
   TW_INLINE void weigh_scores(P p, int64_t block, Rows& group) const {
     const auto chunks_of = [&](int64_t r) -> KeyRange {
@@ -168,6 +176,7 @@ struct AttentionTile {
         const int64_t of_tile = group.first + r;
         bias.add(p, who.q_head(of_tile), who.query(of_tile), block * kKeyBlock, keys, row);
       }
+      if (mods) modify(p, group.first + r, block * kKeyBlock, keys, row);
       group.stats[r].m = mask_row(p, chunks_of(r), keys, row);
     }
     const float* const scale = v_scale ? scratch + at.v_scale : nullptr;

@@ -23,12 +23,17 @@ struct AttentionVarlen {
   bool causal;
   int64_t window_left, window_right;  // < 0: unlimited
   tile::compute_t<T> softcap;         // 0: none
+  ScoreMod score_mod;                 // or empty
+  MaskMod mask_mod;                   // or empty
+  View<const float, 1> mod_f32;       // [F], what they read, or no data
+  View<const int32_t, 1> mod_i32;     // [I], or no data
   View<T, 3> out;                     // [N, Hq, Dv]
   View<float, 2> lse;                 // [Hq, N], or no data
 
   TW_INLINE AttentionShape shape() const { return {q.size(1), k.size(1), q.size(2), v.size(2)}; }
   TW_INLINE AttentionOptions options() const {
-    return {sinks, float(scale), causal, window_left, window_right, float(softcap), alibi_slopes};
+    return {sinks,        float(scale),   causal,       window_left,
+            window_right, float(softcap), alibi_slopes, {score_mod, mask_mod, mod_f32, mod_i32}};
   }
   TW_INLINE SequenceLengths lengths() const {
     return {cu_seqlens_q.size(0) - 1, 0, 0, cu_seqlens_q, cu_seqlens_kv, {}};
@@ -44,6 +49,7 @@ struct AttentionVarlen {
       here.lse = lse;
       here.lse.data += first * lse.stride(1);
     }
+    here.index = b;
     here.kv_len = keys;
     here.k = key_source(rows_from(k, first_key, keys));
     here.v = key_source(rows_from(v, first_key, keys));

@@ -50,7 +50,8 @@ struct Mla {
   /// Without the rotated dims and the scales.
   TW_INLINE Attention<T, U> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(3) + q_pe.size(3));
-    return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, {}, {}, factor, causal, -1, -1, 0, out, lse};
+    return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, {}, {},  factor,
+            causal, -1,  -1,  0,       {}, {}, {}, {}, out, lse};
   }
   TW_INLINE AttentionShape shape() const { return latent().shape(); }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
@@ -94,8 +95,9 @@ struct MlaPaged {
   /// Without the rotated dims and the scales.
   TW_INLINE AttentionPaged<T, U> latent() const {
     const float factor = mla::scale_of(scale, q_nope.size(2) + q_pe.size(2));
-    return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {}, {}, {}, {},
-            factor, causal,    -1,        -1,          0,       out,          lse};
+    return {q_nope, ckv_pages, ckv_pages, block_table, kv_lens, cu_seqlens_q, {},
+            {},     {},        {},        factor,      causal,  -1,           -1,
+            0,      {},        {},        {},          {},      out,          lse};
   }
   TW_INLINE AttentionShape shape() const { return latent().shape(); }
   TW_INLINE AttentionOptions options() const { return latent().options(); }

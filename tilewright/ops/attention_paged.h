@@ -14,7 +14,8 @@ struct AttentionPaged : AttentionFamily {
       "attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], "
       "block_table: i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, "
       "k_scale: f32[P, S, H]?, v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, "
-      "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> "
+      "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0, "
+      "score_mod: text = \"\", mask_mod: text = \"\", mod_f32: f32[F]?, mod_i32: i32[I]?) -> "
       "out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
   static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
@@ -52,6 +53,7 @@ struct AttentionPaged : AttentionFamily {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
     if (arg == "alibi_slopes") return slopes(known["Hq"], seed);
+    if (arg == "mod_i32") return few_numbers(known["I"], seed);
     if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
     if (arg == "block_table") {
       const int64_t pages = known["P"];
@@ -92,7 +94,10 @@ struct AttentionPaged : AttentionFamily {
       {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},
       {"mixed stages, heads of 128",
        "N=400 Hq=4 P=64 S=16 H=2 D=128 Dv=128 B=4 W=30 C=5 causal=1 +cu_seqlens_q +lse"},
-      {"heads of 256", "N=140 Hq=2 P=64 S=32 H=2 D=256 Dv=256 B=2 W=20 scale=0.01 +lse"}};
+      {"heads of 256", "N=140 Hq=2 P=64 S=32 H=2 D=256 Dv=256 B=2 W=20 scale=0.01 +lse"},
+      {"score_mod, mask_mod",
+       "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 F=20 causal=1 "
+       "score_mod=score+mod_f32[(kv_len-k)%20] mask_mod=(k<4)or(k%3!=b) +mod_f32 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"smollm2-135m/decode", "N=1 Hq=9 P=128 S=32 H=3 D=64 Dv=64 B=1 W=16 causal=1"},
       {"llama-3.1-8b/decode", "N=1 Hq=32 P=1024 S=32 H=8 D=128 Dv=128 B=1 W=256 causal=1"},

@@ -14,11 +14,13 @@ struct AttentionVarlen : AttentionFamily {
       "cu_seqlens_kv: i32[C], sinks: f32[Hq]?, k_scale: f32[M, H]?, v_scale: f32[M, H]?, "
       "alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, "
       "window_right: i64 = -1, "
-      "softcap: f32 = 0) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
+      "softcap: f32 = 0, score_mod: text = \"\", mask_mod: text = \"\", mod_f32: f32[F]?, mod_i32: "
+      "i32[I]?) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
   static constexpr std::string_view kSequences = "cu_seqlens_q";
   static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
-      "where sinks=absent, k_scale=absent, v_scale=absent, alibi_slopes=absent: "
+      "where sinks=absent, k_scale=absent, v_scale=absent, alibi_slopes=absent, score_mod=absent, "
+      "mask_mod=absent: "
       "attention_varlen_backward(grad=out.grad, q, k, v, output=out, lse, cu_seqlens_q, "
       "cu_seqlens_kv, scale, causal, window_left, window_right, softcap) -> q.grad, k.grad, "
       "v.grad"};
@@ -44,6 +46,7 @@ struct AttentionVarlen : AttentionFamily {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
     if (arg == "alibi_slopes") return slopes(known["Hq"], seed);
+    if (arg == "mod_i32") return few_numbers(known["I"], seed);
     if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
     if (arg == "cu_seqlens_kv") return offsets(known["C"], known["M"], seed);
     if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
@@ -66,7 +69,10 @@ struct AttentionVarlen : AttentionFamily {
       {"heads of 128", "C=40 N=900 Hq=4 M=1300 H=2 D=128 Dv=128 causal=1 +lse"},
       {"heads of 128, few queries", "C=5 N=9 Hq=4 M=1300 H=1 D=128 Dv=128 causal=1 +sinks +lse"},
       {"slopes", "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 causal=1 +alibi_slopes +lse"},
-      {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"}};
+      {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"},
+      {"score_mod, mask_mod",
+       "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 I=99 score_mod=score-0.1*abs(q-k)*h "
+       "mask_mod=mod_i32[k]!=b +mod_i32 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"minilm/32 sentences", "C=33 N=2048 Hq=12 M=2048 H=12 D=32 Dv=32"},
       {"llama-3.1-8b/8 prompts", "C=9 N=4096 Hq=32 M=4096 H=8 D=128 Dv=128 causal=1"}};

@@ -14,6 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tilewright/core/error.h"
+#include "tilewright/ops/core/score_parser.h"
+#include "tilewright/ops/core/score_text.h"
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/nvrtc.h"
 #include "tilewright/runtime/operators.h"
@@ -29,7 +31,10 @@ using runtime::OperatorInfo;
 struct CudaCompileOptions {
   std::string arch, out;
   std::vector<std::string> ops, dtypes;
+  std::string score_mod, mask_mod;
   bool as_json = false;
+
+  bool has_mods() const { return !score_mod.empty() || !mask_mod.empty(); }
 };
 
 std::string dtypes_text(const std::vector<DType>& combo) {
@@ -50,16 +55,19 @@ struct Program {
 };
 
 /// Those of a combination; none where another one's serves, or there is none.
-std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std::string& arch) {
+std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std::string& arch,
+                                 const kernels::ScoreMods& mods) {
   const std::vector<DType>& dtypes = op.combos[combo];
   if (is_product(op)) return {{"gemm", "", runtime::cuda::gemm_program(dtypes.front())}};
   if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return {};
   std::vector<Program> out;
   out.push_back({std::string(op.name()), "",
                  runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo])});
+  if (mods) replace_header(out.back().text, ops::kPrintedModsPath, ops::print_score_mods(mods));
   if (arch != "sm_90a") return out;
   if (op.name() == "attention")  // its forms share these
-    for (const auto& variant : runtime::cuda::attention_variants(dtypes.front(), dtypes.back()))
+    for (const auto& variant :
+         runtime::cuda::attention_variants(dtypes.front(), dtypes.back(), mods))
       out.push_back({"attention",
                      (variant.changes_scores ? "scores" : "build") + std::to_string(variant.build),
                      runtime::cuda::attention_program(variant)});
@@ -70,16 +78,26 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
   return out;
 }
 
-std::vector<const OperatorInfo*> chosen(const std::vector<std::string>& names) {
+bool takes_mods(const OperatorInfo& op) {
+  for (const ops::Arg& arg : *op.schema)
+    if (arg.name == "score_mod") return true;
+  return false;
+}
+
+std::vector<const OperatorInfo*> chosen(const CudaCompileOptions& options) {
+  const std::vector<std::string>& names = options.ops;
   std::vector<const OperatorInfo*> out;
   for (const std::string& name : names) {
     const OperatorInfo& op = runtime::find_operator(name);
     if (op.gpu_kernels.empty() && !is_product(op))
       throw Error(ErrorKind::kUnsupported, name + " has no kernels for GPUs");
+    if (options.has_mods() && !takes_mods(op))
+      throw Error(ErrorKind::kUnsupported, name + " takes no score_mod or mask_mod");
     out.push_back(&op);
   }
   if (names.empty())
-    for (const OperatorInfo& op : runtime::operators()) out.push_back(&op);
+    for (const OperatorInfo& op : runtime::operators())
+      if (!options.has_mods() || takes_mods(op)) out.push_back(&op);
   return out;
 }
 
@@ -122,13 +140,16 @@ void print_kernel(const json& kernel) {
 }
 
 void run_cuda_compile(const CudaCompileOptions& options) {
+  const auto score = ops::parse_score_program(options.score_mod, ops::ScoreText::kScore);
+  const auto mask = ops::parse_score_program(options.mask_mod, ops::ScoreText::kMask);
+  const kernels::ScoreMods mods({score ? &score : nullptr}, {mask ? &mask : nullptr}, {}, {});
   json kernels = json::array();
-  for (const OperatorInfo* op : chosen(options.ops))
+  for (const OperatorInfo* op : chosen(options))
     for (size_t combo = 0; combo < op->combos.size(); ++combo) {
       const std::string dtypes = dtypes_text(op->combos[combo]);
       const auto wanted = std::find(options.dtypes.begin(), options.dtypes.end(), dtypes);
       if (!options.dtypes.empty() && wanted == options.dtypes.end()) continue;
-      for (const Program& program : programs_of(*op, combo, options.arch)) {
+      for (const Program& program : programs_of(*op, combo, options.arch, mods)) {
         json kernel = compiled(*op, combo, program, options);
         if (!options.as_json) print_kernel(kernel);
         kernels.push_back(std::move(kernel));
@@ -170,6 +191,8 @@ void add_cuda_compile(CLI::App& app) {
       [options = options.get()](const std::string& text) { options->arch = checked_arch(text); })
       ->required();
   add_words(*command, "--dtype", options->dtypes, "Only these dtypes, such as bf16 or bf16/bf16");
+  command->add_option("--score-mod", options->score_mod, "Of attention: with this modification");
+  command->add_option("--mask-mod", options->mask_mod, "Of attention: with this mask");
   command->add_option("--out", options->out, "Write the cubins into this folder, too");
   command->add_flag("--json", options->as_json, "Print JSON");
   command->footer(

@@ -10,6 +10,7 @@ from itertools import pairwise
 import torch
 
 from tilewright.composites._registry import composite, composite_full, split, wide
+from tilewright.composites._score_mods import ScoreMods
 
 Tensor = torch.Tensor
 Outputs = tuple[Tensor, Tensor]  # and the logarithms of the sums
@@ -29,6 +30,8 @@ class Mask:
     window_right: int = -1
     softcap: float = 0
     slopes: Tensor | None = None
+    mods: ScoreMods | None = None
+    batch: int = 0  # of which sequence it is
 
     @property
     def right(self) -> int:
@@ -72,6 +75,9 @@ class Mask:
         k = k.repeat_interleave(q.shape[1] // max(k.shape[1], 1), 1)
         scores, seen = self.scores(q, k)
         scores = scores if bias is None else scores + bias
+        if self.mods is not None:
+            scores, sees = self.mods.apply(scores, self.batch)
+            seen = seen & sees
         scores = scores.masked_fill(~seen, -math.inf)
         if sinks is not None:
             scores = torch.cat((scores, sinks[:, None, None].expand(-1, q.shape[0], 1)), -1)
@@ -110,14 +116,20 @@ def attention(
     window_left: int,
     window_right: int,
     softcap: float,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Tensor | None = None,
+    mod_i32: Tensor | None = None,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
+    mods = ScoreMods.of(score_mod, mask_mod, mod_f32, mod_i32)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes, mods)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     lens = [k.shape[1]] * q.shape[0] if kv_lens is None else kv_lens.tolist()
     rows = []
     for b, count in enumerate(lens):
         bias = None if attn_bias is None else wide(attn_bias[b, :, :, :count])
-        rows.append(mask.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks, bias))
+        here = dataclasses.replace(mask, batch=b)
+        rows.append(here.attend(wide(q[b]), keys[b, :count], values[b, :count], sinks, bias))
     if not rows:
         return q.new_zeros(*q.shape[:3], v.shape[3]), q.new_zeros(0, q.shape[2], q.shape[1]).float()
     out, lse = (torch.stack(part) for part in zip(*rows, strict=True))
@@ -135,8 +147,11 @@ def _attend_packed(
     """Queries of sequences one after the other, each with its keys and values; 0 between them."""
     out = wide(q).new_zeros(*q.shape[:2], dims)
     lse = wide(q).new_full((q.shape[1], q.shape[0]), -math.inf)
-    for (begin, end), (keys, values) in zip(pairwise(offsets), sequences, strict=True):
-        part, sums = mask.attend(wide(q[begin:end]), keys, values, sinks)
+    spans = zip(pairwise(offsets), sequences, strict=True)
+    for b, ((begin, end), (keys, values)) in enumerate(spans):
+        part, sums = dataclasses.replace(mask, batch=b).attend(
+            wide(q[begin:end]), keys, values, sinks
+        )
         out = out.slice_scatter(part, 0, begin, end)
         lse = lse.slice_scatter(sums, 1, begin, end)
     return out.to(q.dtype), lse
@@ -158,8 +173,13 @@ def attention_varlen(
     window_left: int,
     window_right: int,
     softcap: float,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Tensor | None = None,
+    mod_i32: Tensor | None = None,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
+    mods = ScoreMods.of(score_mod, mask_mod, mod_f32, mod_i32)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes, mods)
     keys, values = _read(k, k_scale), _read(v, v_scale)
     spans = [slice(begin, end) for begin, end in pairwise(cu_seqlens_kv.tolist())]
     sequences = ((keys[span], values[span]) for span in spans)
@@ -196,8 +216,13 @@ def attention_paged(
     window_left: int,
     window_right: int,
     softcap: float,
+    score_mod: str = "",
+    mask_mod: str = "",
+    mod_f32: Tensor | None = None,
+    mod_i32: Tensor | None = None,
 ) -> Outputs:
-    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes)
+    mods = ScoreMods.of(score_mod, mask_mod, mod_f32, mod_i32)
+    mask = Mask(scale, causal, window_left, window_right, softcap, alibi_slopes, mods)
     keys, values = _read(k_pages, k_scale), _read(v_pages, v_scale)
     sequences = (
         (_unpaged(keys, table, count), _unpaged(values, table, count))

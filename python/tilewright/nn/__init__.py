@@ -14,6 +14,7 @@ Example:
 from __future__ import annotations
 
 from tilewright.nn._attention import FlashAttention, MultiheadAttention, RotaryEmbedding
+from tilewright.nn._flex_attention import flex_attention
 from tilewright.nn._layers import Dropout, GatedMLP, LayerNorm, Linear, RMSNorm, SwiGLU
 
 Attention = FlashAttention
@@ -29,4 +30,5 @@ __all__ = [
     "RMSNorm",
     "RotaryEmbedding",
     "SwiGLU",
+    "flex_attention",
 ]

@@ -46,8 +46,12 @@ def has_rule(case: Case) -> bool:
     if case.op.name in ("attention", "attention_varlen") and len(set(case.dtypes)) > 1:
         return False
     named = dict(zip((arg.name for arg in case.op.inputs), case.arguments(), strict=True))
-    given = {name: "absent" if named[name] is None else str(named[name]) for name in named}
-    return all(given[name] == value for name, value in gradient.conditions.items())
+    given = {
+        name: "absent" if value is None or value == "" else str(value)
+        for name, value in named.items()
+        if not isinstance(value, Tensor)
+    }
+    return all(given.get(name) == value for name, value in gradient.conditions.items())
 
 
 CASES = [c for c in every_case() if c.op.gradient and elements(c) < MAX_ELEMENTS and has_rule(c)]

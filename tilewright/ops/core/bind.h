@@ -9,8 +9,10 @@
 
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/score_program.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/score_parser.h"
 
 namespace tw::ops {
 
@@ -52,7 +54,8 @@ Rows<T> rows_of(const TensorRef& tensor, bool lead_only) {
 /// Converts to whatever the kernel field at this position is.
 class FieldInit {
  public:
-  FieldInit(const Arg& arg, const Slot& slot) : arg_(arg), slot_(slot) {}
+  FieldInit(const Schema& schema, const Arg& arg, Slot& slot)
+      : schema_(schema), arg_(arg), slot_(slot) {}
 
   template <class T, int kRank>
   operator View<T, kRank>() const {  // NOLINT(google-explicit-constructor)
@@ -78,10 +81,30 @@ class FieldInit {
     else
       return static_cast<A>(slot_.number);
   }
+  operator kernels::ScoreMod() const {  // NOLINT(google-explicit-constructor)
+    return {program(ScoreText::kScore)};
+  }
+  operator kernels::MaskMod() const {  // NOLINT(google-explicit-constructor)
+    return {program(ScoreText::kMask)};
+  }
 
  private:
+  /// Null for an empty text; otherwise kept in the call.
+  const kernels::ScoreProgram* program(ScoreText kind) const {
+    if (slot_.text.empty()) return nullptr;
+    try {
+      slot_.program =
+          std::make_shared<const kernels::ScoreProgram>(parse_score_program(slot_.text, kind));
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string(schema_.name()) + ": " + std::string(arg_.name) + ": " +
+                                    error.what() + "\n  in " + std::string(schema_.text()));
+    }
+    return *slot_.program ? slot_.program.get() : nullptr;
+  }
+
+  const Schema& schema_;
   const Arg& arg_;
-  const Slot& slot_;
+  Slot& slot_;
 };
 
 /// supports_shapes(kernel) has the rules for shapes and scalars, supports(kernel) those for
@@ -101,8 +124,8 @@ void check_support(const Kernel& kernel, Device device) {
 namespace detail {
 
 template <class Kernel, int... I>
-Kernel make_kernel(const Call& call, std::integer_sequence<int, I...>) {
-  return Kernel{FieldInit(call.schema()[I], call[I])...};
+Kernel make_kernel(Call& call, std::integer_sequence<int, I...>) {
+  return Kernel{FieldInit(call.schema(), call.schema()[I], call[I])...};
 }
 
 /// The dtypes a Combo assigns, in the order of the schema's type variables.

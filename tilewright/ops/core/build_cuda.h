@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tilewright/core/machine.h"
+#include "tilewright/kernels/score_program.h"
 #include "tilewright/ops/core/operator.h"
 #include "tilewright/tile/cuda/program.h"
 
@@ -18,6 +19,7 @@ struct CudaLaunch {
   static constexpr size_t kMaxBytes = 2048;
   tile::Plan plan;
   int spans = 0;  // of a row that a thread takes, where an instance may have several blocks
+  kernels::ScoreMods mods;  // that its device code is compiled with
   alignas(16) char kernel[kMaxBytes];
 };
 
@@ -49,6 +51,7 @@ void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch
   using P = tile::cuda::program_t<Kernel>;
   launch.plan = host.template plan<P>(machine);
   launch.spans = P::kSpans;
+  if constexpr (requires { host.options().mods; }) launch.mods = host.options().mods;
   const auto device = tile::cuda::device_kernel(host);
   static_assert(std::is_trivially_copyable_v<decltype(device)>);
   static_assert(std::is_same_v<tile::cuda::program_t<decltype(device)>, P>);

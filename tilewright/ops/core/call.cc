@@ -58,6 +58,7 @@ Call& Call::set(std::string_view name, const TensorRef& tensor) {
 Call& Call::set(std::string_view name, double number) {
   Slot& slot = find(name, false);
   const Arg& arg = (*schema_)[static_cast<int>(&slot - slots_.data())];
+  if (arg.kind == ArgKind::kText) fail(std::string(name) + " is a text, not a number");
   constexpr double kMost = 9.2e18;  // less than 2^63
   if (arg.kind != ArgKind::kFloat && !(std::abs(number) < kMost && number == std::floor(number)))
     fail(std::string(name) + " = " + std::to_string(number) + " must be an integer of 64 bits");
@@ -69,6 +70,8 @@ Call& Call::set(std::string_view name, double number) {
 
 Call& Call::set_integer(std::string_view name, int64_t integer) {
   Slot& slot = find(name, false);
+  if ((*schema_)[static_cast<int>(&slot - slots_.data())].kind == ArgKind::kText)
+    fail(std::string(name) + " is a text, not a number");
   slot.present = true;
   slot.number = static_cast<double>(integer);
   slot.integer = integer;
@@ -85,6 +88,16 @@ Call& Call::set_choice(std::string_view name, std::string_view choice) {
     return set(name, index);
   }
   fail("there is no choice argument " + std::string(name));
+}
+
+Call& Call::set_text(std::string_view name, std::string_view text) {
+  for (int i = 0; i < schema_->size(); ++i) {
+    if ((*schema_)[i].name != name || (*schema_)[i].kind != ArgKind::kText) continue;
+    (*this)[i].present = true;
+    (*this)[i].text = text;
+    return *this;
+  }
+  return set_choice(name, text);
 }
 
 DType Call::dtype_of_arg(int i) const {

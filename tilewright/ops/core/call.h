@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,10 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/ops/core/schema.h"
 
+namespace tw::kernels {
+struct ScoreProgram;
+}
+
 namespace tw::ops {
 
 /// One argument. A tensor is absent when `present` is false; a scalar then takes its default.
@@ -20,6 +25,8 @@ struct Slot {
   TensorRef tensor;
   double number = 0;    // of a scalar of any kind; of a choice the index
   int64_t integer = 0;  // the same, exact, where the kind is kInt, kBool or kChoice
+  std::string text;     // of a text
+  std::shared_ptr<const kernels::ScoreProgram> program;  // that it says, once a kernel is made
 };
 
 /// Values by name, for the handful of names in a schema: nothing is allocated, since every call
@@ -76,6 +83,8 @@ class Call {
   /// As above, for integers beyond 2^53.
   Call& set_integer(std::string_view name, int64_t integer);
   Call& set_choice(std::string_view name, std::string_view choice);
+  /// A text, or a choice by its name.
+  Call& set_text(std::string_view name, std::string_view text);
 
   /// Checks presence, dtypes, ranks and sizes of the inputs, fills defaults, and returns what the
   /// dimensions are bound to. Throws kInvalidArgument naming the argument and the rule.

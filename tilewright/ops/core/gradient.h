@@ -14,7 +14,7 @@
 //     .inverse of an order of dimensions: the one that undoes it
 //     !        in front of a flag: its negation
 //   result     NAME.grad of an input, or a new name
-//   condition  NAME=CHOICE, or NAME=absent: the rule holds for these calls alone
+//   condition  NAME=CHOICE, or NAME=absent, an empty text too: the rule holds for these calls alone
 //
 // Where a result is larger than its argument, because that was broadcast, it is summed over the
 // dimensions that were stretched; where it has the same elements in other leading dimensions, it is
@@ -29,7 +29,7 @@
 namespace tw::ops {
 
 struct Gradient {
-  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 6, kMaxConditions = 6;
+  static constexpr int kMaxSteps = 6, kMaxInputs = 16, kMaxResults = 6, kMaxConditions = 8;
 
   struct Value {
     std::string_view parameter;  // of the operator called

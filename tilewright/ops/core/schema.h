@@ -11,8 +11,8 @@
 //              ...    the shape all `...` arguments broadcast to (alone in its brackets)
 //              k      of an output: the value of the i64 argument k
 //              C/k+1  of an output: C divided by the i64 argument k, rounded up; and one more
-//   scalar     f32 | f64 | i64 | bool | a|b|c      with `= default`; a|b|c reaches the kernel as an
-//   index
+//   scalar     f32 | f64 | i64 | bool | text | a|b|c    with `= default`; a|b|c reaches the kernel
+//   as an index, a text as what its field makes of it (bind.h)
 //
 // A malformed schema does not compile, nor one with a type variable that no required input gives.
 #pragma once
@@ -24,7 +24,7 @@
 
 namespace tw::ops {
 
-enum class ArgKind : uint8_t { kTensor, kFloat, kInt, kBool, kChoice };
+enum class ArgKind : uint8_t { kTensor, kFloat, kInt, kBool, kChoice, kText };
 
 struct Dim {
   enum class Kind : uint8_t { kNamed, kFixed, kLead, kBroadcast };
@@ -181,8 +181,10 @@ class Schema {
         arg.kind = ArgKind::kInt;
       else if (first == "bool")
         arg.kind = ArgKind::kBool;
+      else if (first == "text")
+        arg.kind = ArgKind::kText;
       else
-        throw "schema: a scalar is f32, f64, i64, bool or a|b|c";
+        throw "schema: a scalar is f32, f64, i64, bool, text or a|b|c";
       return;
     }
     arg.kind = ArgKind::kTensor;
@@ -215,6 +217,8 @@ class Schema {
       if (arg.default_text != "true" && arg.default_text != "false")
         throw "schema: a bool is true or false";
       arg.default_number = arg.default_text == "true" ? 1 : 0;
+    } else if (arg.kind == ArgKind::kText) {
+      if (arg.default_text != "\"\"") throw "schema: the default of a text is \"\"";
     } else {
       arg.default_number = number(arg.default_text);
     }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "tilewright/ops/core/score_text.h"
 #include "tilewright/runtime/cuda/attention_arguments.h"
 #include "tilewright/runtime/cuda/attention_image.h"
 #include "tilewright/runtime/cuda/compiled_builds.h"
@@ -44,8 +45,9 @@ Kernel kernel_for(const AttentionProblem<T, U>& p, int number, const AttentionBu
                   const Gpu& on) {
   if (p.is_compiled()) {
     static CompiledBuilds<2 * size_t(kAttentionBuildCount)> compiled;
-    const AttentionVariant variant{dtype_of<T>, dtype_of<U>, p.changes_scores(), number};
-    return compiled.get("attention", size_t(2 * number + int(variant.changes_scores)),
+    const AttentionVariant variant{dtype_of<T>, dtype_of<U>, p.changes_scores(), number, p.mods()};
+    const std::string key = p.mods() ? ops::score_mods_key(p.mods()) : std::string();
+    return compiled.get("attention", size_t(2 * number + int(variant.changes_scores)), key,
                         build.shared_bytes(), on, [&] { return attention_program(variant); });
   }
   return module<T>().builds.with_shared_bytes("attention", size_t(number), build.shared_bytes(),

@@ -82,6 +82,7 @@ void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int
   a.table = p.table, a.sinks = p.options.sinks;
   a.k_scale = p.k_scale, a.v_scale = p.v_scale;
   a.bias = p.bias, a.slopes = p.options.slopes;
+  a.numbers = p.options.mods.numbers;
   a.rows = {p.out.data, p.out.outer_stride, p.out.row_stride, p.out.head_stride};
   a.lse = p.lse;
 }

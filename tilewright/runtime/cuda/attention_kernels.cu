@@ -2,8 +2,9 @@
 // is tw::f16 or tw::bf16. The runtime finds the functions by name and number. With
 // TW_ATTENTION_BUILD it is one function, of that build, which NVRTC compiles when it is asked for:
 // TW_ATTENTION_KEYS is the type of keys and values, TW_ATTENTION_SCORES one of
-// attention_bias_sm90.h.
+// attention_bias_sm90.h or attention_mods_sm90.h.
 #include "tilewright/kernels/attention_combine_sm90.h"
+#include "tilewright/kernels/attention_mods_sm90.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_sm90.h"
 

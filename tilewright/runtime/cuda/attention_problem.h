@@ -80,8 +80,9 @@ struct AttentionProblem {
 
   int64_t group() const { return q.heads / k.heads; }
   bool changes_scores() const { return bias || options.slopes; }
+  const kernels::ScoreMods& mods() const { return options.mods; }
   /// Whether its kernel is none that the library carries (jit.h).
-  bool is_compiled() const { return kNarrow || changes_scores(); }
+  bool is_compiled() const { return kNarrow || changes_scores() || mods(); }
   int64_t after() const { return options.causal ? 0 : options.window_right; }
   /// Queries of a sequence; on average, where they vary.
   int64_t typical_queries() const {
@@ -103,7 +104,7 @@ struct AttentionProblem {
             .page_keys = table ? k.rows : 0,
             .masked = after() >= 0 || options.window_left >= 0,
             .varies = bool(q_offsets),
-            .biased = changes_scores(),
+            .biased = changes_scores() || mods(),
             .narrow = kNarrow};
   }
 

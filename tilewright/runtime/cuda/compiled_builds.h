@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
@@ -19,8 +21,14 @@ class CompiledBuilds {
   /// The one kernel of program(), which may have so many bytes of shared memory.
   template <class F>
   Kernel get(const std::string& op, size_t number, int shared_bytes, const Gpu& on, F&& program) {
+    return get(op, number, {}, shared_bytes, on, program);
+  }
+  /// The same of a variant with programs of scores, which `key` tells apart.
+  template <class F>
+  Kernel get(const std::string& op, size_t number, const std::string& key, int shared_bytes,
+             const Gpu& on, F&& program) {
     const std::lock_guard lock(compiling_);
-    LargeKernel& kernel = builds_[number];
+    LargeKernel& kernel = key.empty() ? builds_[number] : modified_[{number, key}];
     if (kernel.get() == nullptr) {
       const CompiledKernel code = compile_kernel(op, program(), "sm_90a");
       kernel.set(load_kernel(op, described(on), code.cubin.data()));
@@ -31,6 +39,7 @@ class CompiledBuilds {
  private:
   std::mutex compiling_;
   std::array<LargeKernel, kCount> builds_;
+  std::map<std::pair<size_t, std::string>, LargeKernel> modified_;
 };
 
 }  // namespace tw::runtime::cuda

@@ -79,6 +79,15 @@ DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type)
   return with_headers(std::move(text));
 }
 
+void replace_header(DeviceProgram& program, std::string_view path, std::string text) {
+  for (DeviceProgram::Header& header : program.headers) {
+    if (header.path != path) continue;
+    header.text = std::move(text);
+    return;
+  }
+  throw Error(ErrorKind::kInternal, "no header " + std::string(path) + " in a device program");
+}
+
 DeviceProgram own_program(std::string_view name, const std::vector<std::string_view>& definitions) {
   std::string text;
   for (const std::string_view definition : definitions)

@@ -27,6 +27,9 @@ struct DeviceProgram {
 /// function is tw::cuda_entry::run.
 TW_API DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type);
 
+/// The program with another text in place of the header at `path`, which it includes.
+TW_API void replace_header(DeviceProgram& program, std::string_view path, std::string text);
+
 /// tilewright/runtime/cuda/NAME_kernels.cu with these definitions ("NAME VALUE").
 TW_API DeviceProgram own_program(std::string_view name,
                                  const std::vector<std::string_view>& definitions);

@@ -7,6 +7,7 @@
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/mla_build_sm90.h"
+#include "tilewright/ops/core/score_text.h"
 #include "tilewright/runtime/cuda/nvrtc.h"
 
 namespace tw::runtime::cuda {
@@ -107,17 +108,19 @@ CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
   return {std::move(found.bytes), cache.path_of(key), found.was_kept};
 }
 
-std::vector<AttentionVariant> attention_variants(DType queries, DType keys) {
+std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
+                                                 const kernels::ScoreMods& mods) {
   std::vector<AttentionVariant> out;
   if (queries != DType::kF16 && queries != DType::kBf16) return out;
   if (keys == DType::kI8 || keys == DType::kF8E4m3fn)
     for (int i = 0; i < kernels::kAttentionNarrowBuildCount; ++i)
       for (const bool changes_scores : {false, true})
-        out.push_back({queries, keys, changes_scores, i});
+        out.push_back({queries, keys, changes_scores, i, mods});
   if (keys == queries)
     for (int i = 0; i < kernels::kAttentionBuildCount; ++i)
-      if (kernels::can_change_scores(kernels::kAttentionBuilds[i]))
-        out.push_back({queries, keys, true, i});
+      for (const bool changes_scores : {false, true})
+        if ((changes_scores || mods) && kernels::can_change_scores(kernels::kAttentionBuilds[i]))
+          out.push_back({queries, keys, changes_scores, i, mods});
   return out;
 }
 
@@ -125,9 +128,12 @@ DeviceProgram attention_program(const AttentionVariant& variant) {
   const std::string element = "TW_ATTENTION_ELEMENT " + type_of(variant.queries);
   const std::string keys = "TW_ATTENTION_KEYS " + type_of(variant.keys);
   const std::string build = "TW_ATTENTION_BUILD " + std::to_string(variant.build);
-  const std::string scores = std::string("TW_ATTENTION_SCORES Attention") +
-                             (variant.changes_scores ? "BiasedScores" : "PlainScores");
-  return own_program("attention", {element, keys, build, scores});
+  std::string scores = variant.changes_scores ? "AttentionBiasedScores" : "AttentionPlainScores";
+  if (variant.mods) scores = "AttentionModifiedScores<" + scores + ">";
+  scores.insert(0, "TW_ATTENTION_SCORES ");
+  DeviceProgram out = own_program("attention", {element, keys, build, scores});
+  if (variant.mods) replace_header(out, ops::kPrintedModsPath, ops::print_score_mods(variant.mods));
+  return out;
 }
 
 std::vector<MlaVariant> mla_variants(DType queries, DType latents) {

@@ -8,6 +8,7 @@
 
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
+#include "tilewright/kernels/score_program.h"
 #include "tilewright/runtime/artifact_cache.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/device_text.h"
@@ -49,9 +50,11 @@ struct AttentionVariant {
   DType queries, keys;  // and values
   bool changes_scores;
   int build;  // kernels/attention_policy_sm90.h
+  kernels::ScoreMods mods{};
 };
-/// Those with such queries and keys.
-TW_API std::vector<AttentionVariant> attention_variants(DType queries, DType keys);
+/// Those with such queries and keys, and these programs.
+TW_API std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
+                                                        const kernels::ScoreMods& mods = {});
 TW_API DeviceProgram attention_program(const AttentionVariant& variant);
 
 /// A kernel of multi-head latent attention on Hopper that the library does not carry.

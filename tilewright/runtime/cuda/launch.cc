@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tilewright/core/checked.h"
+#include "tilewright/ops/core/score_text.h"
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
@@ -96,19 +97,21 @@ void Module::load(const Gpu& gpu) {
   });
 }
 
-Module::Function& Module::find(int combo, const Gpu& on) {
-  if (!carries_code_for(on.compute_major, on.compute_minor)) return compiled(combo, on);
+Module::Function& Module::find(int combo, const kernels::ScoreMods& mods, const Gpu& on) {
+  if (mods || !carries_code_for(on.compute_major, on.compute_minor))
+    return compiled(combo, mods, on);
   std::call_once(loaded_, [&] { load(on); });
   return *functions_.at(static_cast<size_t>(combo));
 }
 
-Module::Function& Module::compiled(int combo, const Gpu& on) {
+Module::Function& Module::compiled(int combo, const kernels::ScoreMods& mods, const Gpu& on) {
   const std::string target = architecture(on.compute_major, on.compute_minor);
   const std::lock_guard lock(compiling_);
-  std::unique_ptr<Function>& function = compiled_[{combo, target}];
+  std::unique_ptr<Function>& function = compiled_[{combo, target, ops::score_mods_key(mods)}];
   if (function == nullptr) {
-    const CompiledKernel code =
-        compile_kernel(op_, neutral_program(op_, build_.entries[combo].type), target);
+    DeviceProgram program = neutral_program(op_, build_.entries[combo].type);
+    if (mods) replace_header(program, ops::kPrintedModsPath, ops::print_score_mods(mods));
+    const CompiledKernel code = compile_kernel(op_, program, target);
     auto loaded = std::make_unique<Function>();
     loaded->kernel = load_kernel(op_, described(on), code.cubin.data());
     function = std::move(loaded);
@@ -131,9 +134,9 @@ void Module::allow(Function& function, unsigned shared_bytes, const Gpu& on) {
 void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  Function& function = find(combo, on);
   ops::CudaLaunch prepared;
   build_.entries[combo].prepare(kernel, Machine{}, prepared);
+  Function& function = find(combo, prepared.mods, on);
   tile::Plan& plan = prepared.plan;
   plan.scratch_bytes = round_up(plan.scratch_bytes, kScratchAlignment);
   const StreamMemory workspace(plan.workspace_bytes, stream, op_);

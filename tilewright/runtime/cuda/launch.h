@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,8 +63,8 @@ class TW_API Module {
     std::atomic<unsigned> shared_bytes[kGpus] = {};
   };
   void load(const Gpu& gpu);
-  Function& find(int combo, const Gpu& on);
-  Function& compiled(int combo, const Gpu& on);
+  Function& find(int combo, const kernels::ScoreMods& mods, const Gpu& on);
+  Function& compiled(int combo, const kernels::ScoreMods& mods, const Gpu& on);
   void allow(Function& function, unsigned shared_bytes, const Gpu& on);
 
   std::string op_;
@@ -71,7 +72,8 @@ class TW_API Module {
   std::once_flag loaded_;
   std::vector<std::unique_ptr<Function>> functions_;  // of the image, by combination
   std::mutex compiling_;
-  std::map<std::pair<int, std::string>, std::unique_ptr<Function>> compiled_;  // and architecture
+  /// By combination, architecture and programs.
+  std::map<std::tuple<int, std::string, std::string>, std::unique_ptr<Function>> compiled_;
 };
 
 }  // namespace tw::runtime::cuda

@@ -13,10 +13,15 @@
 #define __builtin_cosf ::cosf
 #define __builtin_erf ::erf
 #define __builtin_exp ::exp
+#define __builtin_exp2f ::exp2f
+#define __builtin_expf ::expf
+#define __builtin_fabsf ::fabsf
+#define __builtin_floorf ::floorf
 #define __builtin_fma ::fma
 #define __builtin_fmaf ::fmaf
 #define __builtin_fmodf ::fmodf
 #define __builtin_log ::log
+#define __builtin_log2f ::log2f
 #define __builtin_logf ::logf
 #define __builtin_powf ::powf
 #define __builtin_rintf ::rintf

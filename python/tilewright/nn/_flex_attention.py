@@ -1,0 +1,104 @@
+"""torch.nn.attention.flex_attention, without a compiler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from tilewright import _layouts
+from tilewright._score_text import Numbers, traced
+from tilewright._values import score_scale
+
+Tensor = torch.Tensor
+Function = Callable[..., Any] | str
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Function | None = None,
+    block_mask: Any = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    *,
+    mask_mod: Function | None = None,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Attention whose scores a function changes and another hides.
+
+    Both functions are traced at each call, which takes some 0.1 ms; their text, as the operator
+    `attention` takes it, is used as it is. On Hopper a kernel is compiled for a function when it is
+    first called with it. A gradient takes the memory of the weights.
+
+    Args:
+        query: [B, Hq, S, D].
+        key: [B, H, L, D].
+        value: [B, H, L, Dv].
+        score_mod: score_mod(score, b, h, q_idx, kv_idx), the score that replaces one. Tensors that
+            it reads by index become float32 or int32; an index beyond their ends reads an end.
+        block_mask: a torch BlockMask, of which the mask_mod is taken.
+        scale: of the products, by default 1 / sqrt(D).
+        enable_gqa: whether H may divide Hq.
+        return_lse: whether the logarithms of the sums [B, Hq, S] are returned, too.
+        mask_mod: mask_mod(b, h, q_idx, kv_idx), whether a query sees a key. A query that sees none
+            gives zeros and -inf.
+
+    Raises:
+        TypeError: a function cannot be traced.
+        ValueError: shapes do not fit, or what a function computes has no meaning.
+    """
+    if query.shape[1] != key.shape[1] and not enable_gqa:
+        raise ValueError(
+            f"flex_attention: {query.shape[1]} heads of queries and {key.shape[1]} of keys need "
+            "enable_gqa=True"
+        )
+    masks = [mask_mod] if mask_mod is not None else []
+    if block_mask is not None:
+        masks.append(block_mask.mask_mod)
+    records = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    if records and not any(isinstance(f, str) for f in (score_mod, *masks)):
+        out, lse = _by_weights(query, key, value, score_mod, masks, scale)
+        return (out, lse) if return_lse else out
+    numbers = Numbers()
+    texts = [traced(f, ("b", "h", "q", "k"), numbers) for f in masks]
+    options: dict[str, Any] = {
+        "scale": score_scale(scale),
+        "score_mod": traced(score_mod, ("score", "b", "h", "q", "k"), numbers),
+        "mask_mod": " and ".join(f"({text})" for text in texts),
+    }
+    options |= numbers.tensors(query.device)
+    if return_lse:
+        return _layouts.attention_with_lse(query, key, value, **options)
+    return _layouts.attention(query, key, value, **options)
+
+
+def _by_weights(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Any,
+    masks: list[Any],
+    scale: float | None,
+) -> tuple[Tensor, Tensor]:
+    """By operators of PyTorch, which have gradients; functions get all indices at once."""
+    group = query.shape[1] // max(key.shape[1], 1)
+    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
+    scores = (query @ key.transpose(2, 3)).float()
+    scores = scores * (1 / math.sqrt(query.shape[3]) if scale is None else scale)
+    at = []
+    for d, size in enumerate(scores.shape):
+        shape = [size if i == d else 1 for i in range(4)]
+        at.append(torch.arange(size, device=query.device, dtype=torch.int32).view(shape))
+    if score_mod is not None:
+        scores = score_mod(scores, *at)
+    for mask in masks:
+        scores = torch.where(mask(*at), scores, -math.inf)
+    lse = torch.logsumexp(scores, -1)
+    # The gradient of a softmax of nothing would be NaN.
+    sees = (scores > -math.inf).any(-1, keepdim=True)
+    weights = torch.softmax(torch.where(sees, scores, 0.0), -1) * sees
+    return weights.to(value.dtype) @ value, lse
