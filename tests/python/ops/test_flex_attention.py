@@ -11,8 +11,8 @@ import torch
 from cases import DEVICES, TOLERANCES
 from tilewright._score_text import Numbers, traced
 from tilewright.nn import flex_attention
+from torch.nn.attention import flex_attention as torch_flex
 from torch.nn.attention.flex_attention import create_block_mask
-from torch.nn.attention.flex_attention import flex_attention as torch_flex_attention
 
 OPS = torch.ops.tilewright
 Tensor = torch.Tensor
@@ -36,8 +36,15 @@ def exact(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tens
     """By PyTorch's definition in float64."""
     gqa = q.shape[1] != k.shape[1]
     wide = (x.double() for x in (q, k, v))
-    out, lse = torch_flex_attention(*wide, enable_gqa=gqa, return_lse=True, **options)
-    return out, lse
+    aux = torch_flex.AuxRequest(lse=True)
+    out, found = torch_flex.flex_attention(*wide, enable_gqa=gqa, return_aux=aux, **options)
+    return out, found.lse
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a compiler PyTorch evaluates its definition."""
+    monkeypatch.setattr(torch_flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
 DOCUMENTS = torch.tensor([0] * 20 + [1] * 37 + [2] * 13, dtype=torch.int32)
@@ -172,8 +179,8 @@ def test_text_that_is_traced() -> None:
     numbers = Numbers()
     names = ("score", "b", "h", "q", "k")
     table = torch.zeros(3, 5)
-    text = traced(lambda s, _b, h, q, _k: 1 - s**2 + table[h, q] + table[-1, 0], names, numbers)
-    assert text == "(((1 - (score * score)) + mod_f32[h * 5 + q]) + mod_f32[10])"
+    text = traced(lambda s, _b, h, q, _k: 1 - s**2 + table[h, q] + table[-1, q], names, numbers)
+    assert text == "(((1 - (score * score)) + mod_f32[h * 5 + q]) + mod_f32[q + 10])"
     assert numbers.tensors(torch.device("cpu"))["mod_f32"].shape == (15,)
 
 
