@@ -338,6 +338,7 @@ SECTIONS = (
     ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),
     ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
+    ("Modified scores and masks on a GPU", "gpu_flex_attention.json", gpu_rates, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_rates, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_rates, True),
     (

@@ -96,6 +96,7 @@ def _measure(row: Row, dtype: torch.dtype) -> None:
     plain = partial(nn.flex_attention, q, k, v)
 
     def peer() -> Callable[[], Any]:
+        torch._dynamo.reset()  # it stops compiling after some shapes
         compiled = torch.compile(flex_attention, dynamic=False)
         block_mask = mask_mod and create_block_mask(
             mask_mod, None, None, row.tokens, row.tokens, device="cuda"

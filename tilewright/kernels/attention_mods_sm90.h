@@ -24,19 +24,32 @@ struct AttentionModifiedScores {
       Before::change(given, tile, consumer, first_key, scale, ahead, scores);
       scale = 1;
     }
-    if (PrintedMods::kScores) scale *= kLn2;
+    if (PrintedScore::kAny) scale *= kLn2;
     const AttentionRowPair rows(given, tile, consumer);
-    const int first = first_key + int(threadIdx.x) % 4 * 2;
+    const ScoreNumbers& numbers = given.numbers;
+    ScoreAt at[2];
+    PrintedScore::Row of_scores[2];
+    PrintedMask::Row of_mask[2];
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {  // rows that do not exist are not stored
-      ScoreAt at{tile.batch, rows.head[r], rows.query[r], 0, tile.q_len, tile.kv_len};
+      at[r] = {tile.batch, rows.head[r], rows.query[r], 0, tile.q_len, tile.kv_len};
+      of_scores[r] = PrintedScore::row(at[r], numbers);
+      of_mask[r] = PrintedMask::row(at[r], numbers);
+    }
+    const int first = first_key + int(threadIdx.x) % 4 * 2;
+    TW_UNROLL
+    for (int i = 0; i < kScores / 2; ++i) {
+      at[0].key = at[1].key = first + i / 2 * 8 + i % 2;
+      const auto scores_key = PrintedScore::key(at[0], numbers);
+      const auto mask_key = PrintedMask::key(at[0], numbers);
       TW_UNROLL
-      for (int i = 0; i < kScores / 2; ++i) {
-        at.key = first + i / 2 * 8 + i % 2;
+      for (int r = 0; r < 2; ++r) {
         float& score = scores[i / 2 * 4 + 2 * r + i % 2];
         score *= scale;
-        if (PrintedMods::kScores) score = PrintedMods::score(score, at, given.numbers) * kLog2E;
-        if (!PrintedMods::sees(at, given.numbers)) score = attention_sm90::kLow;
+        if (PrintedScore::kAny)
+          score = PrintedScore::value(score, of_scores[r], scores_key, at[r], numbers) * kLog2E;
+        if (!PrintedMask::value(score, of_mask[r], mask_key, at[r], numbers))
+          score = attention_sm90::kLow;
       }
     }
   }

@@ -84,11 +84,15 @@ struct Query {
     return modified(added.to(sum, key), key);
   }
   TW_INLINE float modified(float score, int64_t key) const {
-    if constexpr (PrintedMods::kAny) {
+    if constexpr (PrintedScore::kAny || PrintedMask::kAny) {
       const ScoreAt at{int(sequence.index),   int(q_head),         int(query), int(key),
                        int(sequence.q_len()), int(sequence.kv_len)};
-      score = PrintedMods::score(score, at, options.mods.numbers);
-      if (!PrintedMods::sees(at, options.mods.numbers)) score = -__builtin_inff();
+      const auto value = [&](auto mod) {
+        const ScoreNumbers& numbers = options.mods.numbers;
+        return mod.value(score, mod.row(at, numbers), mod.key(at, numbers), at, numbers);
+      };
+      const bool seen = value(PrintedMask{});
+      score = seen ? value(PrintedScore{}) : -__builtin_inff();
     }
     return score;
   }

@@ -238,9 +238,8 @@ struct Gemm {
     const int64_t first_panel = panel_block * s.block_panels;
     task.last_panel =
         gemm_detail::at_most(first_panel + s.block_panels, gemm_detail::blocks(problem.n, kPanel));
-    if constexpr (kReadsAcross) {
+    if constexpr (kReadsAcross)
       if (across) return task.multiply_across(p, first_panel, epilogue);
-    }
     if (s.k_innermost) {
       for (int64_t j = first_panel; j < task.last_panel; ++j)
         for (int64_t i = 0; i < task.k_blocks(); ++i)
@@ -296,8 +295,9 @@ struct Gemm {
     template <tile::TileEpilogue<P> Epilogue>
     void multiply_across(P p, int64_t first_panel, const Epilogue& epilogue) {
       const int64_t first = first_panel * kPanel;
-      const int64_t end = gemm_detail::at_most(last_panel * kPanel, gemm.problem.n);
-      b.multiply_across(p, int(rows), rows_of_a(p, 0, 0, depth), first, end - first, depth, tiles);
+      const int64_t end = at_most(last_panel * kPanel, gemm.problem.n);
+      b.template multiply_across<Units>(p, int(rows), rows_of_a(p, 0, 0, depth), first, end - first,
+                                        depth, tiles);
       for (int64_t column = first; column < end; column += kPanel)
         epilogue(p, tiles + (column - first) * rows, row, int(rows), column,
                  gemm_detail::at_most(kPanel, end - column));

@@ -34,7 +34,7 @@ struct VectorInner {
   template <class P>
   static constexpr int64_t kTileRows = tile::kMaxTileRows<P>;
   static constexpr bool kReadsRows = true;
-  static constexpr bool kReadsAcross = Units::kDepth == 1;
+  static constexpr bool kReadsAcross = true;
   static constexpr bool kWholeTiles = false;
   static constexpr int64_t kStep = Units::kDepth;
   struct Scope {

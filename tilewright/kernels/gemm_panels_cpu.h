@@ -12,7 +12,8 @@
 //                           wanted next or, where that is 0, those of the next panel; across(), the
 //                           next values of k
 //     multiply<Units>()     a tile of few packed rows of a and all k
-//     side_by_side(), multiply_across()   those that are across and a dense row: the same for
+//     side_by_side(), multiply_across<Units>()   those that are across and a dense row: the same
+//     for
 //                           many columns
 #pragma once
 
@@ -50,8 +51,8 @@ struct StridedPanels {
 
   /// Tiles of few packed rows of a, one after the other, for columns side by side: a few rows of b
   /// at a time, each from the first column to the last.
-  template <class P>
-  TW_INLINE void multiply_across(P p, int rows_of_a, const float* a, int64_t column,
+  template <class Units, class P>
+  TW_INLINE void multiply_across(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
                                  int64_t columns, int64_t k, float* tiles) const {
     constexpr int64_t kStep = 16;
     int64_t first = 0;
@@ -59,8 +60,9 @@ struct StridedPanels {
       const int64_t step = k - first < kStep ? k - first : kStep;
       const T* from = rows.row(column).data + first * rows.col_stride;
       for (int64_t j = 0; j < columns; j += tile::kPanelWidth)
-        tile::mma_across<kStep>(p, rows_of_a, a + first * rows_of_a, from + j, rows.col_stride,
-                                step, tiles + j * rows_of_a, columns - j, first > 0);
+        tile::mma_across<Units, kStep>(p, rows_of_a, a + first / Units::kDepth * rows_of_a,
+                                       from + j, rows.col_stride, step, tiles + j * rows_of_a,
+                                       columns - j, first > 0);
       first += step;
     } while (first < k);
   }

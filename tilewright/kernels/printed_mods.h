@@ -6,11 +6,29 @@
 
 namespace tw::kernels {
 
-struct PrintedMods {
-  static constexpr bool kScores = false, kAny = false;
+/// A program in three parts: what a query's scores share, what a key's share, and the rest.
+struct PrintedScore {
+  static constexpr bool kAny = false;
+  struct Row {};
+  struct Key {};
 
-  TW_INLINE static float score(float score, const ScoreAt&, const ScoreNumbers&) { return score; }
-  TW_INLINE static bool sees(const ScoreAt&, const ScoreNumbers&) { return true; }
+  TW_INLINE static Row row(const ScoreAt&, const ScoreNumbers&) { return {}; }
+  TW_INLINE static Key key(const ScoreAt&, const ScoreNumbers&) { return {}; }
+  TW_INLINE static float value(float score, const Row&, const Key&, const ScoreAt&,
+                               const ScoreNumbers&) {
+    return score;
+  }
+};
+struct PrintedMask {
+  static constexpr bool kAny = false;
+  struct Row {};
+  struct Key {};
+
+  TW_INLINE static Row row(const ScoreAt&, const ScoreNumbers&) { return {}; }
+  TW_INLINE static Key key(const ScoreAt&, const ScoreNumbers&) { return {}; }
+  TW_INLINE static bool value(float, const Row&, const Key&, const ScoreAt&, const ScoreNumbers&) {
+    return true;
+  }
 };
 
 }  // namespace tw::kernels

@@ -93,9 +93,8 @@ struct ScoreNumbers {
   /// The element at i, or the nearest one: no index reaches memory of others.
   template <class T>
   TW_INLINE static T at(const View<const T, 1>& of, int i) {
-    const int last = int(of.size(0)) - 1;
-    if (i > last) i = last;
-    return i < 0 ? of(0) : of(i);
+    const int last = int(of.size(0)) - 1, there = i < last ? i : last;
+    return of.data[(there > 0 ? there : 0) * of.stride(0)];
   }
 };
 

@@ -211,6 +211,20 @@ TEST(ScoreMods, WrongCallsSayWhichTextIsWrong) {
                                "absent\n  in attention("));
 }
 
+/// What is loaded for a query or a key is loaded once for it, not for each pair.
+TEST(ScoreText, SharesWhatPairsShare) {
+  const ScoreProgram score =
+      parse_score_program("score - mod_f32[h] * mod_i32[k]", ScoreText::kScore);
+  ScoreMods mods;
+  mods.score = &score;
+  const std::string text = print_score_mods(mods);
+  const size_t value = text.find("value(float score, const Row& row, const Key& key");
+  EXPECT_LT(text.find("ScoreNumbers::at(numbers.floats"), value) << text;
+  EXPECT_LT(text.find("ScoreNumbers::at(numbers.ints"), value) << text;
+  EXPECT_NE(text.find("row.v", value), text.npos) << text;
+  EXPECT_NE(text.find("key.v", value), text.npos) << text;
+}
+
 /// What a caller wrote never gets into a program: names, operators and digits are the printer's.
 TEST(ScoreText, IsPrintedFromOperations) {
   const ScoreProgram score = parse_score_program("score - 0.5 * abs(q - k)", ScoreText::kScore);
@@ -219,7 +233,8 @@ TEST(ScoreText, IsPrintedFromOperations) {
   mods.score = &score;
   const std::string one = print_score_mods(mods), key = score_mods_key(mods);
   EXPECT_NE(one.find("const float v1 = __builtin_bit_cast(float, 0x3f000000u);"), one.npos) << one;
-  EXPECT_NE(one.find("return true;"), one.npos) << one;
+  EXPECT_NE(one.find("struct PrintedMask {\n  static constexpr bool kAny = false;"), one.npos)
+      << one;
   mods.mask = &mask;
   EXPECT_NE(print_score_mods(mods).find("ScoreNumbers::at(numbers.ints, v"), one.npos);
   EXPECT_NE(score_mods_key(mods), key);

@@ -73,46 +73,119 @@ std::string number_text(const ScoreInstruction& one) {
   return out.data();
 }
 
-std::string name_of(int i) {
-  return "v" + std::to_string(i);
-}
-
-std::string value_text(const ScoreProgram& program, const ScoreInstruction& one) {
-  if (one.op == ScoreOp::kNumber) return number_text(one);
-  std::string out;
-  for (const char* c = pattern_of(one, program.code[one.a].type); *c != '\0'; ++c) {
-    if (*c == 'A' || *c == 'B' || *c == 'C')
-      out += name_of(*c == 'A' ? one.a : *c == 'B' ? one.b : one.c);
-    else
-      out += *c;
+/// A struct of printed_mods.h that does what a program says.
+class Printer {
+ public:
+  explicit Printer(const ScoreProgram& program) : program_(program) {
+    for (int i = 0; i < program.count; ++i) parts_[i] = part_of(program.code[i]);
   }
-  return out;
-}
 
-/// The body of a function; of no program, it returns `otherwise`.
-std::string body_of(const ScoreProgram* program, const char* otherwise) {
-  constexpr const char* kTypes[] = {"float", "int", "bool"};
-  std::string out;
-  for (int i = 0; program != nullptr && i < program->count; ++i) {
-    const ScoreInstruction& one = program->code[i];
-    out += std::string("    const ") + kTypes[int(one.type)] + " " + name_of(i) + " = " +
-           value_text(*program, one) + ";\n";
+  /// `result` is the type of its value.
+  std::string text(const char* name, const char* result) const {
+    const std::string given = "const ScoreAt& at, const ScoreNumbers& numbers) {\n";
+    const int last = program_.count - 1;
+    return std::string("struct ") + name + " {\n  static constexpr bool kAny = true;\n" +
+           fields("Row", kRow) + fields("Key", kKey) + "  TW_INLINE static Row row(" + given +
+           steps(kRow) + results(kRow) + "  TW_INLINE static Key key(" + given + steps(kKey) +
+           results(kKey) + "  TW_INLINE static " + result +
+           " value(float score, const Row& row, const Key& key, " + given + steps(kPair) +
+           "    return " + name_of(last, kPair) + ";\n  }\n};\n";
   }
-  return out + "    return " + (program == nullptr ? otherwise : name_of(program->count - 1)) +
-         ";\n  }\n";
+
+ private:
+  /// When an operation is done: once for a query's scores, for a key's, for each score.
+  /// Of numbers alone it is done wherever it is wanted, by the compiler.
+  enum Part { kConstant = 0, kRow = 1, kKey = 2, kPair = 3 };
+
+  Part part_of(const ScoreInstruction& one) const {
+    switch (one.op) {
+      case ScoreOp::kNumber:
+        return kConstant;
+      case ScoreOp::kScore:
+        return kPair;
+      case ScoreOp::kKey:
+        return kKey;
+      default:
+        break;
+    }
+    const int operands = kernels::score_operands(one.op);
+    if (operands == 0) return kRow;
+    int out = parts_[one.a];
+    if (operands > 1) out |= parts_[one.b];
+    if (operands > 2) out |= parts_[one.c];
+    return Part(out);
+  }
+
+  /// What operation i gave, in the function of `where`.
+  std::string name_of(int i, Part where) const {
+    const std::string name = "v" + std::to_string(i);
+    if (parts_[i] == where || parts_[i] == kConstant) return name;
+    return (parts_[i] == kRow ? "row." : "key.") + name;
+  }
+  std::string value_text(const ScoreInstruction& one, Part where) const {
+    if (one.op == ScoreOp::kNumber) return number_text(one);
+    std::string out;
+    for (const char* c = pattern_of(one, program_.code[one.a].type); *c != '\0'; ++c) {
+      if (*c == 'A' || *c == 'B' || *c == 'C')
+        out += name_of(*c == 'A' ? one.a : *c == 'B' ? one.b : one.c, where);
+      else
+        out += *c;
+    }
+    return out;
+  }
+
+  /// The operations of a function.
+  std::string steps(Part where) const {
+    std::string out;
+    for (int i = 0; i < program_.count; ++i)
+      if (parts_[i] == where || parts_[i] == kConstant)
+        out += std::string("    const ") + type_of(i) + " v" + std::to_string(i) + " = " +
+               value_text(program_.code[i], where) + ";\n";
+    return out;
+  }
+  std::string fields(const char* name, Part part) const {
+    std::string out = std::string("  struct ") + name + " {\n";
+    for (int i = 0; i < program_.count; ++i)
+      if (parts_[i] == part)
+        out += std::string("    ") + type_of(i) + " v" + std::to_string(i) + ";\n";
+    return out + "  };\n";
+  }
+  std::string results(Part part) const {
+    std::string out = "    return {";
+    for (int i = 0; i < program_.count; ++i)
+      if (parts_[i] == part) out += "v" + std::to_string(i) + ", ";
+    return out + "};\n  }\n";
+  }
+  const char* type_of(int i) const {
+    constexpr const char* kTypes[] = {"float", "int", "bool"};
+    return kTypes[int(program_.code[i].type)];
+  }
+
+  const ScoreProgram& program_;
+  std::array<Part, ScoreProgram::kMost> parts_{};
+};
+
+std::string text_of(const ScoreProgram* program, const char* name, const char* result,
+                    const char* otherwise) {
+  if (program != nullptr) return Printer(*program).text(name, result);
+  return std::string("struct ") + name +
+         " {\n  static constexpr bool kAny = false;\n  struct Row {};\n  struct Key {};\n"
+         "  TW_INLINE static Row row(const ScoreAt&, const ScoreNumbers&) { return {}; }\n"
+         "  TW_INLINE static Key key(const ScoreAt&, const ScoreNumbers&) { return {}; }\n"
+         "  TW_INLINE static " +
+         result +
+         " value(float score, const Row&, const Key&, const ScoreAt&, const ScoreNumbers&) {\n"
+         "    return " +
+         otherwise + ";\n  }\n};\n";
 }
 
 }  // namespace
 
 std::string print_score_mods(const kernels::ScoreMods& mods) {
-  const std::string parameters = "const ScoreAt& at, const ScoreNumbers& numbers) {\n";
   return "#pragma once\n#include \"tilewright/kernels/score_program.h\"\n"
-         "namespace tw::kernels {\nstruct PrintedMods {\n"
-         "  static constexpr bool kScores = " +
-         std::string(mods.score != nullptr ? "true" : "false") + ", kAny = true;\n" +
-         "  TW_INLINE static float score(float score, " + parameters +
-         body_of(mods.score, "score") + "  TW_INLINE static bool sees(" + parameters +
-         body_of(mods.mask, "true") + "};\n}\n";
+         "namespace tw::kernels {\n" +
+         text_of(mods.score, "PrintedScore", "float", "score") +
+         text_of(mods.mask, "PrintedMask", "bool", "true") + "}\n";
 }
 
 std::string score_mods_key(const kernels::ScoreMods& mods) {

@@ -65,16 +65,17 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
 /// c (+)= a · b for 1 <= rows <= kMaxTileRows, as mma() (tile/cpu/mma.h) with columns of b that lie
 /// side by side, in k <= kMost rows `pitch` elements apart; there are `columns` more or as many.
 /// Prefetches the rows that follow.
-template <int kMost, class P, class T>
-TW_INLINE void mma_across(P p, int rows, const float* a, const T* b, int64_t pitch, int64_t k,
-                          float* c, int64_t columns, bool accumulate) {
+template <class Units, int kMost, class P, class T>
+TW_INLINE void mma_across(P p, int rows, const typename Units::Unit* a, const T* b, int64_t pitch,
+                          int64_t k, float* c, int64_t columns, bool accumulate) {
   using V = typename P::template Vec<float>;
-  constexpr int kN = kLanesOf<V>, kAll = kPanelWidth / kN;
+  using U = typename P::template Vec<typename Units::Unit>;
+  constexpr int kN = kLanesOf<V>, kAll = kPanelWidth / kN, kDepth = Units::kDepth;
   if (columns < kPanelWidth) {
     alignas(64) T filled[kMost * kPanelWidth] = {};
     for (int64_t i = 0; i < k; ++i)
       __builtin_memcpy(filled + i * kPanelWidth, b + i * pitch, size_t(columns) * sizeof(T));
-    return mma_across<kMost>(p, rows, a, filled, kPanelWidth, k, c, kPanelWidth, accumulate);
+    return mma_across<Units, kMost>(p, rows, a, filled, kPanelWidth, k, c, kPanelWidth, accumulate);
   }
   with_rows<kMaxTileRows<P>>(rows, [&]<int kRows>() {
     constexpr int kVecs = kRows * kAll <= P::kRegisters - 4 ? kAll : 2;
@@ -86,15 +87,22 @@ TW_INLINE void mma_across(P p, int rows, const float* a, const T* b, int64_t pit
         for (int v = 0; v < kVecs; ++v)
           acc[r][v] = accumulate ? load<V>(c + r * kPanelWidth + j + v * kN) : V{};
       }
-      for (int64_t i = 0; i < k; ++i) {
-        const T* from = b + i * pitch + j;
-        V w[kVecs];
+      for (int64_t u = 0; u * kDepth < k; ++u) {
+        const T* from = b + u * kDepth * pitch + j;
+        U w[kVecs];
         TW_UNROLL
         for (int v = 0; v < kVecs; ++v) {
-          w[v] = load<V>(from + v * kN);
-          __builtin_prefetch(from + k * pitch + v * kN, 0, 2);
+          w[v] = Units::template across<U>(from + v * kN, pitch, kN, (u + 1) * kDepth <= k);
+          TW_UNROLL
+          for (int d = 0; d < kDepth; ++d)
+            __builtin_prefetch(from + (k + d) * pitch + v * kN, 0, 2);
         }
-        detail::outer_product(acc, a + i * kRows, w);
+        TW_UNROLL
+        for (int r = 0; r < kRows; ++r) {
+          const U x = splat<U>(a[u * kRows + r]);
+          TW_UNROLL
+          for (int v = 0; v < kVecs; ++v) acc[r][v] = multiply_add(x, w[v], acc[r][v]);
+        }
       }
       TW_UNROLL
       for (int r = 0; r < kRows; ++r) {
