@@ -145,6 +145,25 @@ TYPED_TEST(Gemm, ABroadcastMatrixMultipliesEveryBatch) {
   }
 }
 
+TYPED_TEST(Gemm, FewRowsTimesColumnsSideBySideHaveTheBitsOfMany) {
+  using T = TypeParam;
+  const int64_t most = 40, n = 131, k = 301;
+  const auto a = random_values<T>(most * k, 13), b = random_values<T>(k * n, 14);
+  const auto run = [&](int64_t m) {
+    std::vector<T> out(static_cast<size_t>(m * n));
+    runtime::launch<ops::Matmul>(this->pair_,
+                                 kernels::Matmul<T>{view<const T>(a.data(), int64_t{1}, m, k),
+                                                    view<const T>(b.data(), int64_t{1}, k, n), 1.0f,
+                                                    view(out.data(), int64_t{1}, m, n)});
+    return out;
+  };
+  const std::vector<T> all = run(most);
+  for (const int64_t m : {1, 2, 5, 6, 7, 13, 14, 15}) {
+    const std::vector<T> few = run(m);
+    EXPECT_EQ(0, std::memcmp(all.data(), few.data(), few.size() * sizeof(T))) << m << " rows";
+  }
+}
+
 TYPED_TEST(Gemm, TheResidualMayBeTheOutput) {
   using T = TypeParam;
   const int64_t m = 70, n = 50, k = 900;
