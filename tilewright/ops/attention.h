@@ -130,7 +130,8 @@ struct Attention : AttentionFamily {
        "B=1 S=2048 Hq=16 L=2048 H=8 D=256 Dv=256 scale=0.0625 causal=1 "
        "score_mod=50*tanh(score/50)"},
       {"H16 S2048 D64, alibi as score_mod",
-       "B=1 S=2048 Hq=16 L=2048 H=16 D=64 Dv=64 causal=1 score_mod=score-exp2(-(h+1)/2)*abs(q-k)"},
+       "B=1 S=2048 Hq=16 L=2048 H=16 D=64 Dv=64 causal=1 "
+       "score_mod=score-exp2(-(h+1)/2)*(q+kv_len-q_len-k)"},
       {"H8 S4096 D128, documents",
        "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128 I=4096 causal=1 mask_mod=mod_i32[q]==mod_i32[k] "
        "+mod_i32"}};
