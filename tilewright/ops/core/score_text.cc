@@ -162,7 +162,7 @@ class Printer {
   }
 
   const ScoreProgram& program_;
-  std::array<Part, ScoreProgram::kMost> parts_{};
+  Part parts_[ScoreProgram::kMost] = {};
 };
 
 std::string text_of(const ScoreProgram* program, const char* name, const char* result,
