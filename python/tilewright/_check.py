@@ -45,7 +45,7 @@ def _checked(op: Operator, arg: Argument, value: Any) -> Any:
         "float": _real,
         "int": _integer,
         "bool": _flag,
-        "choice": _text,
+        "choice": _name,
         "text": _text,
         "tensor": _array,
     }
@@ -105,6 +105,12 @@ def _flag(value: Any) -> bool:
     if isinstance(value, str) or value not in (False, True):
         raise TypeError("must be True or False")
     return bool(value)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("must be a name")
+    return value
 
 
 def _text(value: Any) -> str:
