@@ -143,8 +143,8 @@ def test_programs_of_scores(tmp_path: Path, arch: str) -> None:
         "+ log(score) * log2(abs(score) + 1.0) - sqrt(sigmoid(score)) + floor(mod_f32[k - q])"
     )
     mask = "(q >= k or not mod_i32[q] == mod_i32[k]) and (q_len < kv_len + 2 * abs(b - 1) or False)"
-    given = ["attention", "--dtype", "bf16", "--score-mod", score, "--mask-mod", mask]
-    plain = compile_for(arch, "attention", "--dtype", "bf16", cache=tmp_path)
+    given = ["attention", "--dtype", "bf16/bf16", "--score-mod", score, "--mask-mod", mask]
+    plain = compile_for(arch, "attention", "--dtype", "bf16/bf16", cache=tmp_path)
     kernels = compile_for(arch, *given, cache=tmp_path)
     assert len(kernels) == (1 if arch == "sm_80" else 2 * len(plain) - 1)
     assert not any(kernel["was_cached"] for kernel in kernels)
