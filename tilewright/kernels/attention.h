@@ -2,8 +2,8 @@
 //
 //   s[i, j] = scale * q[i] · k[j], capped:  softcap * tanh(s / softcap); then
 //             + attn_bias[i, j] - alibi_slope * |i + L - S - j|, then what score_mod makes of it
-//   sum[i]  = exp(sink) + sum over visible j (to mask_mod, too) of exp(s[i, j]),   lse[i] = log
-//   sum[i] out[i]  = sum over visible j of exp(s[i, j]) v[j] / sum[i]
+//   sum[i]  = exp(sink) + sum over j of exp(s[i, j]),   lse[i] = log sum[i]
+//   out[i]  = sum over j of exp(s[i, j]) v[j] / sum[i],   j visible, to mask_mod, too
 //
 // Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; but the
 // tiles of AMX multiply bf16, weights rounded to it (attention_amx.h).

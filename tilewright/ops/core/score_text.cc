@@ -80,16 +80,17 @@ class Printer {
     for (int i = 0; i < program.count; ++i) parts_[i] = part_of(program.code[i]);
   }
 
-  /// `result` is the type of its value.
-  std::string text(const char* name, const char* result) const {
+  /// `result` is the type of its value, which of no program is `otherwise`.
+  std::string text(const char* name, const char* result, const char* otherwise) const {
     const std::string given = "const ScoreAt& at, const ScoreNumbers& numbers) {\n";
     const int last = program_.count - 1;
-    return std::string("struct ") + name + " {\n  static constexpr bool kAny = true;\n" +
+    return std::string("struct ") + name +
+           " {\n  static constexpr bool kAny = " + (program_ ? "true" : "false") + ";\n" +
            fields("Row", kRow) + fields("Key", kKey) + "  TW_INLINE static Row row(" + given +
            steps(kRow) + results(kRow) + "  TW_INLINE static Key key(" + given + steps(kKey) +
            results(kKey) + "  TW_INLINE static " + result +
            " value(float score, const Row& row, const Key& key, " + given + steps(kPair) +
-           "    return " + name_of(last, kPair) + ";\n  }\n};\n";
+           "    return " + (program_ ? name_of(last, kPair) : otherwise) + ";\n  }\n};\n";
   }
 
  private:
@@ -167,16 +168,8 @@ class Printer {
 
 std::string text_of(const ScoreProgram* program, const char* name, const char* result,
                     const char* otherwise) {
-  if (program != nullptr) return Printer(*program).text(name, result);
-  return std::string("struct ") + name +
-         " {\n  static constexpr bool kAny = false;\n  struct Row {};\n  struct Key {};\n"
-         "  TW_INLINE static Row row(const ScoreAt&, const ScoreNumbers&) { return {}; }\n"
-         "  TW_INLINE static Key key(const ScoreAt&, const ScoreNumbers&) { return {}; }\n"
-         "  TW_INLINE static " +
-         result +
-         " value(float score, const Row&, const Key&, const ScoreAt&, const ScoreNumbers&) {\n"
-         "    return " +
-         otherwise + ";\n  }\n};\n";
+  const ScoreProgram none;
+  return Printer(program != nullptr ? *program : none).text(name, result, otherwise);
 }
 
 }  // namespace
