@@ -189,6 +189,7 @@ struct AmxTask {
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
     const KeyRange all = tile.visible(0, who().rows - 1, block);
     if (all.empty()) return;
+    if (tile.is_hidden(p, block)) return leave_nothing(partials, who(), block);
     const int64_t start = block * kKeyBlock, there = tile.end_of(block);
     if (tile.k_scale) copy_scales(p, tile.k_scale, start, there, scratch + at.k_scale);
     if (tile.v_scale) copy_scales(p, tile.v_scale, start, there, scratch + at.v_scale);

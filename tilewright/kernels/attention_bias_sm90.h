@@ -54,7 +54,7 @@ struct AttentionBiasedScores {
   template <class T, int kScores>
   TW_PTX static void change(const AttentionArguments<T>& given, const AttentionTile& tile,
                             int consumer, int first_key, float scale,
-                            const Ahead<T, kScores>& biases, float (&scores)[kScores]) {
+                            const Ahead<T, kScores>& biases, bool, float (&scores)[kScores]) {
     TW_UNROLL
     for (int i = 0; i < kScores; ++i) scores[i] *= scale;
     const AttentionRowPair rows(given, tile, consumer);

@@ -58,6 +58,7 @@ struct AttentionBlock {
     char q[kQueryBuffers][kConsumers][kBuild.query_bytes()];
     typename AttentionNarrowBlocksOf<kWidens, kBuild>::Type narrow;
     Tiles tiles;
+    AttentionMark marks[kStages];  // of the blocks of keys, where some are skipped
     tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
     tile::cuda::Mbarrier q_full[kQueryBuffers][kConsumers], q_empty[kQueryBuffers][kConsumers];
     tile::cuda::Mbarrier tail_full;

@@ -17,6 +17,7 @@ struct AttentionBuild {
   bool turns;     // whether the consumers take turns with the tensor cores
   /// Of the rings of keys and values of 8 bits, which a warpgroup more widens; 0: they have 16.
   int narrow_stages = 0;
+  bool skips = false;  // blocks of keys that a mask hides wholly (AttentionSeen)
 
   TW_INLINE constexpr bool widens() const { return narrow_stages > 0; }
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers + int(widens())); }
@@ -130,6 +131,35 @@ struct AttentionOrder {
   TW_INLINE int64_t items() const { return int64_t{folded_tiles()} * heads * batches; }
 };
 
+/// Of 32 blocks of keys, a bit each.
+struct AttentionSeenWord {
+  uint32_t seen;  // whether a mask lets any query of a tile see any of the block's keys
+  uint32_t cut;   // and hides any from any
+};
+
+/// A block of keys that warps tell each other of.
+struct AttentionMark {
+  int block;
+  bool cut;  // whether a mask may hide any of it
+};
+
+/// What a mask_mod leaves of the keys that tiles of queries see otherwise.
+struct AttentionSeen {
+  AttentionSeenWord* words;  // [sequences or 1][tiles][heads or 1][words_of_tile], or no data
+  int words_of_tile;
+  int heads;         // counted in packs; 1: all see the same keys
+  bool by_sequence;  // whether sequences differ
+
+  /// Those of tile `tile` of the sequence that begins at query q_base; of variable ones, which end
+  /// in the middle of a tile each, the tiles of all are counted.
+  TW_INLINE AttentionSeenWord* at(const AttentionOrder& order, bool varies, int queries, int batch,
+                                  int q_base, int first_query, int head) const {
+    const int before = varies ? q_base / queries + batch : by_sequence ? batch * order.tiles : 0;
+    const int64_t row = int64_t{before + first_query / queries} * heads + (heads > 1 ? head : 0);
+    return words + row * words_of_tile;
+  }
+};
+
 /// The tile that a block of threads begins and others go on with: that of the same member in the
 /// next team, and so on.
 struct AttentionParted {
@@ -177,6 +207,7 @@ struct AttentionArguments {
   View<const T, 4> bias;        // [sequences, Hq, queries, keys], or no data
   View<const float, 1> slopes;  // [Hq], or no data
   ScoreNumbers numbers;         // of programs, which are compiled into the kernel
+  AttentionSeen seen;           // by such a mask
   AttentionRows<T> rows;        // out; rows begin at multiples of 16 bytes
   AttentionRows<float> lse;     // or no data
   // Of tiles in parts. A block of threads has two slots: for what goes on from the block before,
@@ -200,5 +231,10 @@ inline constexpr int kAttentionCombineThreads = 128;
 inline constexpr int kAttentionCombineColumns = 128;  // of a row, that a warp has
 inline constexpr int kAttentionCombineResident = 6;   // blocks of a multiprocessor
 inline constexpr int kAttentionMostBlocks = 256;      // that take parts of tiles
+
+// ---- what a mask leaves
+
+inline constexpr int kAttentionSeenBlocks = 8;  // of keys, that a block of threads looks at
+inline constexpr int kAttentionSeenThreads = 32 * kAttentionSeenBlocks;
 
 }  // namespace tw::kernels

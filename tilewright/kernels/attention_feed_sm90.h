@@ -15,7 +15,7 @@ template <class T, AttentionBuild kBuild>
 struct AttentionFeed : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Arguments = AttentionArguments<T>;
-  using Keys = AttentionKeys<Arguments, Block::kKeys>;
+  using Keys = AttentionKeys<Arguments, kBuild>;
   using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
   using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
   using typename Block::LoadPosition;
@@ -34,11 +34,18 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
 
  private:
   TW_PTX void deal(Shared& shared) const {
-    const int queries = kConsumers * (kRows / given.pack);
+    const int queries = attention_tile_queries(given, kBuild);
     if constexpr (Block::kParts)
-      shared.tiles.deal(AttentionLine(given, queries, kKeys), given, queries, kKeys);
+      deal(shared, AttentionLine(given, queries, kKeys), queries);
     else
-      shared.tiles.deal(AttentionWalk(given.order), given, queries, kKeys);
+      deal(shared, AttentionWalk(given.order), queries);
+  }
+  template <class Walk>
+  TW_PTX void deal(Shared& shared, const Walk& walk, int queries) const {
+    if constexpr (kBuild.skips)
+      shared.tiles.deal(AttentionTrimmed<kBuild, Walk>{walk}, given, queries, kKeys);
+    else
+      shared.tiles.deal(walk, given, queries, kKeys);
   }
 
   /// Where blocks are loaded to, and by whose barriers.
@@ -58,6 +65,8 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
         to.k_empty[at.index].wait(at.phase ^ 1);
+        if (kBuild.skips && !Block::kWidens && tile::cuda::elect_one())
+          shared.marks[at.index] = block.mark;
         load_block(to.k[at.index], given.k, to.k_full[at.index], block);
         if (starts) load_queries(shared, queries, tile);
         starts = false;

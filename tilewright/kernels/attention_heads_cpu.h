@@ -48,6 +48,10 @@ struct AttentionHeads {
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
     Rows group = first.open_group(block, 0, first.who.rows - 1);
     if (group.keys.empty()) return;
+    if (is_hidden(p, block)) {
+      for (int64_t h = 0; h < heads(); ++h) leave_nothing(partials, tile(h).who, block);
+      return;
+    }
     score(p, block, group);
     BlockStats* stats = nullptr;
     for (int64_t h = 0; h < heads(); ++h) {
@@ -72,6 +76,14 @@ struct AttentionHeads {
 
  private:
   static constexpr int64_t kStep = kPanel<P>;  // keys
+
+  TW_INLINE bool is_hidden(P p, int64_t block) const {
+    if (first.mods.mask == nullptr) return false;
+    const int64_t different = first.mods.tells_heads_apart() ? heads() : 1;
+    for (int64_t h = 0; h < different; ++h)
+      if (!tile(h).is_hidden(p, block)) return false;
+    return true;
+  }
 
   TW_INLINE void score(P p, int64_t block, const Rows& group) const {
     const int64_t start = block * kKeyBlock, last = group.keys.end;

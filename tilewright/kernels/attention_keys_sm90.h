@@ -1,7 +1,7 @@
 // Where the blocks of keys of a tile lie in memory, from the last to the first.
 #pragma once
 
-#include "tilewright/kernels/attention_tiles_sm90.h"
+#include "tilewright/kernels/attention_seen_sm90.h"
 
 namespace tw::kernels {
 
@@ -11,26 +11,36 @@ struct AttentionKeyBlock {
   int row;    // of the first key, within its batch entry or page
   int head;
   int outer;  // the batch entry, or the page of the lane's box
+  AttentionMark mark;
 };
+
+/// Where block `block` lies, and where in the table the page of the lane's box is.
+template <int kKeys, class Arguments>
+TW_PTX const int32_t* find_key_block(const Arguments& given, const AttentionTile& tile, int block,
+                                     AttentionKeyBlock& out) {
+  const int first = block * kKeys, keys = min(tile.kv_len - first, kKeys);
+  out = {1, keys, tile.kv_base + first, tile.head / given.heads_per_kv, tile.kv_outer, {}};
+  if (!given.table) return nullptr;
+  const int lane = int(threadIdx.x) % 32, page = given.page_keys;
+  out.boxes = (keys + given.box_keys - 1) / given.box_keys;
+  out.row = first % page;
+  const int32_t* const entry = given.table.data + tile.batch * given.table.stride(0) +
+                               (first / page + lane) * given.table.stride(1);
+  out.outer = lane < out.boxes ? *entry : 0;
+  return entry;
+}
 
 /// Walked by a warp. What is the same for all blocks is worked out once: a step back is a few
 /// additions, since instructions of this warp wait for those of the consumers.
-template <class Arguments, int kKeys>
+template <class Arguments, AttentionBuild kBuild>
 class AttentionKeys {
  public:
   TW_PTX AttentionKeys(const Arguments& given, const AttentionTile& tile)
       : given_(given), left_(tile.last_block - tile.first_block) {
-    const int first = (tile.last_block - 1) * kKeys, keys = min(tile.kv_len - first, kKeys);
-    here_ = {1, keys, tile.kv_base + first, tile.head / given.heads_per_kv, tile.kv_outer};
+    entry_ = find_key_block<kKeys>(given, tile, tile.last_block - 1, here_);
     if (!given.table) return;
-    const int page = given.page_keys;
     boxes_ = kKeys / given.box_keys;
-    around_ = boxes_ * page - kKeys;
-    here_.boxes = (keys + given.box_keys - 1) / given.box_keys;
-    here_.row = first % page;
-    entry_ = given.table.data + tile.batch * given.table.stride(0) +
-             (first / page + lane()) * given.table.stride(1);
-    here_.outer = lane() < here_.boxes ? *entry_ : 0;
+    around_ = boxes_ * given.page_keys - kKeys;
   }
 
   TW_PTX bool done() const { return left_ == 0; }
@@ -46,20 +56,52 @@ class AttentionKeys {
     } else {
       here_.row += around_;
       entry_ -= boxes_ * given_.table.stride(1);
-      if (left_ > 0 && lane() < boxes_) here_.outer = *entry_;
+      if (left_ > 0 && int(threadIdx.x) % 32 < boxes_) here_.outer = *entry_;
     }
     return out;
   }
 
  private:
-  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
+  static constexpr int kKeys = kBuild.keys;
 
   const Arguments& given_;
   AttentionKeyBlock here_;
   int left_;
-  int boxes_ = 1;                   // of a whole block
-  int around_ = 0;                  // from a page's first block to the last of the page before
-  const int32_t* entry_ = nullptr;  // of the lane's box
+  int boxes_ = 1;         // of a whole block
+  int around_ = 0;        // from a page's first block to the last of the page before
+  const int32_t* entry_;  // of the lane's box
+};
+
+/// The same of blocks that a mask leaves, which may be far from each other.
+template <class Arguments, AttentionBuild kBuild>
+  requires(kBuild.skips)
+class AttentionKeys<Arguments, kBuild> {
+ public:
+  TW_PTX AttentionKeys(const Arguments& given, const AttentionTile& tile)
+      : given_(given), tile_(tile), blocks_(given, tile) {
+    find();
+  }
+
+  TW_PTX bool done() const { return blocks_.done(); }
+  /// The page of the block after it is looked up.
+  TW_PTX AttentionKeyBlock next() {
+    const AttentionKeyBlock out = here_;
+    blocks_.next();
+    if (!blocks_.done()) find();
+    return out;
+  }
+
+ private:
+  TW_PTX void find() {
+    const AttentionMark mark = blocks_.here();
+    find_key_block<kBuild.keys>(given_, tile_, mark.block, here_);
+    here_.mark = mark;
+  }
+
+  const Arguments& given_;
+  const AttentionTile& tile_;
+  AttentionBlocks<kBuild> blocks_;
+  AttentionKeyBlock here_;
 };
 
 }  // namespace tw::kernels

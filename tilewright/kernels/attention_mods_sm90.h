@@ -14,16 +14,26 @@ struct AttentionModifiedScores {
   template <class T, int kScores>
   using Ahead = typename Before::template Ahead<T, kScores>;
 
-  /// As AttentionBiasedScores::change: scores become powers of two.
+  /// As AttentionBiasedScores::change: scores become powers of two. Not `cut`: the mask hides none.
   template <class T, int kScores>
   TW_PTX static void change(const AttentionArguments<T>& given, const AttentionTile& tile,
                             int consumer, int first_key, float scale,
-                            const Ahead<T, kScores>& ahead, float (&scores)[kScores]) {
-    constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+                            const Ahead<T, kScores>& ahead, bool cut, float (&scores)[kScores]) {
     if constexpr (Before::kChanges) {
-      Before::change(given, tile, consumer, first_key, scale, ahead, scores);
+      Before::change(given, tile, consumer, first_key, scale, ahead, cut, scores);
       scale = 1;
     }
+    if (PrintedMask::kAny && cut)
+      run<true>(given, tile, consumer, first_key, scale, scores);
+    else
+      run<false>(given, tile, consumer, first_key, scale, scores);
+  }
+
+ private:
+  template <bool kMasked, class T, int kScores>
+  TW_PTX static void run(const AttentionArguments<T>& given, const AttentionTile& tile,
+                         int consumer, int first_key, float scale, float (&scores)[kScores]) {
+    constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
     if (PrintedScore::kAny) scale *= kLn2;
     const AttentionRowPair rows(given, tile, consumer);
     const ScoreNumbers& numbers = given.numbers;
@@ -48,7 +58,7 @@ struct AttentionModifiedScores {
         score *= scale;
         if (PrintedScore::kAny)
           score = PrintedScore::value(score, of_scores[r], scores_key, at[r], numbers) * kLog2E;
-        if (!PrintedMask::value(score, of_mask[r], mask_key, at[r], numbers))
+        if (kMasked && !PrintedMask::value(score, of_mask[r], mask_key, at[r], numbers))
           score = attention_sm90::kLow;
       }
     }

@@ -201,4 +201,23 @@ TW_INLINE void copy_scales(P, const KeySource<float>& scale, int64_t first, int6
   for (int64_t i = end - first; i < kKeyBlock; ++i) to[i] = 0;
 }
 
+/// Rows [first, last) of keys or values, the first of which is at `data`, as they lie.
+template <class P, class M, class U>
+TW_INLINE auto columns_of(const U* data, int64_t first, int64_t last, int64_t stride,
+                          const char* ahead) {
+  constexpr int64_t kStep = 2 * P::template kLanes<float>;
+  if constexpr (tile::same_type<M, Floats>)
+    return Columns<U>{data, stride, kStep, ahead};
+  else
+    return PairColumns::of(data, first, last, stride, kStep, ahead);
+}
+
+template <class U>
+TW_INLINE void fetch_key(const KeySource<U>& source, int64_t key, int64_t dims) {
+  if (source.dim_stride != 1 && !source.is_close(dims)) return;
+  const U* const from =
+      source.dim_stride == 1 ? source.at(key, key + 1).data : source.share(key, dims);
+  for (int64_t d = 0; d < dims; d += 64 / int64_t{sizeof(U)}) tile::prefetch_l2(from + d);
+}
+
 }  // namespace tw::kernels::attention_detail

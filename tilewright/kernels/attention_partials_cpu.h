@@ -46,4 +46,10 @@ struct Partials {
   }
 };
 
+/// Of a block that no row sees, if it is to be left.
+TW_INLINE void leave_nothing(const Partials* to, const TileRows& who, int64_t block) {
+  for (int64_t r = 0; to != nullptr && r < who.rows; ++r)
+    to->stats[to->slot(who, r, block)] = {-__builtin_inff(), 0};
+}
+
 }  // namespace tw::kernels::attention_detail

@@ -27,6 +27,13 @@ inline constexpr AttentionBuild kAttentionNarrowBuilds[] = {
 inline constexpr int kAttentionNarrowBuildCount =
     int(sizeof(kAttentionNarrowBuilds) / sizeof(kAttentionNarrowBuilds[0]));
 
+/// `masked`: as it is compiled for a mask_mod.
+constexpr AttentionBuild attention_build(bool narrow, int index, bool masked = false) {
+  AttentionBuild out = narrow ? kAttentionNarrowBuilds[index] : kAttentionBuilds[index];
+  out.skips = masked;
+  return out;
+}
+
 /// What the choice depends on.
 struct AttentionSize {
   int64_t dims;  // the greater of D and Dv

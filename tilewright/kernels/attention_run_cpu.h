@@ -92,6 +92,7 @@ __attribute__((noinline)) void merge_partials(P p, const TileRows& who, const At
     if (keys.empty()) continue;
     for (int64_t b = keys.begin / kKeyBlock; b < key_blocks(keys.end); ++b) {
       const int64_t slot = partials.slot(who, r, b);
+      if (partials.stats[slot].l == 0) continue;  // nothing is there
       float keep, add;
       merge_stats(p, partials.stats[slot], states[r], keep, add);
       merge_row(p, partials.values + slot * partials.stride, keep, add, value_dims, acc);

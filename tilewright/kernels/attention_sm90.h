@@ -115,10 +115,11 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     const Tile* tile = &shared.tiles.tiles[at.tile.index];
     start(shared, at, consumer, *tile, rows);
     for (;;) {
-      const int first = tile->first_block, last = tile->last_block;
+      int block = tile->last_block - 1;
+      const int first = tile->first_block;
       const AttentionSpan inner = tile->inner();
-      for (int block = last - 2; block >= first; --block) {
-        step(shared, at, consumer, *tile, inner, block, block == first, rows);
+      while (block > first) {
+        block = step(shared, at, consumer, *tile, inner, block - 1, first, rows);
         TW_UNROLL
         for (int i = 0; i < kDims / 2; ++i) rows.sums[i] *= rows.keep[i / 2 % 2];
         rows.started = 1;
@@ -131,8 +132,8 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       rows.state = {};
       tile = &shared.tiles.tiles[after.index];
       shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
-      const int block = tile->last_block - 1;
-      step(shared, at, consumer, *tile, tile->inner(), block, block == tile->first_block, rows);
+      step(shared, at, consumer, *tile, tile->inner(), tile->last_block - 1, tile->first_block,
+           rows);
       store.put(ended, rows.sums);
       rows.started = 0;
       shared.tiles.finish(at.tile);
@@ -148,38 +149,46 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   /// The weights of a tile's last block, which is its first here.
   TW_PTX void start(Shared& shared, Places& at, int consumer, const Tile& tile, Rows& rows) const {
     using namespace tile::cuda;
-    const int block = tile.last_block - 1;
     shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
     shared.k_full[at.keys.index].wait(at.keys.phase);
+    const AttentionMark here = mark(shared, at, tile.last_block - 1);
     multiply_keys(shared, at, consumer, rows.scores);
-    const Added added(given, tile, consumer, block * kKeys);
+    const Added added(given, tile, consumer, here.block * kKeys);
     wgmma_wait<0>();
     pin(rows.scores);
     scale_scores(shared, at, rows.scores);
-    finish_keys(shared, at, consumer, block == tile.first_block);
-    weigh(tile, tile.inner(), consumer, block, added, rows);
+    finish_keys(shared, at, consumer, here.block == tile.first_block);
+    weigh(tile, tile.inner(), consumer, here, added, rows);
     round(rows);
   }
-  /// The weights of a block of keys, while the values of the block before are added up.
-  TW_PTX void step(Shared& shared, Places& at, int consumer, const Tile& tile,
-                   const AttentionSpan& inner, int block, bool last, Rows& rows) const {
+  /// The weights of a block of keys, while the values of the block before are added up. The block
+  /// is `next`, or the one before it that is there; it is returned. `first` is the tile's last.
+  TW_PTX int step(Shared& shared, Places& at, int consumer, const Tile& tile,
+                  const AttentionSpan& inner, int next, int first, Rows& rows) const {
     using namespace tile::cuda;
     shared.k_full[at.keys.index].wait(at.keys.phase);
+    const AttentionMark here = mark(shared, at, next);
     if (kBuild.turns) sync_named(kTurn + consumer, 2 * kWarpgroup);
     pin(rows.scores);
     multiply_keys(shared, at, consumer, rows.scores);
     multiply_values(shared, at, rows);
     if (kBuild.turns) pass_turn(consumer);
-    const Added added(given, tile, consumer, block * kKeys);
+    const Added added(given, tile, consumer, here.block * kKeys);
     wgmma_wait<1>();
     pin(rows.scores);
     scale_scores(shared, at, rows.scores);
-    finish_keys(shared, at, consumer, last);
-    weigh(tile, inner, consumer, block, added, rows);
+    finish_keys(shared, at, consumer, here.block == first);
+    weigh(tile, inner, consumer, here, added, rows);
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
     round(rows);
+    return here.block;
+  }
+
+  /// The block that has arrived; `next`, where none is skipped.
+  TW_PTX static AttentionMark mark(const Shared& shared, const Places& at, int next) {
+    return kBuild.skips ? shared.marks[at.keys.index] : AttentionMark{next, true};
   }
 
   /// A block of keys has been read; so have the queries, if it was the tile's last.
@@ -236,12 +245,13 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   }
 
   /// Scores of a block become weights.
-  TW_PTX void weigh(const Tile& tile, const AttentionSpan& inner, int consumer, int block,
-                    const Added& added, Rows& rows) const {
+  TW_PTX void weigh(const Tile& tile, const AttentionSpan& inner, int consumer,
+                    const AttentionMark& here, const Added& added, Rows& rows) const {
     if (given.score_scale != 0) cap_scores(rows.scores, given.score_scale);
-    const int first = block * kKeys;
+    const int first = here.block * kKeys;
     if constexpr (Scored::kChanges)
-      Scored::change(given, tile, consumer, first, given.exponent_scale, added, rows.scores);
+      Scored::change(given, tile, consumer, first, given.exponent_scale, added, here.cut,
+                     rows.scores);
     if (first < inner.begin || first + kKeys > inner.end) {
       const int offset = first + int(threadIdx.x) % 4 * 2;
       const AttentionRowPair pair(given, tile, consumer);

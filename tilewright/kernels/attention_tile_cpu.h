@@ -56,6 +56,16 @@ struct AttentionTile {
     if (keys.empty()) return {};
     return {keys.begin / kKeyBlock, key_blocks(keys.end)};
   }
+  /// Whether a mask_mod hides all of a block.
+  TW_INLINE bool is_hidden(P p, int64_t block) const {
+    if (mods.mask == nullptr) return false;
+    for (int64_t r = 0; r < who.rows; r += mods.tells_heads_apart() ? 1 : who.group) {
+      const KeyRange keys = visible(r, r, block);
+      const ScoreAt first = pair_at(r, block * kKeyBlock + keys.begin);
+      if (sees_any(p, mods, first, keys.end - keys.begin)) return false;
+    }
+    return true;
+  }
 
   using Rows = ScoredRows<P>;
   /// Rows [first, last], and which keys of a block they see.
@@ -118,6 +128,7 @@ struct AttentionTile {
   __attribute__((noinline)) void process(P p, int64_t block, const Partials* partials) const {
     const KeyRange all = visible(0, who.rows - 1, block);
     if (all.empty()) return;
+    if (is_hidden(p, block)) return leave_nothing(partials, who, block);
     const int64_t start = block * kKeyBlock;
     copy_key_scales(p, block);
     copy_value_scales(p, block);
@@ -157,9 +168,12 @@ struct AttentionTile {
   }
   /// The scores of the keys that row r of the tile sees in the block from `start` on.
   TW_INLINE void modify(P p, int64_t r, int64_t start, KeyRange keys, float* scores) const {
-    const ScoreAt first{int(sequence),           int(who.q_head(r)), int(who.query(r)),
-                        int(start + keys.begin), int(mask.q_len),    int(mask.kv_len)};
-    modify_scores(p, mods, first, keys.end - keys.begin, scores + keys.begin);
+    modify_scores(p, mods, pair_at(r, start + keys.begin), keys.end - keys.begin,
+                  scores + keys.begin);
+  }
+  TW_INLINE ScoreAt pair_at(int64_t r, int64_t key) const {
+    return {int(sequence), int(who.q_head(r)), int(who.query(r)),
+            int(key),      int(mask.q_len),    int(mask.kv_len)};
   }
   /// Maxima before weights: the latencies of one row's reduction hide behind other rows.
   TW_INLINE void weigh_scores(P p, int64_t block, Rows& group) const {
@@ -226,15 +240,15 @@ struct AttentionTile {
     if (keys.begin < seen.begin) keys.begin = seen.begin;
     if (keys.end > seen.end) keys.end = seen.end;
     const int64_t start = block * kKeyBlock;
-    for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
-                 [&](const KeySegment<U>& segment, int64_t offset) {
-                   const KeyRange here{keys.begin + offset, keys.begin + offset + segment.count};
-                   const auto columns =
-                       columns_of(segment.data, here.begin, here.end, segment.row_stride, ahead);
-                   weigh(p, group.rows_in_tile(t), weights_at(t, here), columns,
-                         shape.value_dims / kN, count_of(here), values, at.acc_stride,
-                         here.begin > seen.begin);
-                 });
+    for_segments(
+        v, start + keys.begin, start + keys.end, kKeyBlock,
+        [&](const KeySegment<U>& segment, int64_t offset) {
+          const KeyRange here{keys.begin + offset, keys.begin + offset + segment.count};
+          const auto columns =
+              columns_of<P, M>(segment.data, here.begin, here.end, segment.row_stride, ahead);
+          weigh(p, group.rows_in_tile(t), weights_at(t, here), columns, shape.value_dims / kN,
+                count_of(here), values, at.acc_stride, here.begin > seen.begin);
+        });
   }
 
  private:
@@ -276,8 +290,9 @@ struct AttentionTile {
     for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
                  [&](const KeySegment<U>& segment, int64_t offset) {
                    const int64_t j = begin + offset;
-                   const auto columns = columns_of(segment.data, 0, shape.dims, segment.dim_stride,
-                                                   ahead_of_keys(start + j, segment.data));
+                   const auto columns =
+                       columns_of<P, M>(segment.data, 0, shape.dims, segment.dim_stride,
+                                        ahead_of_keys(start + j, segment.data));
                    for (int64_t t = 0; t < group.tiles(); ++t)
                      score(p, group.rows_in_tile(t), query_tile(group, t), columns,
                            (segment.count + kN - 1) / kN, units_of<M>(shape.dims), factor,
@@ -350,26 +365,11 @@ struct AttentionTile {
     }
   }
 
-  /// Rows [first, last) of keys or values, the first of which is at `data`, as they lie.
-  TW_INLINE static auto columns_of(const U* data, int64_t first, int64_t last, int64_t stride,
-                                   const char* ahead) {
-    if constexpr (tile::same_type<M, Floats>)
-      return Columns<U>{data, stride, 2 * kN, ahead};
-    else
-      return PairColumns::of(data, first, last, stride, 2 * kN, ahead);
-  }
   TW_INLINE const Unit* weights_at(int64_t t, KeyRange keys) const {
     return reinterpret_cast<const Unit*>(score_tile_at(t)) + keys.begin / M::kDepth;
   }
   TW_INLINE static int64_t count_of(KeyRange keys) {
     return units_of<M>(keys.end) - keys.begin / M::kDepth;
-  }
-
-  TW_INLINE static void fetch_key(const KeySource<U>& source, int64_t key, int64_t dims) {
-    if (source.dim_stride != 1 && !source.is_close(dims)) return;
-    const U* const from =
-        source.dim_stride == 1 ? source.at(key, key + 1).data : source.share(key, dims);
-    for (int64_t d = 0; d < dims; d += 64 / int64_t{sizeof(U)}) tile::prefetch_l2(from + d);
   }
 
   /// What to fetch while the keys from `key` on are read: their values.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_block_sm90.h"
+#include "tilewright/kernels/attention_seen_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/widen.h"
 
@@ -29,17 +30,22 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
     Position to;
     int buffer = 0;
     shared.tiles.for_each([&](const AttentionTile& tile) {
-      Scales next = scales_of(tile, tile.last_block - 1);
-      for (int block = tile.last_block - 1; block >= tile.first_block; --block) {
+      AttentionBlocks<kBuild> blocks(given, tile);
+      Scales next = scales_of(tile, blocks.here().block);
+      while (!blocks.done()) {
+        const AttentionMark mark = blocks.here();
+        blocks.next();
         float* const v_scales = shared.narrow.v_scales[buffer];
         shared.k_empty[to.index].wait(to.phase ^ 1);
         if (thread() < kKeys) {
           shared.narrow.k_scales[to.index][thread()] = next.k;
           v_scales[thread()] = next.v;
         }
+        if (kBuild.skips && thread() == 0) shared.marks[to.index] = mark;
         tile::cuda::sync_named(kBarrier, kThreads);
-        if (block > tile.first_block) next = scales_of(tile, block - 1);
-        const int keys = tile.kv_len - block * kKeys;  // that there are, from the block's first on
+        if (!blocks.done()) next = scales_of(tile, blocks.here().block);
+        const int keys =
+            tile.kv_len - mark.block * kKeys;  // that there are, from the block's first on
         widen<false>(shared.narrow.k[from.index], shared.narrow.k_full[from.index],
                      shared.narrow.k_empty[from.index], from.phase, nullptr, keys,
                      shared.k[to.index], shared.k_full[to.index]);

@@ -14,32 +14,44 @@ class ScoreMachine {
  public:
   using V = typename P::f32;
   using I = tile::with_element<int32_t, V>;
-  static constexpr int kN = P::template kLanes<float>, kVecs = 4, kLanes = kN * kVecs;
+  static constexpr int kN = P::template kLanes<float>, kVecs = 8, kLanes = kN * kVecs;
 
-  TW_INLINE ScoreMachine(const ScoreNumbers& numbers, const ScoreAt& first)
-      : numbers_(numbers), first_(first) {}
+  /// That hold so many numbers, or all.
+  TW_INLINE static int vectors(int64_t count) {
+    return count < kLanes ? int(count + kN - 1) / kN : kVecs;
+  }
 
-  /// Scores of the keys from `key` on become what `program` makes of them. Integers and conditions
-  /// (0 or -1) are kept as their bits.
-  __attribute__((noinline)) const V* run(const ScoreProgram& program, int key, const V* scores) {
+  TW_INLINE ScoreMachine(const ScoreProgram& program, const ScoreNumbers& numbers,
+                         const ScoreAt& first)
+      : program_(program), numbers_(numbers), first_(first) {
+    run(0, program.shared, nullptr);
+  }
+
+  /// What the program makes of scores of the keys from `key` on. Integers and conditions (0 or -1)
+  /// are kept as their bits.
+  TW_INLINE const V* operator()(int key, const V* scores) {
     key_ = key;
-    for (int i = 0; i < program.count; ++i) {
-      const ScoreInstruction& op = program.code[i];
+    run(program_.shared, program_.count, scores);
+    return at_[program_.count - 1];
+  }
+
+ private:
+  __attribute__((noinline)) void run(int begin, int end, const V* scores) {
+    for (int i = begin; i < end; ++i) {
+      const ScoreInstruction& op = program_.code[i];
       const V *a = at_[op.a], *b = at_[op.b];
       V* const to = at_[i];
       if (op.op < ScoreOp::kAdd)
         read(op, scores, a, to);
-      else if (program.code[op.a].type == ScoreType::kFloat)
+      else if (program_.code[op.a].type == ScoreType::kFloat)
         of_floats(op.op, a, b, to);
       else if (op.op == ScoreOp::kWhere)
         choose(a, b, at_[op.c], to);
       else
         of_ints(op.op, a, b, to);
     }
-    return at_[program.count - 1];
   }
 
- private:
   TW_INLINE static I ints(V x) { return tile::bit_cast<I>(x); }
   template <class F>
   TW_INLINE static void each(V* to, F&& f) {
@@ -75,17 +87,29 @@ class ScoreMachine {
       return each_int(to, [&](int u) TW_INLINED { return tile::iota<I>(key_ + u * kN); });
     if (op.op == ScoreOp::kToFloat)
       return each(to, [&](int u) TW_INLINED { return tile::convert<V>(ints(a[u])); });
-    if (op.op == ScoreOp::kLoad) return load(op.type, a, to);
+    if (op.op == ScoreOp::kLoad)
+      return op.type == ScoreType::kInt ? load(numbers_.ints, op, a, to)
+                                        : load(numbers_.floats, op, a, to);
     const I all = tile::splat<I>(constant(op));
     each_int(to, [&](int) TW_INLINED { return all; });
   }
-  TW_INLINE void load(ScoreType type, const V* a, V* to) const {
+  template <class T>
+  TW_INLINE void load(const View<const T, 1>& from, const ScoreInstruction& op, const V* a,
+                      V* to) const {
+    using Numbers = tile::with_element<T, V>;
+    if (op.a < program_.shared) {
+      const Numbers all = tile::splat<Numbers>(ScoreNumbers::at(from, ints(a[0])[0]));
+      return each(to, [&](int) TW_INLINED { return tile::bit_cast<V>(all); });
+    }
+    const int64_t first = ints(a[0])[0];
+    if (op.number == 1 && from.stride(0) == 1 && first >= 0 && first + kLanes <= from.size(0))
+      return each(to, [&](int u) TW_INLINED {
+        return tile::bit_cast<V>(tile::load<Numbers>(from.data + first + u * kN));
+      });
     for (int u = 0; u < kVecs; ++u) {
-      I out = ints(a[u]);
-      for (int i = 0; i < kN; ++i)
-        out[i] = type == ScoreType::kInt
-                     ? ScoreNumbers::at(numbers_.ints, out[i])
-                     : __builtin_bit_cast(int32_t, ScoreNumbers::at(numbers_.floats, out[i]));
+      const I at = ints(a[u]);
+      Numbers out{};
+      for (int i = 0; i < kN; ++i) out[i] = ScoreNumbers::at(from, at[i]);
       to[u] = tile::bit_cast<V>(out);
     }
   }
@@ -177,42 +201,81 @@ class ScoreMachine {
   }
 
   static constexpr float kLog2OfE = 1.44269504f;
+  const ScoreProgram& program_;
   const ScoreNumbers& numbers_;
   const ScoreAt& first_;
   int key_ = 0;
   V at_[ScoreProgram::kMost][kVecs];
 };
 
-/// Modifies `count` scores, in units of log2 e, of the keys from first.key on; writes up to a
-/// vector more.
 template <class P>
-__attribute__((noinline)) void modify_scores(P, const ScoreMods& mods, const ScoreAt& first,
-                                             int64_t count, float* scores) {
+__attribute__((noinline)) void replace_scores(P, const ScoreProgram& program,
+                                              const ScoreNumbers& numbers, const ScoreAt& first,
+                                              int64_t count, float* scores) {
+  using Machine = ScoreMachine<P>;
+  using V = typename Machine::V;
+  constexpr float kLog2OfE = 1.44269504f, kLn2 = 0.693147181f;
+  Machine machine(program, numbers, first);
+  V row[Machine::kVecs] = {};
+  for (int64_t j = 0; j < count; j += Machine::kLanes) {
+    const int vecs = Machine::vectors(count - j);
+    float* const from = scores + j;
+    for (int u = 0; u < vecs; ++u) row[u] = tile::load<V>(from + u * Machine::kN) * kLn2;
+    const V* const changed = machine(first.key + int(j), row);
+    for (int u = 0; u < vecs; ++u) tile::store(from + u * Machine::kN, changed[u] * kLog2OfE);
+  }
+}
+
+/// Those that a mask hides become -inf.
+template <class P>
+__attribute__((noinline)) void hide_scores(P, const ScoreProgram& mask, const ScoreNumbers& numbers,
+                                           const ScoreAt& first, int64_t count, float* scores) {
   using Machine = ScoreMachine<P>;
   using V = typename Machine::V;
   using I = typename Machine::I;
-  constexpr float kLog2OfE = 1.44269504f, kLn2 = 0.693147181f;
-  Machine machine(mods.numbers, first);
-  V row[Machine::kVecs] = {};
+  Machine machine(mask, numbers, first);
+  const V hidden = tile::splat<V>(-__builtin_inff());
   for (int64_t j = 0; j < count; j += Machine::kLanes) {
-    const int64_t rest = (count - j + Machine::kN - 1) / Machine::kN;
-    const int vecs = rest < Machine::kVecs ? int(rest) : Machine::kVecs;
-    const int key = first.key + int(j);
+    const int vecs = Machine::vectors(count - j);
     float* const from = scores + j;
-    for (int u = 0; u < vecs; ++u) row[u] = tile::load<V>(from + u * Machine::kN);
-    if (mods.score != nullptr) {
-      for (V& x : row) x *= kLn2;
-      const V* const changed = machine.run(*mods.score, key, row);
-      for (int u = 0; u < Machine::kVecs; ++u) row[u] = changed[u] * kLog2OfE;
+    const V* const seen = machine(first.key + int(j), nullptr);
+    for (int u = 0; u < vecs; ++u) {
+      const V score = tile::load<V>(from + u * Machine::kN);
+      tile::store(from + u * Machine::kN,
+                  tile::select(tile::bit_cast<I>(seen[u]) != 0, score, hidden));
     }
-    if (mods.mask != nullptr) {
-      const V* const seen = machine.run(*mods.mask, key, row);
-      for (int u = 0; u < vecs; ++u)
-        row[u] = tile::select(tile::bit_cast<I>(seen[u]) != 0, row[u],
-                              tile::splat<V>(-__builtin_inff()));
-    }
-    for (int u = 0; u < vecs; ++u) tile::store(from + u * Machine::kN, row[u]);
   }
+}
+
+/// Modifies `count` scores, in units of log2 e, of the keys from first.key on; writes up to a
+/// vector more.
+template <class P>
+TW_INLINE void modify_scores(P p, const ScoreMods& mods, const ScoreAt& first, int64_t count,
+                             float* scores) {
+  if (mods.score != nullptr) replace_scores(p, *mods.score, mods.numbers, first, count, scores);
+  if (mods.mask != nullptr) hide_scores(p, *mods.mask, mods.numbers, first, count, scores);
+}
+
+/// Whether a mask lets a query see any of `count` keys from first.key on.
+template <class P>
+__attribute__((noinline)) bool sees_any(P, const ScoreMods& mods, const ScoreAt& first,
+                                        int64_t count) {
+  using Machine = ScoreMachine<P>;
+  using I = typename Machine::I;
+  Machine machine(*mods.mask, mods.numbers, first);
+  for (int64_t j = 0; j < count; j += Machine::kLanes) {
+    const auto* const seen = machine(first.key + int(j), nullptr);
+    I any{};
+    for (int u = 0; u < Machine::kVecs; ++u) {
+      const int64_t rest = count - j - u * Machine::kN;
+      const I within = tile::iota<I>(0) < tile::splat<I>(int32_t(rest < 0 ? 0 : rest));
+      any |= tile::bit_cast<I>(seen[u]) & within;
+    }
+    int32_t lanes = 0;
+    for (int i = 0; i < Machine::kN; ++i) lanes |= any[i];
+    if (lanes != 0) return true;
+  }
+  return false;
 }
 
 }  // namespace tw::kernels::attention_detail

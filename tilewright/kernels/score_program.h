@@ -19,7 +19,8 @@ enum class ScoreOp : uint8_t {
   kKey,
   kQueries,  // of the sequence
   kKeys,
-  kLoad,     // of the numbers of the operation's type, the one at a, or the nearest that is there
+  kLoad,     // of the numbers of the operation's type, the one at a, or the nearest that is there;
+             // `number` is 1 where the next key has the next one
   kToFloat,  // of an integer
   kAdd,
   kSub,
@@ -70,10 +71,16 @@ struct ScoreInstruction {
 struct ScoreProgram {
   static constexpr int kMost = 64;
 
-  int32_t count = 0;  // 0: there is none
+  int32_t count = 0;   // 0: there is none
+  int32_t shared = 0;  // of the first operations, which depend on neither key nor score
   ScoreInstruction code[kMost] = {};
 
   TW_INLINE explicit constexpr operator bool() const { return count > 0; }
+  constexpr bool uses(ScoreOp op) const {
+    for (int i = 0; i < count; ++i)
+      if (code[i].op == op) return true;
+    return false;
+  }
 };
 
 /// score_mod: the score that replaces one. mask_mod: whether a query sees a key. The program, or
@@ -109,6 +116,13 @@ struct ScoreMods {
       : score(score_mod.program), mask(mask_mod.program), numbers{floats, ints} {}
 
   TW_INLINE explicit operator bool() const { return score != nullptr || mask != nullptr; }
+  /// Whether the mask, which there is, may be another one for another head.
+  bool tells_heads_apart() const { return mask->uses(ScoreOp::kHead); }
+  ScoreMods mask_alone() const {
+    ScoreMods out = *this;
+    out.score = nullptr;
+    return out;
+  }
 };
 
 /// A pair of a query and a key. Both are counted from the start of their sequence.

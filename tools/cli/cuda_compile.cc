@@ -67,10 +67,14 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
   if (arch != "sm_90a") return out;
   if (op.name() == "attention")  // its forms share these
     for (const auto& variant :
-         runtime::cuda::attention_variants(dtypes.front(), dtypes.back(), mods))
-      out.push_back({"attention",
-                     (variant.changes_scores ? "scores" : "build") + std::to_string(variant.build),
+         runtime::cuda::attention_variants(dtypes.front(), dtypes.back(), mods)) {
+      const std::string build = std::to_string(variant.build);
+      out.push_back({"attention", (variant.changes_scores ? "scores" : "build") + build,
                      runtime::cuda::attention_program(variant)});
+      if (mods.mask != nullptr && !variant.changes_scores)
+        out.push_back(
+            {"attention", "seen" + build, runtime::cuda::attention_seen_program(variant)});
+    }
   if (op.name() == "mla")
     for (const auto& variant : runtime::cuda::mla_variants(dtypes.front(), dtypes.back()))
       out.push_back(

@@ -198,3 +198,15 @@ def test_all_forms_agree() -> None:
     lens = torch.tensor([32, 32], dtype=torch.int32)
     paged = OPS.attention_paged(q.flatten(0, 1), *pages, table, lens, **mods)
     torch.testing.assert_close(paged.view_as(want), want)
+
+
+def test_under_torch_compile() -> None:
+    """Functions are traced inside of its graph."""
+    given = operands((2, 4, 2, 70, 70, 64), torch.float32, "cpu")
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mods = {"score_mod": SCORE_MODS["table"], "mask_mod": MASK_MODS["documents"]}
+        return flex_attention(q, k, v, enable_gqa=True, **mods)
+
+    compiled = torch.compile(attend, fullgraph=True)
+    torch.testing.assert_close(compiled(*given), attend(*given), rtol=0, atol=0)

@@ -212,6 +212,27 @@ TEST(ScoreMods, WrongCallsSayWhichTextIsWrong) {
 }
 
 /// What is loaded for a query or a key is loaded once for it, not for each pair.
+/// What all keys share comes first, and neighbouring elements are known to be.
+TEST(ScoreParser, OrdersOperations) {
+  const auto shared = [](const char* text) {
+    return parse_score_program(text, ScoreText::kMask).shared;
+  };
+  EXPECT_EQ(shared("q >= k"), 1);
+  EXPECT_EQ(shared("k < mod_i32[q + 1]"), 4);
+  EXPECT_EQ(shared("b == h"), 3);
+  const auto neighbours = [](const std::string& index) {
+    const ScoreProgram program =
+        parse_score_program("mod_i32[" + index + "] == q", ScoreText::kMask);
+    for (const auto& one : program.code)
+      if (one.op == kernels::ScoreOp::kLoad) return one.number == 1;
+    return false;
+  };
+  for (const char* index : {"k", "k + 3", "q + k", "k - q", "1 + (k - h * 7)"})
+    EXPECT_TRUE(neighbours(index)) << index;
+  for (const char* index : {"q", "2 * k", "q - k", "k + k", "-k", "k // 2", "min(k, 3)"})
+    EXPECT_FALSE(neighbours(index)) << index;
+}
+
 TEST(ScoreText, SharesWhatPairsShare) {
   const ScoreProgram score =
       parse_score_program("score - mod_f32[h] * mod_i32[k]", ScoreText::kScore);
@@ -232,7 +253,7 @@ TEST(ScoreText, IsPrintedFromOperations) {
   ScoreMods mods;
   mods.score = &score;
   const std::string one = print_score_mods(mods), key = score_mods_key(mods);
-  EXPECT_NE(one.find("const float v1 = __builtin_bit_cast(float, 0x3f000000u);"), one.npos) << one;
+  EXPECT_NE(one.find(" = __builtin_bit_cast(float, 0x3f000000u);"), one.npos) << one;
   EXPECT_NE(one.find("struct PrintedMask {\n  static constexpr bool kAny = false;"), one.npos)
       << one;
   mods.mask = &mask;

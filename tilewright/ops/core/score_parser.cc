@@ -10,6 +10,7 @@
 
 #include "tilewright/core/error.h"
 #include "tilewright/core/printable.h"
+#include "tilewright/ops/core/score_order.h"
 
 namespace tw::ops {
 namespace {
@@ -62,8 +63,7 @@ class Parser {
       result = to_float(number(result, 0, "a score"));
     else if (type(result) != ScoreType::kBool)
       fail(0, std::string("a mask is a condition, not ") + describe(type(result)));
-    finish(result);
-    return out_;
+    return in_order(out_, result);
   }
 
  private:
@@ -346,30 +346,6 @@ class Parser {
     const int c = expression();
     expect(")");
     return where(a, b, c, at);
-  }
-
-  /// The result comes last, and nothing that it does not need.
-  void finish(int result) {
-    bool needed[ScoreProgram::kMost] = {};
-    needed[result] = true;
-    uint8_t place[ScoreProgram::kMost] = {};
-    for (int i = result; i >= 0; --i) {
-      const ScoreInstruction& one = out_.code[i];
-      const int operands = needed[i] ? kernels::score_operands(one.op) : 0;
-      if (operands > 0) needed[one.a] = true;
-      if (operands > 1) needed[one.b] = true;
-      if (operands > 2) needed[one.c] = true;
-    }
-    int count = 0;
-    for (int i = 0; i <= result; ++i) {
-      if (!needed[i]) continue;
-      ScoreInstruction one = out_.code[i];
-      one.a = place[one.a], one.b = place[one.b], one.c = place[one.c];
-      place[i] = uint8_t(count);
-      out_.code[count++] = one;
-    }
-    for (int i = count; i < out_.count; ++i) out_.code[i] = {};
-    out_.count = count;
   }
 
   std::string_view text_;

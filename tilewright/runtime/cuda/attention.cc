@@ -7,6 +7,7 @@
 #include "tilewright/ops/core/score_text.h"
 #include "tilewright/runtime/cuda/attention_arguments.h"
 #include "tilewright/runtime/cuda/attention_image.h"
+#include "tilewright/runtime/cuda/attention_seen.h"
 #include "tilewright/runtime/cuda/compiled_builds.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
@@ -41,11 +42,16 @@ AttentionModule& module() {
 }
 
 template <class T, class U>
+AttentionVariant variant_of(const AttentionProblem<T, U>& p, int number) {
+  return {dtype_of<T>, dtype_of<U>, p.changes_scores(), number, p.mods()};
+}
+
+template <class T, class U>
 Kernel kernel_for(const AttentionProblem<T, U>& p, int number, const AttentionBuild& build,
                   const Gpu& on) {
   if (p.is_compiled()) {
     static CompiledBuilds<2 * size_t(kAttentionBuildCount)> compiled;
-    const AttentionVariant variant{dtype_of<T>, dtype_of<U>, p.changes_scores(), number, p.mods()};
+    const AttentionVariant variant = variant_of(p, number);
     const std::string key = p.mods() ? ops::score_mods_key(p.mods()) : std::string();
     return compiled.get("attention", size_t(2 * number + int(variant.changes_scores)), key,
                         build.shared_bytes(), on, [&] { return attention_program(variant); });
@@ -54,13 +60,25 @@ Kernel kernel_for(const AttentionProblem<T, U>& p, int number, const AttentionBu
                                               on);
 }
 
+/// Finds the blocks of keys that a mask leaves.
+template <class T, class U>
+Kernel finder_for(const AttentionProblem<T, U>& p, int number, const Gpu& on) {
+  static CompiledBuilds<size_t(kAttentionBuildCount)> compiled;
+  const kernels::ScoreMods mask = p.mods().mask_alone();
+  return compiled.get("attention", size_t(number), ops::score_mods_key(mask), 0, on, [&] {
+    AttentionVariant variant = variant_of(p, number);
+    variant.mods = mask;
+    return attention_seen_program(variant);
+  });
+}
+
 template <class T, class U>
 void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionChoice choice = kernels::choose_attention_sm90(p.size(), on.multiprocessors);
-  const AttentionBuild& build =
-      p.kNarrow ? kernels::kAttentionNarrowBuilds[choice.build] : kAttentionBuilds[choice.build];
+  const AttentionBuild build = kernels::attention_build(p.kNarrow, choice.build);
   AttentionArguments<T> arguments{};
-  set_arguments(p, {64 * build.consumers, build.keys, choice}, on.multiprocessors, arguments);
+  const AttentionCut cut{64 * build.consumers, build.keys, choice};
+  set_arguments(p, cut, on.multiprocessors, arguments);
   arguments.q = query_map(p.q, choice.pack);
   const auto map_of = [&](const AttentionTensor<const U>& x) {
     return p.kNarrow ? narrow_map(x, arguments.box_keys, build.dims)
@@ -68,6 +86,8 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   };
   arguments.k = map_of(p.k);
   arguments.v = map_of(p.v);
+  const AttentionSeenBlocks<T> seen(p, cut, stream, arguments);
+  if (seen) seen.find(finder_for(p, choice.build, on), arguments, on.multiprocessors, stream);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
   const Kernel kernel = kernel_for(p, choice.build, build, on);

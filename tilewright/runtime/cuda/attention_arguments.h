@@ -65,7 +65,7 @@ void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int
   a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? 2 * p.sequences : 0));
   a.order.heads = int(p.q.heads / choice.pack);
   a.order.batches = p.q_offsets ? 1 : int(p.sequences);
-  a.order.folded = choice.step == 0 && p.after() == 0 && p.options.window_left < 0;
+  a.order.folded = choice.step == 0 && p.grows();
   if (choice.step > 0) set_line(p, cut, multiprocessors, a.order);
   a.q_heads = int(p.q.heads), a.value_dims = int(p.v.dims);
   a.pack = choice.pack, a.heads_per_kv = int(p.group()) / choice.pack;

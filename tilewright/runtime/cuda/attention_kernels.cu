@@ -2,7 +2,8 @@
 // is tw::f16 or tw::bf16. The runtime finds the functions by name and number. With
 // TW_ATTENTION_BUILD it is one function, of that build, which NVRTC compiles when it is asked for:
 // TW_ATTENTION_KEYS is the type of keys and values, TW_ATTENTION_SCORES one of
-// attention_bias_sm90.h or attention_mods_sm90.h.
+// attention_bias_sm90.h or attention_mods_sm90.h. With TW_ATTENTION_SEEN, too, it is the function
+// that runs before that one if there is a mask_mod.
 #include "tilewright/kernels/attention_combine_sm90.h"
 #include "tilewright/kernels/attention_mods_sm90.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
@@ -17,15 +18,25 @@ extern __shared__ __align__(1024) char dynamic_shared[];
 
 #if defined(TW_ATTENTION_BUILD)
 
-constexpr AttentionBuild kBuild = sizeof(TW_ATTENTION_KEYS) == 1
-                                      ? kAttentionNarrowBuilds[TW_ATTENTION_BUILD]
-                                      : kAttentionBuilds[TW_ATTENTION_BUILD];
+constexpr AttentionBuild kBuild =
+    attention_build(sizeof(TW_ATTENTION_KEYS) == 1, TW_ATTENTION_BUILD, PrintedMask::kAny);
+
+#if defined(TW_ATTENTION_SEEN)
+
+__global__ void __launch_bounds__(kAttentionSeenThreads)
+    attention_seen(const __grid_constant__ AttentionArguments<Element> arguments) {
+  __shared__ AttentionSeenWord word;
+  AttentionFindSeen<Element, kBuild>{arguments}(word);
+}
+
+#else
 
 __global__ void __launch_bounds__(kBuild.threads(), 1)
     attention(const __grid_constant__ AttentionArguments<Element> arguments) {
   AttentionSm90<Element, kBuild, TW_ATTENTION_SCORES, TW_ATTENTION_KEYS>{arguments}(dynamic_shared);
 }
 
+#endif
 #else
 
 template <int kIndex>

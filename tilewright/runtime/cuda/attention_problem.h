@@ -84,6 +84,8 @@ struct AttentionProblem {
   /// Whether its kernel is none that the library carries (jit.h).
   bool is_compiled() const { return kNarrow || changes_scores() || mods(); }
   int64_t after() const { return options.causal ? 0 : options.window_right; }
+  /// Whether later queries see more keys, or may: of a mask nothing is known.
+  bool grows() const { return (after() == 0 && options.window_left < 0) || mods().mask; }
   /// Queries of a sequence; on average, where they vary.
   int64_t typical_queries() const {
     return q_offsets ? (q.rows + sequences - 1) / std::max<int64_t>(sequences, 1) : q.rows;
@@ -127,6 +129,8 @@ struct AttentionProblem {
     const double items = double(q.outer) * double(q.heads) * double(q.rows + sequences);
     if (!q.counts_in_32_bits() || !k.counts_in_32_bits() || keys > kMost || items > double(kMost))
       return Support::no("sizes beyond 2^29");
+    constexpr int64_t kMostMasked = int64_t{1} << 24;  // a grid has 2^16 parts (AttentionFindSeen)
+    if (mods().mask && keys > kMostMasked) return Support::no("a mask of more than 2^24 keys");
     return Support::yes();
   }
 };

@@ -124,16 +124,29 @@ std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
   return out;
 }
 
-DeviceProgram attention_program(const AttentionVariant& variant) {
+namespace {
+
+DeviceProgram attention_program(const AttentionVariant& variant,
+                                std::vector<std::string_view> more) {
   const std::string element = "TW_ATTENTION_ELEMENT " + type_of(variant.queries);
   const std::string keys = "TW_ATTENTION_KEYS " + type_of(variant.keys);
   const std::string build = "TW_ATTENTION_BUILD " + std::to_string(variant.build);
   std::string scores = variant.changes_scores ? "AttentionBiasedScores" : "AttentionPlainScores";
   if (variant.mods) scores = "AttentionModifiedScores<" + scores + ">";
   scores.insert(0, "TW_ATTENTION_SCORES ");
-  DeviceProgram out = own_program("attention", {element, keys, build, scores});
+  more.insert(more.end(), {element, keys, build, scores});
+  DeviceProgram out = own_program("attention", more);
   if (variant.mods) replace_header(out, ops::kPrintedModsPath, ops::print_score_mods(variant.mods));
   return out;
+}
+
+}  // namespace
+
+DeviceProgram attention_program(const AttentionVariant& variant) {
+  return attention_program(variant, {});
+}
+DeviceProgram attention_seen_program(const AttentionVariant& variant) {
+  return attention_program(variant, {"TW_ATTENTION_SEEN 1"});
 }
 
 std::vector<MlaVariant> mla_variants(DType queries, DType latents) {

@@ -56,6 +56,8 @@ struct AttentionVariant {
 TW_API std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
                                                         const kernels::ScoreMods& mods = {});
 TW_API DeviceProgram attention_program(const AttentionVariant& variant);
+/// What finds the blocks of keys that its mask leaves, before it runs.
+TW_API DeviceProgram attention_seen_program(const AttentionVariant& variant);
 
 /// A kernel of multi-head latent attention on Hopper that the library does not carry.
 struct MlaVariant {
