@@ -3,8 +3,9 @@
     python benchmarks/gpu/flex_attention.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
 
 Every row times, in turn, ours with the modification, ours without one (`plain`), and FlexAttention
-compiled for the shape, whose mask skips the blocks that it hides, after comparing ours with float64
-in sampled rows. Rates count all pairs of a query and a key, hidden ones too.
+compiled for the shape, after comparing ours with float64 in sampled rows. Both skip blocks that a
+mask hides; FlexAttention's are found beforehand, ours in the call. Rates count all pairs of a query
+and a key, hidden ones too.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ struct Quotient {
 struct TruncatedQuotient {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    return tile::trunc(x / y);
+    return tile::trunc(tile::divide(x, y));
   }
 };
 /// x - y trunc(x / y), exactly: lane by lane through the C library.

@@ -71,7 +71,7 @@ struct AttentionVarlen : AttentionFamily {
       {"slopes", "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 causal=1 +alibi_slopes +lse"},
       {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"},
       {"score_mod, mask_mod",
-       "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 I=99 score_mod=score-0.1*abs(q-k)*h "
+       "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 I=99 score_mod=score-abs(q-k)*(h%3)/16 "
        "mask_mod=mod_i32[k]!=b +mod_i32 +lse"}};
   static constexpr Case kWorkloads[] = {
       {"minilm/32 sentences", "C=33 N=2048 Hq=12 M=2048 H=12 D=32 Dv=32"},

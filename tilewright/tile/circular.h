@@ -17,6 +17,19 @@ TW_INLINE V trunc(V x) {
   return select(x < V{}, -floor(-x), floor(x));
 }
 
+/// x / y rounded as IEEE 754 says: what is whole stays whole. On GPUs a plain quotient is an
+/// approximation (cmake/cuda.cmake).
+template <class V>
+TW_INLINE V divide(V x, V y) {
+#if defined(__CUDA_ARCH__)
+  V out = x;
+  for (int i = 0; i < kLanesOf<V>; ++i) out[i] = __fdiv_rn(x[i], y[i]);
+  return out;
+#else
+  return x / y;
+#endif
+}
+
 namespace detail {
 
 /// sin and cos of up to pi / 4, by Taylor's series; absolute errors of 4e-9.

@@ -56,6 +56,7 @@ SCORE_MODS: dict[str, Callable[..., Any]] = {
     "cap": lambda score, _b, _h, _q, _k: 5 * torch.tanh(score / 5),
     "causal": lambda score, _b, _h, q, k: torch.where(q >= k, score, -float("inf")),
     "table": lambda score, _b, h, q, k: score + TABLE[h, q - k + 69],
+    "buckets": lambda score, _b, _h, _q, k: score - torch.floor(k / 3) * 0.25,
     "batch": lambda score, b, _h, q, k: score * (1 - 0.25 * b) + torch.minimum(q, k) % 3,
 }
 MASK_MODS: dict[str, Callable[..., Any]] = {

@@ -371,3 +371,14 @@ def test_fused_loss_of_several_parts(features: int, dtype: torch.dtype) -> None:
     torch.testing.assert_close(loss.double(), want, rtol=1e-2, atol=0)
     for ours, other in zip(grads, torch.autograd.grad(want, exact), strict=True):
         assert float((ours.double() - other).norm() / other.norm()) < 2e-2
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_whole_quotients_stay_whole(dtype: torch.dtype) -> None:
+    """GPUs divide approximately unless they are told not to, and 9 / 3 is below 3 then."""
+    y = torch.arange(1, 128, device="cuda").to(dtype)
+    for factor in (1, 3, 7, -5, 31):
+        x = (y.double() * factor).to(dtype)
+        quotient = x.double() / y.double()
+        assert torch.equal(OPS.binary(x, y, "trunc_divide"), quotient.trunc().to(dtype))
+        assert torch.equal(OPS.binary(x, y, "floor_divide"), quotient.floor().to(dtype))

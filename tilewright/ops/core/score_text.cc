@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdio>
 
+#include "tilewright/ops/core/score_order.h"
+
 namespace tw::ops {
 namespace {
 
@@ -77,7 +79,11 @@ std::string number_text(const ScoreInstruction& one) {
 class Printer {
  public:
   explicit Printer(const ScoreProgram& program) : program_(program) {
-    for (int i = 0; i < program.count; ++i) parts_[i] = part_of(program.code[i]);
+    for (int i = 0; i < program.count; ++i) {
+      parts_[i] = part_of(program.code[i]);
+      scored_[i] = program.code[i].op == ScoreOp::kScore;
+      for_operands(program.code[i], [&](int operand) { scored_[i] |= scored_[operand]; });
+    }
   }
 
   /// `result` is the type of its value, which of no program is `otherwise`.
@@ -109,11 +115,9 @@ class Printer {
       default:
         break;
     }
-    const int operands = kernels::score_operands(one.op);
-    if (operands == 0) return kRow;
-    int out = parts_[one.a];
-    if (operands > 1) out |= parts_[one.b];
-    if (operands > 2) out |= parts_[one.c];
+    if (kernels::score_operands(one.op) == 0) return kRow;
+    int out = kConstant;
+    for_operands(one, [&](int operand) { out |= parts_[operand]; });
     return Part(out);
   }
 
@@ -126,7 +130,10 @@ class Printer {
   std::string value_text(const ScoreInstruction& one, Part where) const {
     if (one.op == ScoreOp::kNumber) return number_text(one);
     std::string out;
-    for (const char* c = pattern_of(one, program_.code[one.a].type); *c != '\0'; ++c) {
+    // On GPUs A / B is an approximation, of whole numbers, too, which floor() would show.
+    const bool exact = one.op == ScoreOp::kDiv && !scored_[one.a] && !scored_[one.b];
+    const char* c = exact ? "__fdiv_rn(A, B)" : pattern_of(one, program_.code[one.a].type);
+    for (; *c != '\0'; ++c) {
       if (*c == 'A' || *c == 'B' || *c == 'C')
         out += name_of(*c == 'A' ? one.a : *c == 'B' ? one.b : one.c, where);
       else
@@ -164,6 +171,7 @@ class Printer {
 
   const ScoreProgram& program_;
   Part parts_[ScoreProgram::kMost] = {};
+  bool scored_[ScoreProgram::kMost] = {};  // whether an operation depends on the score
 };
 
 std::string text_of(const ScoreProgram* program, const char* name, const char* result,
