@@ -45,8 +45,8 @@ def _checked(op: Operator, arg: Argument, value: Any) -> Any:
         "float": _real,
         "int": _integer,
         "bool": _flag,
-        "choice": _name,
-        "text": _text,
+        "choice": _string,
+        "text": _string,
         "tensor": _array,
     }
     try:
@@ -107,15 +107,9 @@ def _flag(value: Any) -> bool:
     return bool(value)
 
 
-def _name(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("must be a name")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("must be a text")
+        raise TypeError("must be a string")
     return value
 
 

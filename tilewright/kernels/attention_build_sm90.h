@@ -137,12 +137,6 @@ struct AttentionSeenWord {
   uint32_t cut;   // and hides any from any
 };
 
-/// A block of keys that warps tell each other of.
-struct AttentionMark {
-  int block;
-  bool cut;  // whether a mask may hide any of it
-};
-
 /// What a mask_mod leaves of the keys that tiles of queries see otherwise.
 struct AttentionSeen {
   AttentionSeenWord* words;  // [sequences or 1][tiles][heads or 1][words_of_tile], or no data

@@ -11,6 +11,12 @@ struct AttentionSpan {
   int begin, end;
 };
 
+/// A block of keys that warps tell each other of.
+struct AttentionMark {
+  int block;
+  bool cut;  // whether a mask may hide any of it
+};
+
 /// The sum of x over this lane and those before. Whole warps call it.
 TW_PTX int sum_up_to_lane(int x) {
   TW_UNROLL
