@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn.attention.flex_attention import AuxOutput, noop_mask
 
 from tilewright import _layouts
 from tilewright._score_text import Numbers, traced
@@ -25,9 +26,11 @@ def flex_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
+    kernel_options: Any = None,
     *,
+    return_aux: Any = None,
     mask_mod: Function | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """Attention whose scores a function changes and another hides.
 
     Both functions are traced at each call, which takes some 0.1 ms; their text, as the operator
@@ -40,25 +43,37 @@ def flex_attention(
         value: [B, H, L, Dv].
         score_mod: score_mod(score, b, h, q_idx, kv_idx), the score that replaces one. Tensors that
             it reads by index become float32 or int32; an index beyond their ends reads an end.
-        block_mask: a torch BlockMask, of which the mask_mod is taken.
+        block_mask: a torch BlockMask, of which the mask_mod is taken; its blocks where it has none.
         scale: of the products, by default 1 / sqrt(D).
         enable_gqa: whether H may divide Hq.
         return_lse: whether the logarithms of the sums [B, Hq, S] are returned, too.
+        kernel_options: of PyTorch's kernels; nothing here depends on them.
+        return_aux: a torch AuxRequest; the result is then (out, AuxOutput).
         mask_mod: mask_mod(b, h, q_idx, kv_idx), whether a query sees a key. A query that sees none
             gives zeros and -inf.
 
     Raises:
         TypeError: a function cannot be traced.
-        ValueError: shapes do not fit, or what a function computes has no meaning.
+        ValueError: shapes do not fit, what a function computes has no meaning, or the greatest
+            scores are asked for.
     """
     if query.shape[1] != key.shape[1] and not enable_gqa:
         raise ValueError(
             f"flex_attention: {query.shape[1]} heads of queries and {key.shape[1]} of keys need "
             "enable_gqa=True"
         )
+    if return_aux is not None:
+        if return_lse or return_aux.max_scores:
+            raise ValueError(
+                "flex_attention: return_aux gives lse alone, and stands for return_lse"
+            )
+        given = (query, key, value, score_mod, block_mask, scale, enable_gqa)
+        out, lse = flex_attention(*given, return_lse=True, mask_mod=mask_mod)
+        return out, AuxOutput(lse=lse if return_aux.lse else None)
     masks = [mask_mod] if mask_mod is not None else []
     if block_mask is not None:
-        masks.append(block_mask.mask_mod)
+        named = block_mask.mask_mod is not noop_mask
+        masks.append(block_mask.mask_mod if named else _by_blocks(block_mask))
     records = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     if records and not any(isinstance(f, str) for f in (score_mod, *masks)):
         out, lse = _by_weights(query, key, value, score_mod, masks, scale)
@@ -74,6 +89,18 @@ def flex_attention(
     if return_lse:
         return _layouts.attention_with_lse(query, key, value, **options)
     return _layouts.attention(query, key, value, **options)
+
+
+def _by_blocks(block_mask: Any) -> Function:
+    """Whether a query's block sees a key's."""
+    rows, columns = block_mask.BLOCK_SIZE
+    sees = block_mask.to_dense() != 0  # [B or 1, H or 1, blocks of queries, blocks of keys]
+
+    def mask(b: Any, h: Any, q: Any, k: Any) -> Any:
+        batch, head = (i if sees.shape[d] > 1 else 0 for d, i in enumerate((b, h)))
+        return sees[batch, head, q // rows, k // columns]
+
+    return mask
 
 
 def _by_weights(

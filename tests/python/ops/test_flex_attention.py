@@ -201,6 +201,34 @@ def test_all_forms_agree() -> None:
     torch.testing.assert_close(paged.view_as(want), want)
 
 
+def test_pytorchs_own_arguments() -> None:
+    q, k, v = operands((1, 2, 2, 70, 70, 64), torch.float32, "cpu")
+    given = (q, k, v, SCORE_MODS["cap"], None, None, False, False, {"BLOCK_M": 64})
+    want, lse = exact(q, k, v, score_mod=SCORE_MODS["cap"])
+    out, aux = flex_attention(*given, return_aux=torch_flex.AuxRequest(lse=True))
+    close(out, want, torch.float32)
+    close(aux.lse, lse, torch.float32)
+    assert flex_attention(*given, return_aux=torch_flex.AuxRequest())[1].lse is None
+    with pytest.raises(ValueError, match="return_aux gives lse alone"):
+        flex_attention(*given, return_aux=torch_flex.AuxRequest(max_scores=True))
+
+
+@pytest.mark.parametrize("records", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_blocks_without_a_function(heads: int, records: bool) -> None:
+    """A mask that is nothing but blocks."""
+    q, k, v = operands((2, 2, 2, 70, 90, 32), torch.float32, "cpu")
+    sees = torch.rand(2, heads, 5, 6) < 0.5
+    sees[..., 0] = True
+    blocks = torch_flex.BlockMask.from_kv_blocks(
+        sees.sum(-1).int(), (~sees).int().argsort(dim=-1, stable=True).int(), BLOCK_SIZE=16
+    )
+    at = sees.repeat_interleave(16, 2).repeat_interleave(16, 3)[:, :, :70, :90]
+    scores = (q.double() @ k.double().transpose(2, 3) / 32**0.5).masked_fill(~at, -math.inf)
+    got = flex_attention(q.requires_grad_(records), k, v, block_mask=blocks)
+    close(got.detach(), scores.softmax(-1) @ v.double(), torch.float32)
+
+
 def test_under_torch_compile() -> None:
     """Functions are traced inside of its graph."""
     given = operands((2, 4, 2, 70, 70, 64), torch.float32, "cpu")
