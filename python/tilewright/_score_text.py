@@ -24,6 +24,7 @@ class Numbers:
         self._parts: dict[str, list[Tensor]] = {"mod_f32": [], "mod_i32": []}
         self._starts: dict[int, int] = {}
         self._kept: list[Tensor] = []  # or another might get the id of one
+        self.learn = False  # whether any has a gradient
 
     def element(self, tensor: Tensor, index: Sequence[Any]) -> Symbol:
         """An element of a captured tensor."""
@@ -35,6 +36,7 @@ class Numbers:
             parts = self._parts[name]
             self._starts[id(tensor)] = sum(part.numel() for part in parts)
             self._kept.append(tensor)
+            self.learn |= tensor.requires_grad
             parts.append(tensor.detach().reshape(-1).to(torch.float32 if floats else torch.int32))
         at, terms = self._starts[id(tensor)], []
         for d, i in enumerate(index):
@@ -227,8 +229,15 @@ def _has_symbol(values: Any) -> bool:
     )
 
 
+# torch.compile, which traces the tracing, knows functions but not their names.
+_OF_TORCH = {
+    getattr(torch, name): made for name, made in _FUNCTIONS.items() if hasattr(torch, name)
+}
+
+
 def _call(function: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
-    name = getattr(function, "__name__", str(function))
+    known = _OF_TORCH.get(function)
+    name = "" if known else getattr(function, "__name__", str(function))
     if name == "__getitem__" and isinstance(args[0], Tensor):
         index = args[1] if isinstance(args[1], tuple) else (args[1],)
         return _reading[-1].element(args[0], [_captured(i) for i in index])
@@ -237,7 +246,7 @@ def _call(function: Any, args: Sequence[Any], options: dict[str, Any]) -> Any:
     options = {key: _captured(value) for key, value in options.items()}
     if name in _BACKWARD:
         return _BACKWARD[name](given[1], given[0])
-    known = _FUNCTIONS.get(name) or _OPERATORS.get(name.removeprefix("r"))
+    known = known or _FUNCTIONS.get(name) or _OPERATORS.get(name.removeprefix("r"))
     if known is None:
         raise TypeError(f"torch's {name} in a score_mod or mask_mod cannot be traced")
     return known(*given, **options)

@@ -12,6 +12,7 @@ from torch.nn.attention.flex_attention import AuxOutput, noop_mask
 from tilewright import _layouts
 from tilewright._score_text import Numbers, traced
 from tilewright._values import score_scale
+from tilewright.nn._flex_gradient import ByOperator, Modified, by_weights
 
 Tensor = torch.Tensor
 Function = Callable[..., Any] | str
@@ -35,7 +36,8 @@ def flex_attention(
 
     Both functions are traced at each call, which takes some 0.1 ms; their text, as the operator
     `attention` takes it, is used as it is. On Hopper a kernel is compiled for a function when it is
-    first called with it. A gradient takes the memory of the weights.
+    first called with it. A gradient is computed a part of the queries at a time; in the memory of
+    all weights, if a captured tensor has one, or under torch.compile.
 
     Args:
         query: [B, Hq, S, D].
@@ -74,10 +76,6 @@ def flex_attention(
     if block_mask is not None:
         named = block_mask.mask_mod is not noop_mask
         masks.append(block_mask.mask_mod if named else _by_blocks(block_mask))
-    records = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
-    if records and not any(isinstance(f, str) for f in (score_mod, *masks)):
-        out, lse = _by_weights(query, key, value, score_mod, masks, scale)
-        return (out, lse) if return_lse else out
     numbers = Numbers()
     texts = [traced(f, ("b", "h", "q", "k"), numbers) for f in masks]
     options: dict[str, Any] = {
@@ -86,9 +84,20 @@ def flex_attention(
         "mask_mod": " and ".join(f"({text})" for text in texts),
     }
     options |= numbers.tensors(query.device)
+    learns = any(x.requires_grad for x in (query, key, value)) or numbers.learn
+    if learns and torch.is_grad_enabled() and not _has_text(score_mod, *masks):
+        factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+        mods = Modified(score_mod, masks, factor, options)
+        whole = numbers.learn or torch.compiler.is_compiling()
+        out, lse = (by_weights if whole else ByOperator.apply)(query, key, value, mods)
+        return (out, lse) if return_lse else out
     if return_lse:
         return _layouts.attention_with_lse(query, key, value, **options)
     return _layouts.attention(query, key, value, **options)
+
+
+def _has_text(*functions: Function | None) -> bool:
+    return any(isinstance(f, str) for f in functions)
 
 
 def _by_blocks(block_mask: Any) -> Function:
@@ -101,31 +110,3 @@ def _by_blocks(block_mask: Any) -> Function:
         return sees[batch, head, q // rows, k // columns]
 
     return mask
-
-
-def _by_weights(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    score_mod: Any,
-    masks: list[Any],
-    scale: float | None,
-) -> tuple[Tensor, Tensor]:
-    """By operators of PyTorch, which have gradients; functions get all indices at once."""
-    group = query.shape[1] // max(key.shape[1], 1)
-    key, value = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1)
-    scores = (query @ key.transpose(2, 3)).float()
-    scores = scores * (1 / math.sqrt(query.shape[3]) if scale is None else scale)
-    at = []
-    for d, size in enumerate(scores.shape):
-        shape = [size if i == d else 1 for i in range(4)]
-        at.append(torch.arange(size, device=query.device, dtype=torch.int32).view(shape))
-    if score_mod is not None:
-        scores = score_mod(scores, *at)
-    for mask in masks:
-        scores = torch.where(mask(*at), scores, -math.inf)
-    lse = torch.logsumexp(scores, -1)
-    # The gradient of a softmax of nothing would be NaN.
-    sees = (scores > -math.inf).any(-1, keepdim=True)
-    weights = torch.softmax(torch.where(sees, scores, 0.0), -1) * sees
-    return weights.to(value.dtype) @ value, lse

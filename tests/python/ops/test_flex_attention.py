@@ -11,6 +11,7 @@ import torch
 from cases import DEVICES, TOLERANCES
 from tilewright._score_text import Numbers, traced
 from tilewright.nn import flex_attention
+from tilewright.nn._flex_gradient import ByOperator
 from torch.nn.attention import flex_attention as torch_flex
 from torch.nn.attention.flex_attention import create_block_mask
 
@@ -123,21 +124,54 @@ def test_texts_and_kernels_of_the_same_name_differ(device: str) -> None:
         close(flex_attention(q, k, v, f"score - {slope} * (q - k)"), want, torch.float16)
 
 
-@pytest.mark.parametrize("name", ["alibi", "table"])
-def test_gradients(name: str) -> None:
-    given = [x.requires_grad_() for x in operands((2, 4, 2, 70, 70, 16), torch.float32, "cpu")]
-    mine = flex_attention(*given, SCORE_MODS[name], enable_gqa=True, mask_mod=MASK_MODS["prefix"])
-    grads = torch.autograd.grad(mine.square().sum(), given)
-    modify, mask = SCORE_MODS[name], MASK_MODS["prefix"]
-    k, v = (x.repeat_interleave(2, 1) for x in given[1:])
+def written_out(given: list[Tensor], modify: Any, mask: Any) -> tuple[Tensor, Tensor]:
+    """Output and lse by operators that PyTorch knows the gradients of."""
+    q, (k, v) = given[0], (x.repeat_interleave(2, 1) for x in given[1:])
     at = [
-        torch.arange(n).view(*[-1 if d == i else 1 for d in range(4)])
-        for i, n in enumerate((2, 4, 70, 70))
+        torch.arange(n, device=q.device).view(*[-1 if d == i else 1 for d in range(4)])
+        for i, n in enumerate((*q.shape[:3], k.shape[2]))
     ]
-    scores = modify(given[0] @ k.transpose(2, 3) / 4, *at)
-    out = torch.where(mask(*at), scores, -math.inf).softmax(-1) @ v
-    torch.testing.assert_close(mine, out, rtol=1e-4, atol=1e-5)
-    for got, want in zip(grads, torch.autograd.grad(out.square().sum(), given), strict=True):
+    scores = modify(q @ k.transpose(2, 3) / q.shape[3] ** 0.5, *at)
+    scores = torch.where(mask(*at), scores, -math.inf)
+    return scores.softmax(-1) @ v, scores.logsumexp(-1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("most", [1, 5000, 1 << 25])
+@pytest.mark.parametrize("name", ["alibi", "cap", "table"])
+def test_gradients(name: str, most: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One query at a time, some, and all."""
+    monkeypatch.setattr(ByOperator, "_MOST", most)
+    given = [x.requires_grad_() for x in operands((2, 4, 2, 70, 70, 16), torch.float32, device)]
+    modify, mask = on(SCORE_MODS[name], device), on(MASK_MODS["prefix"], device)
+    mine = flex_attention(*given, modify, None, None, True, True, mask_mod=mask)
+    theirs = written_out(given, modify, mask)
+    grads = [
+        torch.autograd.grad(out.square().sum() + lse.sin().sum(), given)
+        for out, lse in (mine, theirs)
+    ]
+    for got, want in zip((*mine, *grads[0]), (*theirs, *grads[1]), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_rows_that_see_nothing() -> None:
+    given = [x.requires_grad_() for x in operands((1, 2, 2, 40, 40, 16), torch.float32, "cpu")]
+    out = flex_attention(*given, mask_mod=lambda _b, _h, q, k: (q > 20) & (k < q))
+    grads = torch.autograd.grad(out.sum(), given)
+    assert all(grad.isfinite().all() for grad in grads)
+    assert not grads[0][:, :, :21].any()
+    assert grads[0][:, :, 22:].any()
+
+
+def test_gradients_of_what_is_captured() -> None:
+    given = [x.requires_grad_() for x in operands((2, 4, 2, 70, 70, 16), torch.float32, "cpu")]
+    bias = TABLE.clone().requires_grad_()
+    modify, mask = (lambda s, _b, h, q, k: s + bias[h, q - k + 69]), MASK_MODS["prefix"]
+    mine = flex_attention(*given, modify, enable_gqa=True, mask_mod=mask)
+    theirs, _ = written_out(given, modify, mask)
+    wanted = [*given, bias]
+    grads = [torch.autograd.grad(out.square().sum(), wanted) for out in (mine, theirs)]
+    for got, want in zip(*grads, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
 
 
@@ -239,3 +273,18 @@ def test_under_torch_compile() -> None:
 
     compiled = torch.compile(attend, fullgraph=True)
     torch.testing.assert_close(compiled(*given), attend(*given), rtol=0, atol=0)
+
+
+def test_gradients_under_torch_compile() -> None:
+    given = [x.requires_grad_() for x in operands((1, 2, 1, 30, 40, 16), torch.float32, "cpu")]
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        out: Tensor = flex_attention(q, k, v, SCORE_MODS["cap"], enable_gqa=True)
+        return out.square().sum()
+
+    grads = [
+        torch.autograd.grad(f(*given), given)
+        for f in (attend, torch.compile(attend, fullgraph=True))
+    ]
+    for got, want in zip(*grads, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
