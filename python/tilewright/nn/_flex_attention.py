@@ -64,18 +64,26 @@ def flex_attention(
             f"flex_attention: {query.shape[1]} heads of queries and {key.shape[1]} of keys need "
             "enable_gqa=True"
         )
-    if return_aux is not None:
-        if return_lse or return_aux.max_scores:
-            raise ValueError(
-                "flex_attention: return_aux gives lse alone, and stands for return_lse"
-            )
-        given = (query, key, value, score_mod, block_mask, scale, enable_gqa)
-        out, lse = flex_attention(*given, return_lse=True, mask_mod=mask_mod)
-        return out, AuxOutput(lse=lse if return_aux.lse else None)
+    if return_aux is not None and (return_lse or return_aux.max_scores):
+        raise ValueError("flex_attention: return_aux gives lse alone, and stands for return_lse")
     masks = [mask_mod] if mask_mod is not None else []
     if block_mask is not None:
         named = block_mask.mask_mod is not noop_mask
         masks.append(block_mask.mask_mod if named else _by_blocks(block_mask))
+    wants_lse = return_lse or return_aux is not None
+    out, lse = _attend((query, key, value), score_mod, masks, scale, wants_lse)
+    if return_aux is not None:
+        return out, AuxOutput(lse=lse if return_aux.lse else None)
+    return (out, lse) if return_lse else out
+
+
+def _attend(
+    given: tuple[Tensor, Tensor, Tensor],
+    score_mod: Function | None,
+    masks: list[Function],
+    scale: float | None,
+    wants_lse: bool,
+) -> tuple[Tensor, Tensor | None]:
     numbers = Numbers()
     texts = [traced(f, ("b", "h", "q", "k"), numbers) for f in masks]
     options: dict[str, Any] = {
@@ -83,17 +91,17 @@ def flex_attention(
         "score_mod": traced(score_mod, ("score", "b", "h", "q", "k"), numbers),
         "mask_mod": " and ".join(f"({text})" for text in texts),
     }
-    options |= numbers.tensors(query.device)
-    learns = any(x.requires_grad for x in (query, key, value)) or numbers.learn
+    options |= numbers.tensors(given[0].device)
+    learns = any(x.requires_grad for x in given) or numbers.learn
     if learns and torch.is_grad_enabled() and not _has_text(score_mod, *masks):
-        factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-        mods = Modified(score_mod, masks, factor, options)
+        factor = 1 / math.sqrt(given[0].shape[3]) if scale is None else scale
         whole = numbers.learn or torch.compiler.is_compiling()
-        out, lse = (by_weights if whole else ByOperator.apply)(query, key, value, mods)
-        return (out, lse) if return_lse else out
-    if return_lse:
-        return _layouts.attention_with_lse(query, key, value, **options)
-    return _layouts.attention(query, key, value, **options)
+        run = by_weights if whole else ByOperator.apply
+        both: tuple[Tensor, Tensor] = run(*given, Modified(score_mod, masks, factor, options))
+        return both
+    if wants_lse:
+        return _layouts.attention_with_lse(*given, **options)
+    return _layouts.attention(*given, **options), None
 
 
 def _has_text(*functions: Function | None) -> bool:

@@ -96,13 +96,14 @@ def _add_part(
 ) -> None:
     """Adds what some queries give to the gradients."""
     (query, grad, share, lse), (key, value) = given, keys
+    batch, q_heads, queries, _ = query.shape
     heads = key.shape[1]
 
     def grouped(x: Tensor) -> Tensor:  # heads that share keys become rows
-        return x.unflatten(1, (heads, -1)).flatten(2, 3)
+        return x.reshape(batch, heads, q_heads // max(heads, 1) * queries, x.shape[3])
 
     def by_head(x: Tensor) -> Tensor:
-        return x.unflatten(2, (-1, query.shape[2])).flatten(1, 2)
+        return x.reshape(batch, q_heads, queries, x.shape[3])
 
     products = by_head(grouped(query) @ key.transpose(2, 3)).float() * mods.scale
     with torch.enable_grad():

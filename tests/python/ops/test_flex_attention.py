@@ -163,6 +163,15 @@ def test_gradients_of_rows_that_see_nothing() -> None:
     assert grads[0][:, :, 22:].any()
 
 
+@pytest.mark.parametrize("shape", [(2, 2, 1, 0, 5, 8), (2, 2, 1, 5, 0, 8), (0, 2, 1, 5, 5, 8)])
+def test_gradients_of_nothing(shape: tuple[int, ...]) -> None:
+    given = [x.requires_grad_() for x in operands(shape, torch.float32, "cpu")]
+    out = flex_attention(*given, SCORE_MODS["cap"], enable_gqa=True)
+    grads = torch.autograd.grad(out.sum(), given)
+    for grad, x in zip(grads, given, strict=True):
+        torch.testing.assert_close(grad, torch.zeros_like(x), rtol=0, atol=0)
+
+
 def test_gradients_of_what_is_captured() -> None:
     given = [x.requires_grad_() for x in operands((2, 4, 2, 70, 70, 16), torch.float32, "cpu")]
     bias = TABLE.clone().requires_grad_()
