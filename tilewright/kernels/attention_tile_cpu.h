@@ -59,7 +59,7 @@ struct AttentionTile {
   /// Whether a mask_mod hides all of a block.
   TW_INLINE bool is_hidden(P p, int64_t block) const {
     if (mods.mask == nullptr) return false;
-    for (int64_t r = 0; r < who.rows; r += mods.tells_heads_apart() ? 1 : who.group) {
+    for (int64_t r = 0, step = mods.tells_heads_apart() ? 1 : who.group; r < who.rows; r += step) {
       const KeyRange keys = visible(r, r, block);
       const ScoreAt first = pair_at(r, block * kKeyBlock + keys.begin);
       if (sees_any(p, mods, first, keys.end - keys.begin)) return false;
