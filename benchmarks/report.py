@@ -235,14 +235,15 @@ def gpu_gemm_fp8(data: dict[str, Any]) -> str:
     )
 
 
-def gpu_gemm_int4(data: dict[str, Any]) -> str:
-    """Linear layers of 4-bit weights, beside the same of bf16 weights."""
+def gpu_gemm_weights(data: dict[str, Any]) -> str:
+    """Linear layers of narrow weights, beside the same of bf16 weights."""
     about = data["machine"]
     return _weights(
         data,
-        f"bf16 times 4-bit weights in groups of 128 (`linear_int4`), {about['gpu']}; the peer is "
-        f"cuBLAS through PyTorch {about['torch']} with bf16 weights",
-        "int4 ",
+        f"bf16 times weights of 4 and 8 bits in groups of 128 with zero points (`linear_int4`, "
+        f"`linear_int8`), {about['gpu']}; the peer is cuBLAS through PyTorch {about['torch']} with "
+        "bf16 weights",
+        "",
     )
 
 
@@ -335,7 +336,7 @@ SECTIONS = (
     ("What a call costs besides its work", "overhead.json", overhead, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
-    ("Linear layers of 4-bit weights on a GPU", "gpu_gemm_int4.json", gpu_gemm_int4, True),
+    ("Linear layers of narrow weights on a GPU", "gpu_gemm_weights.json", gpu_gemm_weights, True),
     ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
     ("Modified scores and masks on a GPU", "gpu_flex_attention.json", gpu_rates, True),

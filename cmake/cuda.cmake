@@ -109,7 +109,7 @@ if(TILEWRIGHT_CUDA)
   tilewright_cuda_images(attention attention_sm90 f16 bf16)
   tilewright_cuda_images(attention_backward attention_backward_sm90 f16 bf16)
   tilewright_cuda_images(mla mla_sm90 f16 bf16)
-  tilewright_cuda_images(linear_int4 linear_int4_sm90 f16 bf16)
+  tilewright_cuda_images(linear_int linear_int_sm90 f16 bf16)
   tilewright_cuda_images(norm norm_sm90 float f16 bf16)
 
   add_library(tilewright_kernels_cuda OBJECT ${sources})

@@ -97,6 +97,11 @@ ARGUMENTS = {
         "weight": "np.zeros((3, 64), np.int8)",
         "scale": "np.ones((3, 1), np.float32)",
     },
+    "linear_int8": {
+        "x": "np.zeros((2, 128), np.float32)",
+        "weight": "np.zeros((3, 128), np.int8)",
+        "scale": "np.ones((3, 1), np.float32)",
+    },
     "linear_packed": {
         "x": "np.zeros((2, 4), np.float32)",
         "packed": "ops.pack_weight(np.zeros((3, 4), np.float32))",

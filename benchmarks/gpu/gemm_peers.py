@@ -5,7 +5,8 @@ Of bf16 operands and of float32 ones, multiplied in float32 ("f32") and as tf32 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
 in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of int8 ones
 ("int8") with a scale for each row of a and one for b beside torch._int_mm, which has int32 sums and
-no scales. Of 4-bit weights ("int4") in groups of 128 beside the same product of bf16 weights.
+no scales. Of weights of 4 and 8 bits ("4-bit", "8-bit") in groups of 128 beside the same product of
+bf16 weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
@@ -46,7 +47,7 @@ FP8_BLOCKS = [
     (m, *nk) for m in (4096, 128, 64) for nk in ((4096, 7168), (7168, 16384), (2112, 7168))
 ]
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
-INT4 = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
+LAYERS = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
 F32 = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)] + [ODD[0], (4096, 14336, 4096)]
 F32_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)]
 HOST_CYCLES = 400_000
@@ -246,32 +247,37 @@ def _int8(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def _int4_operands(size: tuple[int, int, int]) -> tuple[torch.Tensor, ...]:
+def _layer_operands(size: tuple[int, int, int], bits: int) -> tuple[torch.Tensor, ...]:
     """x, weights, scales and zero points, and the same weights in bf16."""
     m, n, k = size
-    codes = torch.randint(0, 16, (n, k), device="cuda", dtype=torch.uint8)
-    weight = (codes[:, ::2] | codes[:, 1::2] << 4).view(torch.int8)
-    scale = _normal(n, k // 128).abs() / 64
+    codes = torch.randint(0, 1 << bits, (n, k), device="cuda", dtype=torch.uint8)
+    weight = codes[:, ::2] | codes[:, 1::2] << 4 if bits == 4 else codes
+    scale = _normal(n, k // 128).abs() / (4 << bits)
     zero = torch.randint(0, 16, (n, k // 128), device="cuda", dtype=torch.int8)
-    wide = (codes.float() - zero.float().repeat_interleave(128, 1)).bfloat16()
-    return _normal(m, k), weight, scale, zero, wide * scale.repeat_interleave(128, 1)
+    numbers = codes if bits == 4 else codes.view(torch.int8)
+    wide = (numbers.float() - zero.float().repeat_interleave(128, 1)).bfloat16()
+    return (_normal(m, k), weight.view(torch.int8), scale, zero,
+            wide * scale.repeat_interleave(128, 1))  # fmt: skip
 
 
-def _int4(options: argparse.Namespace) -> list[dict[str, Any]]:
+def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Of whole numbers as weights, beside weights of bf16."""
     results = []
-    calls: dict[str, Call] = {
-        "ours": lambda x, weight, scale, zero, _: OPS.linear_int4(x, weight, scale, zero),
-        "cublas_bf16": lambda *of: F.linear(of[0], of[4]),
-    }
-    for size in INT4:
-        label = f"int4 {'x'.join(map(str, size))}"
-        if options.filters and not any(f in label for f in options.filters):
-            continue
-        m, n, k = size
-        operands = [_int4_operands(size) for _ in range(8)]
-        _check(calls["ours"](*operands[0]), calls["cublas_bf16"](*operands[0]), k)
-        weight_bytes = n * k // 2 + n * (k // 128) * 3
-        results.append(_report(label, 2.0 * m * n * k, _replayed(calls, operands), weight_bytes))
+    for bits, operator in ((4, OPS.linear_int4), (8, OPS.linear_int8)):
+        calls: dict[str, Call] = {
+            "ours": lambda x, weight, scale, zero, _, op=operator: op(x, weight, scale, zero),
+            "cublas_bf16": lambda *of: F.linear(of[0], of[4]),
+        }
+        for size in LAYERS:
+            label = f"{bits}-bit {'x'.join(map(str, size))}"
+            if options.filters and not any(f in label for f in options.filters):
+                continue
+            m, n, k = size
+            operands = [_layer_operands(size, bits) for _ in range(8)]
+            _check(calls["ours"](*operands[0]), calls["cublas_bf16"](*operands[0]), k)
+            weight_bytes = n * k * bits // 8 + n * (k // 128) * 3
+            seconds = _replayed(calls, operands)
+            results.append(_report(label, 2.0 * m * n * k, seconds, weight_bytes))
     return results
 
 
@@ -283,7 +289,7 @@ def _report(
                       for name, s in seconds.items())  # fmt: skip
     rate = weight_bytes / seconds["ours"] * 1e-12
     print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
-    dtype = {"fp8 ": "f8_e4m3fn", "int8": "i8", "int4": "int4"}[label[:4]]
+    dtype = {"fp8": "f8_e4m3fn", "int8": "i8"}.get(label.split()[0], "bf16")
     return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
             "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
 
@@ -342,7 +348,7 @@ def main() -> None:
         dtype = "f32" if "f32" in name else "bf16"
         results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
                         "ratio": ratio})  # fmt: skip
-    for measure in (_grouped, _fp8, _fp8_grouped, _int8, _int4):
+    for measure in (_grouped, _fp8, _fp8_grouped, _int8, _layers):
         results += measure(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,

@@ -50,6 +50,7 @@
 #include "tilewright/ops/linear_attention.h"
 #include "tilewright/ops/linear_attention_backward.h"
 #include "tilewright/ops/linear_int4.h"
+#include "tilewright/ops/linear_int8.h"
 #include "tilewright/ops/linear_packed.h"
 #include "tilewright/ops/linear_quantized.h"
 #include "tilewright/ops/log.h"
@@ -163,6 +164,7 @@ using All = Catalog<          //
     LinearAttention,          //
     LinearAttentionBackward,  //
     LinearInt4,               //
+    LinearInt8,               //
     LinearPacked,             //
     LinearQuantized,          //
     Log,                      //

@@ -1,50 +1,16 @@
 #pragma once
 
-#include "tilewright/kernels/linear_int4.h"
-#include "tilewright/ops/core/blocks.h"
-#include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/linear_int.h"
 
 namespace tw::ops {
 
 /// Linear layer with weights of 4-bit numbers without sign, two in a byte with the low half first,
 /// less the zero point of their group (8, where there is none) and times its scale. Activations are
 /// not rounded; sums are float32.
-struct LinearInt4 {
+struct LinearInt4 : LinearIntDefinition<4> {
   static constexpr Schema kSchema{
       "linear_int4(x: T[*, 2*P], weight: i8[N, P], scale: T[N, G], zero: i8[N, G]?, bias: T[N]?, "
       "group_size: i64 = 128) -> out: T[*, N]"};
-  using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
-
-  template <class T>
-  using Kernel = kernels::LinearInt4<T>;
-
-  template <class T>
-  static Support supports_shapes(const Kernel<T>& k) {
-    return supports_blocks("scale", "2*P", k.x.cols, k.group_size, k.scale.size(1));
-  }
-
-  template <class T>
-  static void reference(const Kernel<T>& k) {
-    for (int64_t m = 0; m < k.out.rows; ++m)
-      for (int64_t n = 0; n < k.out.cols; ++n) {
-        double sum = k.bias ? double(k.bias(n)) : 0;
-        for (int64_t i = 0; i < k.x.cols; ++i) {
-          const int byte = uint8_t(k.weight(n, i / 2)), code = i % 2 == 0 ? byte % 16 : byte / 16;
-          const int64_t g = i / k.group_size;
-          const int zero = k.zero ? int(k.zero(n, g)) : 8;
-          sum += double(k.x(m, i)) * double(code - zero) * double(k.scale(n, g));
-        }
-        k.out(m, n) = T(sum);
-      }
-  }
-
-  template <class T>
-  static Cost cost(const Kernel<T>& k) {
-    const double m = double(k.out.rows), n = double(k.out.cols), depth = double(k.x.cols);
-    const double groups = double(k.scale.size(1)), size = sizeof(T);
-    return {.flops = 2 * m * n * depth,
-            .bytes = n * (depth / 2 + groups * (size + (k.zero ? 1 : 0))) + size * m * (depth + n)};
-  }
 
   // On Hopper: one kernel for up to four tokens, long k and groups of 128, one for few tokens by
   // the length of a group, one for many. On a CPU few are up to 4 or 8.

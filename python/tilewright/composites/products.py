@@ -69,7 +69,8 @@ def k_grouped_matmul(a: Tensor, b: Tensor, offsets: Tensor, starts: Tensor | Non
 
 def _spread(scale: Tensor, rows: int, columns: int, block_m: int, block_n: int) -> Tensor:
     """A scale for each element of a matrix, from one for each block."""
-    out = scale.repeat_interleave(block_m, -2).repeat_interleave(block_n, -1)
+    out = scale.repeat_interleave(min(block_m, rows), -2)
+    out = out.repeat_interleave(min(block_n, columns), -1)
     return out[..., :rows, :columns]
 
 
@@ -90,6 +91,20 @@ def dequantize_int4(x: Tensor, scale: Tensor, zero: Tensor, group_size: int) -> 
     return ((_int4(x) - spread[1]) * spread[0]).to(scale.dtype)
 
 
+def _linear_in_groups(
+    x: Tensor,
+    codes: Tensor,
+    scale: Tensor,
+    base: Tensor | float,
+    bias: Tensor | None,
+    group_size: int,
+) -> Tensor:
+    if isinstance(base, Tensor):
+        base = _spread(base.float(), codes.shape[0], codes.shape[1], 1, group_size)
+    weight = (codes - base) * _spread(scale.float(), codes.shape[0], codes.shape[1], 1, group_size)
+    return F.linear(x.float(), weight, None if bias is None else bias.float()).to(x.dtype)
+
+
 @composite
 def linear_int4(
     x: Tensor,
@@ -99,13 +114,21 @@ def linear_int4(
     bias: Tensor | None,
     group_size: int,
 ) -> Tensor:
-    rows, columns = weight.shape[0], x.shape[-1]
-    spread = _spread(scale.float(), rows, columns, 1, group_size)
-    base: Tensor | float = 8.0
-    if zero is not None:
-        base = _spread(zero.float(), rows, columns, 1, group_size)
-    wide_weight = (_int4(weight) - base) * spread
-    return F.linear(x.float(), wide_weight, None if bias is None else bias.float()).to(x.dtype)
+    base = 8.0 if zero is None else zero
+    return _linear_in_groups(x, _int4(weight), scale, base, bias, group_size)
+
+
+@composite
+def linear_int8(
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    zero: Tensor | None,
+    bias: Tensor | None,
+    group_size: int,
+) -> Tensor:
+    base = 0.0 if zero is None else zero
+    return _linear_in_groups(x, weight.float(), scale, base, bias, group_size)
 
 
 @composite

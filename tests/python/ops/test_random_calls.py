@@ -44,6 +44,7 @@ KEPT = {
     "dequantize": {"M", "N", "A", "B"},
     "dequantize_int4": {"P", "G"},
     "linear_int4": {"P", "G"},
+    "linear_int8": {"K", "G"},
     "scaled_grouped_matmul": {"G", "N", "K", "A", "B"},
     "pack_quantized": {"B"},
     "permute": {"R"},

@@ -23,6 +23,12 @@ TW_INLINE F raised_nibble(U bits, int from) {
   return bit_cast<F>(((bits >> from) & 15u) | 0x4b000000u);
 }
 
+/// 2^23 + 128 plus the byte with a sign of every lane from bit `from` on, as float32.
+template <class F, class U>
+TW_INLINE F raised_byte(U bits, int from) {
+  return bit_cast<F>(((bits >> from) & 255u) ^ 0x4b000080u);
+}
+
 /// table[index] per byte, index in [0, 16).
 TW_INLINE u8x32 lookup(const int8_t (&table)[16], u8x32 index) {
   const __m128i values = _mm_loadu_si128((const __m128i*)table);

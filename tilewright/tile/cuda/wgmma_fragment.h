@@ -36,6 +36,8 @@ struct WgmmaFragment;
   TW_WGMMA(f16, __VA_ARGS__)
 
 TW_WGMMA_SHAPE(8, 4, 5, 6, 7, 8, 9, 10, "%0, %1, %2, %3", TW_SUMS4(0));
+TW_WGMMA_SHAPE(16, 8, 9, 10, 11, 12, 13, 14, "%0, %1, %2, %3, %4, %5, %6, %7", TW_SUMS4(0),
+               TW_SUMS4(4));
 TW_WGMMA_SHAPE(32, 16, 17, 18, 19, 20, 21, 22, TW_TEN() "%10, %11, %12, %13, %14, %15",
                TW_SUMS16(0));
 TW_WGMMA_SHAPE(64, 32, 33, 34, 35, 36, 37, 38, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31",

@@ -1,6 +1,6 @@
-// Panels (gemm_panels_cpu.h) of 4-bit numbers in groups, as kernels/linear_int4.h has them. They
-// become float32 in registers, a vector of columns at a time, and are the same numbers whether they
-// are packed for many rows of a or multiplied at once with few.
+// Panels (gemm_panels_cpu.h) of numbers of 4 or 8 bits in groups, as kernels/linear_int.h has them.
+// They become float32 in registers, a vector of columns at a time, and are the same numbers whether
+// they are packed for many rows of a or multiplied at once with few.
 #pragma once
 
 #include "tilewright/kernels/gemm_panels_cpu.h"
@@ -8,8 +8,8 @@
 
 namespace tw::kernels {
 
-template <class T>
-struct Int4Panels {
+template <class T, int kBits>
+struct IntPanels {
   using Element = T;
   using Value = float;
   static constexpr bool kPacked = false;
@@ -17,9 +17,9 @@ struct Int4Panels {
   template <class P>
   static constexpr int64_t kRowsAtOnce = P::kRegisters / 4;
 
-  View<const int8_t, 2> codes;  // [n, k / 2], the low half first
+  View<const int8_t, 2> codes;  // [n, k kBits / 8]
   View<const T, 2> scale;       // [n, k / group_size], rounded up
-  View<const int8_t, 2> zero;   // the same, or absent: 8
+  View<const int8_t, 2> zero;   // the same, or absent
   int64_t group_size;
 
   TW_INLINE bool across() const { return codes.stride(1) != 1; }
@@ -28,7 +28,7 @@ struct Int4Panels {
   __attribute__((noinline)) void pack(P p, int64_t column, int64_t first, int64_t k, int64_t ahead,
                                       float* to) const {
     constexpr int kN = P::template kLanes<float>;
-    const int64_t next = ahead > 0 ? (first + k) / 2 : kWidth * codes.stride(0) + first / 2;
+    const int64_t next = ahead > 0 ? bytes(first + k) : kWidth * codes.stride(0) + bytes(first);
     for_weights<kWidth / kN>(p, column, first, k, next,
                              [&](int64_t i, int v, auto weights)
                                  TW_INLINED { tile::store(to + i * kWidth + v * kN, weights); });
@@ -43,8 +43,11 @@ struct Int4Panels {
 
  private:
   static constexpr int kWidth = tile::kPanelWidth;
-  static constexpr int kStep = 128;   // k whose codes are read together: a cache line of a column
-  static constexpr int kGroups = 32;  // groups whose scales are
+  static constexpr int kWord = 32 / kBits;   // numbers of a word
+  static constexpr int kStep = 512 / kBits;  // k that are read together: a cache line of a column
+  static constexpr int kGroups = 32;         // groups whose scales are
+
+  TW_INLINE static int64_t bytes(int64_t k) { return k * kBits / 8; }
 
   template <int kRows, class P>
   __attribute__((noinline)) void multiply_rows(P p, const float* a, int64_t column, int64_t columns,
@@ -79,7 +82,7 @@ struct Int4Panels {
     const int8_t* rows[kColumns];
     for (int i = 0; i < kColumns; ++i)
       rows[i] = &codes(column + i < codes.size(0) ? column + i : column, 0);
-    alignas(64) uint32_t eights[kStep / 8 * kColumns];
+    alignas(64) uint32_t words[kStep / kWord * kColumns];
     alignas(64) float scales[kGroups * kColumns], zeros[kGroups * kColumns];
 
     const int64_t last = first + k;
@@ -87,8 +90,8 @@ struct Int4Panels {
     int64_t slot = kGroups - 1;  // of the group among those whose scales were read
     for (int64_t at = first; at < last; at += kStep) {
       const int64_t end = at + kStep < last ? at + kStep : last;
-      read_codes<kVecs>(p, rows, codes.stride(1), at / 2, (end - at) / 2,
-                        end < last ? end / 2 : next, eights);
+      read_codes<kVecs>(p, rows, codes.stride(1), bytes(at), bytes(end - at),
+                        end < last ? bytes(end) : next, words);
       for (int64_t begin = at; begin < end;) {
         if (begin == group_end) {
           group_end = (++group + 1) * group_size;
@@ -101,15 +104,15 @@ struct Int4Panels {
           }
         }
         const int64_t stop = group_end < end ? group_end : end;
-        take_apart<kVecs, P>(eights, begin - at, stop - at, scales + slot * kColumns,
+        take_apart<kVecs, P>(words, begin - at, stop - at, scales + slot * kColumns,
                              zero ? zeros + slot * kColumns : nullptr, at - first, f);
         begin = stop;
       }
     }
   }
 
-  /// to[i][columns] = k [8 i, 8 i + 8) of each column, the first one lowest, of `count` bytes from
-  /// `first` on.
+  /// to[i][columns] = word i of each column, the first number lowest, of `count` bytes from `first`
+  /// on.
   template <int kVecs, class P>
   __attribute__((noinline)) static void read_codes(P p, const int8_t* const* rows, int64_t stride,
                                                    int64_t first, int64_t count, int64_t next,
@@ -132,9 +135,18 @@ struct Int4Panels {
     }
   }
 
+  static constexpr float kNoZero = kBits == 4 ? 8 : 0;
+  /// What raised() adds: a sign bit, turned over, adds half of its range.
+  static constexpr float kRaised = 0x1p23f + (kBits == 4 ? 0 : 128);
+  template <class V, class U>
+  TW_INLINE static V raised(U word, int from) {
+    if constexpr (kBits == 4) return tile::raised_nibble<V>(word, from);
+    return tile::raised_byte<V>(word, from);
+  }
+
   /// The k [begin, end) of a step, all of one group; the step's first one is i = `first`.
   template <int kVecs, class P, class F>
-  TW_INLINE static void take_apart(const uint32_t* eights, int64_t begin, int64_t end,
+  TW_INLINE static void take_apart(const uint32_t* words, int64_t begin, int64_t end,
                                    const float* scales, const float* zeros, int64_t first, F&& f) {
     using V = typename P::f32;
     using U = typename P::template Vec<uint32_t>;
@@ -143,23 +155,24 @@ struct Int4Panels {
     TW_UNROLL
     for (int v = 0; v < kVecs; ++v) {
       scale[v] = tile::load<V>(scales + v * kN);
-      base[v] = 0x1p23f + (zeros ? tile::load<V>(zeros + v * kN) : tile::splat<V>(8));
+      base[v] = kRaised + (zeros ? tile::load<V>(zeros + v * kN) : tile::splat<V>(kNoZero));
     }
     for (int64_t i = begin; i < end;) {
       U codes[kVecs];
       TW_UNROLL
-      for (int v = 0; v < kVecs; ++v) codes[v] = tile::load<U>(eights + (i / 8 * kVecs + v) * kN);
-      const auto one = [&](int64_t at, int nibble) TW_INLINED {
+      for (int v = 0; v < kVecs; ++v)
+        codes[v] = tile::load<U>(words + (i / kWord * kVecs + v) * kN);
+      const auto one = [&](int64_t at, int place) TW_INLINED {
         TW_UNROLL
         for (int v = 0; v < kVecs; ++v)
-          f(first + at, v, (tile::raised_nibble<V>(codes[v], 4 * nibble) - base[v]) * scale[v]);
+          f(first + at, v, (raised<V>(codes[v], kBits * place) - base[v]) * scale[v]);
       };
-      if (i % 8 == 0 && i + 8 <= end) [[likely]] {
+      if (i % kWord == 0 && i + kWord <= end) [[likely]] {
         TW_UNROLL
-        for (int j = 0; j < 8; ++j) one(i + j, j);
-        i += 8;
+        for (int j = 0; j < kWord; ++j) one(i + j, j);
+        i += kWord;
       } else {
-        one(i, int(i % 8));
+        one(i, int(i % kWord));
         ++i;
       }
     }

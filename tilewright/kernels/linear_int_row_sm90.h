@@ -1,33 +1,36 @@
-// The linear layer with 4-bit weights for one to eight tokens: bound by reading the weights once.
+// The linear layer with weights of 4 or 8 bits for one to eight tokens: bound by reading the
+// weights once.
 //
 // A block has tiles of 16 features, its warps each a stretch of k, of which they keep several spans
 // on their way into registers: enough bytes from the warps of a multiprocessor to draw the memory's
-// bandwidth. The matrix instruction is fed as in linear_int4_few_sm90.h, but a warp's stretch of
+// bandwidth. The matrix instruction is fed as in linear_int_few_sm90.h, but a warp's stretch of
 // the tokens lies in shared memory, as the operands want it, and the beginning of a block's weights
 // is asked for while the kernel before still runs. Warps add up in order.
 #pragma once
 
-#include "tilewright/kernels/linear_int4_build_sm90.h"
+#include "tilewright/kernels/linear_int_build_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
-#include "tilewright/tile/cuda/int4.h"
+#include "tilewright/tile/cuda/integers.h"
 #include "tilewright/tile/cuda/load_if.h"
 #include "tilewright/tile/cuda/mma.h"
 
 namespace tw::kernels {
 
-template <class T, LinearInt4RowBuild kBuild>
-struct LinearInt4RowSm90 {
-  using Build = LinearInt4RowBuild;
+template <class T, int kBits, LinearIntRowBuild<kBits> kBuild>
+struct LinearIntRowSm90 {
+  using Build = LinearIntRowBuild<kBits>;
+  using Span = typename Build::Span;
+  using Integers = tile::cuda::Integers<T, kBits>;
   static constexpr int kThreads = kBuild.threads, kWays = kThreads / 32, kSlots = kBuild.slots;
-  static constexpr int kFeatures = Build::kFeatures, kSpan = Build::kSpan, kWords = 4;
+  static constexpr int kFeatures = Build::kFeatures, kSpan = Span::kDepth;
   static constexpr int kPitch = kFeatures + 4;  // of a token: no two lanes' banks are the same
   /// Of each warp.
   struct Sums {
     float of[kWays][Build::kMostTokens][kPitch];
   };
-  const LinearInt4Arguments<T>& given;
+  const LinearIntArguments<T>& given;
   const int tokens = int(given.out.size(0)), features = int(given.out.size(1));
   const int spans = (given.depth + kSpan - 1) / kSpan;
   const int way = tile::cuda::uniform(int(threadIdx.x / 32));  // this warp
@@ -52,7 +55,7 @@ struct LinearInt4RowSm90 {
       uint32_t from = tile::cuda::shared_address(own);
       _Pragma("unroll 1") while (at.span < spans) {
         at = add(at, from, weights, scales, right, sums);
-        from += given.warp_spans * Build::kSpanBytes;
+        from += given.warp_spans * Build::kTokenSpanBytes;
       }
       put(shared, at.tile, sums);
     }
@@ -76,7 +79,7 @@ struct LinearInt4RowSm90 {
       return int(blockIdx.x) + row / kFeatures * given.asking_blocks;
     };
     const int own = way * kRowsOfWarp + lane();  // one after another: few to a warp
-    const int bytes = min(given.depth / 2, given.asked_bytes);
+    const int bytes = min(given.depth * kBits / 8, given.asked_bytes);
     if (lane() < kRowsOfWarp && is_tile({tile_of(own), 0}) && bytes > 0)
       prefetch_bulk(weights_at(feature(tile_of(own), own % kFeatures), 0), bytes);
     if (!is_tile({tile_of(lane()), 0})) return;
@@ -98,7 +101,7 @@ struct LinearInt4RowSm90 {
   /// to whole steps.
   TW_PTX void stage_tokens(char* x) const {
     constexpr int kAtOnce = 2;  // steps
-    const int bytes = given.warp_spans * Build::kSpanBytes;
+    const int bytes = given.warp_spans * Build::kTokenSpanBytes;
     for (int t = 0; t < tokens; ++t) {
       const uint4* const from =
           reinterpret_cast<const uint4*>(given.tokens + t * given.token_stride);
@@ -114,14 +117,14 @@ struct LinearInt4RowSm90 {
     }
     __syncwarp();
   }
-  static constexpr int kEight = 8, kEights = kSpan / kEight;  // of a span
-  static constexpr int kShare = kSlots * kEights / 32;        // of a step, of a lane
+  static constexpr int kEights = Span::kEights;
+  static constexpr int kShare = kSlots * kEights / 32;  // of a step, of a lane
   TW_PTX void load_tokens(const uint4* from, int span, uint4 (&to)[kShare]) const {
     TW_UNROLL
     for (int i = 0; i < kShare; ++i) {
       const int own = i * 32 + lane(), eight = span * kEights + own;
       to[i] = {};
-      if (own < given.warp_spans * kEights && eight * kEight < given.depth)
+      if (own < given.warp_spans * kEights && eight * Span::kEight < given.depth)
         to[i] = __ldg(from + eight);
     }
   }
@@ -130,13 +133,9 @@ struct LinearInt4RowSm90 {
     for (int i = 0; i < kShare; ++i) {
       const int own = i * 32 + lane();
       if (own >= given.warp_spans * kEights) break;
-      const int place =
-          own / kEights * Build::kSpanBytes + own % kWords * 64 + own % kEights / kWords * 16;
-      const uint4 x = from[i];  // of 0 1, 2 3, 4 5, 6 7
-      constexpr uint32_t kLow = 0x5410, kHigh = 0x7632;
-      *reinterpret_cast<uint4*>(to + place) = {
-          __byte_perm(x.x, x.z, kLow), __byte_perm(x.x, x.z, kHigh), __byte_perm(x.y, x.w, kLow),
-          __byte_perm(x.y, x.w, kHigh)};
+      const int place = own / kEights * Build::kTokenSpanBytes + own % Span::kLaneEights * 64 +
+                        own % kEights / Span::kLaneEights * 16;
+      *reinterpret_cast<uint4*>(to + place) = Integers::ordered(from[i]);
     }
   }
 
@@ -149,7 +148,7 @@ struct LinearInt4RowSm90 {
                                   : Place{at.tile + int(gridDim.x), first_span};
   }
 
-  /// Where a lane's weights lie: 32 adjacent values of k of each span, of two features.
+  /// Where a lane's weights lie: 16 adjacent bytes of each span, of two features.
   struct Lines {
     const int8_t* of[2];
     int count;  // of spans that are there
@@ -160,7 +159,7 @@ struct LinearInt4RowSm90 {
     TW_UNROLL
     for (int h = 0; h < 2; ++h)
       out.of[h] = weights_at(feature(at.tile, 8 * h + lane() / 4),
-                             uint32_t(at.span * (kSpan / 2) + own / 2));
+                             uint32_t(at.span * Span::kBytes + lane() % 4 * Span::kLaneBytes));
     const int there = (given.depth - own + kSpan - 1) / kSpan - at.span;
     out.count = is_tile(at) ? min(there, given.warp_spans) : 0;
     return out;
@@ -170,7 +169,7 @@ struct LinearInt4RowSm90 {
   TW_PTX static void load(const Lines& lines, int j, Weights& to) {
     TW_UNROLL
     for (int h = 0; h < 2; ++h)
-      tile::cuda::load_once_if(j < lines.count, to[j][h], lines.of[h] + j * (kSpan / 2));
+      tile::cuda::load_once_if(j < lines.count, to[j][h], lines.of[h] + j * Span::kBytes);
   }
 
   /// Scales and zero points: a lane has those of one span, for the four lanes of its features.
@@ -187,14 +186,13 @@ struct LinearInt4RowSm90 {
     for (int h = 0; h < 2; ++h) {
       const uint32_t n = feature(at.tile, 8 * h + lane() / 4);
       to.scale[h] = given.scale.data[n * uint32_t(given.scale.stride(0)) + group];
-      to.zero[h] = int8_t(8);
+      to.zero[h] = int8_t(Integers::kNoZero);
       if (given.zero) to.zero[h] = given.zero.data[n * uint32_t(given.zero.stride(0)) + group];
     }
   }
-  /// A scale, zero beyond the last span, and above it what int4_pair asks for.
+  /// A scale, zero beyond the last span, and above it what Integers ask for.
   TW_PTX static uint32_t packed(T scale, int8_t zero, bool is_there) {
-    const float base = float(int(tile::cuda::Int4Float<T>::kBase) + zero);
-    return tile::cuda::pack<T>(is_there ? float(scale) : 0.0f, base);
+    return tile::cuda::pack<T>(is_there ? float(scale) : 0.0f, Integers::raised(zero));
   }
 
   using Tokens = uint4[2];
@@ -219,7 +217,7 @@ struct LinearInt4RowSm90 {
       uint32_t pair[2];
       TW_UNROLL
       for (int h = 0; h < 2; ++h) pair[h] = __shfl_sync(~0u, scales[h], lane() / 4 * 4 + j);
-      add_span(weights[j], pair, from + j * Build::kSpanBytes, token < tokens, right, sums);
+      add_span(weights[j], pair, from + j * Build::kTokenSpanBytes, token < tokens, right, sums);
       load(lines, j, weights);
     }
     return next.tile == at.tile ? next : Place{at.tile, spans};
@@ -228,22 +226,25 @@ struct LinearInt4RowSm90 {
                               bool has_token, Tokens& right, float (&sums)[4]) {
     using namespace tile::cuda;
     constexpr uint32_t kTwice = 0x3232;
-    const uint32_t words[2][kWords] = {{weights[0].x, weights[0].y, weights[0].z, weights[0].w},
-                                       {weights[1].x, weights[1].y, weights[1].z, weights[1].w}};
-    const uint32_t zero[2] = {__byte_perm(scales[0], 0, kTwice), __byte_perm(scales[1], 0, kTwice)};
+    const uint32_t words[2][4] = {{weights[0].x, weights[0].y, weights[0].z, weights[0].w},
+                                  {weights[1].x, weights[1].y, weights[1].z, weights[1].w}};
+    const uint32_t base[2] = {__byte_perm(scales[0], 0, kTwice), __byte_perm(scales[1], 0, kTwice)};
     float part[4] = {};
     load_shared_if(has_token, right[0], from);
     TW_UNROLL
-    for (int w = 0; w < kWords; ++w) {
-      if (w + 1 < kWords) load_shared_if(has_token, right[(w + 1) % 2], from + (w + 1) * 64);
-      const uint4 x = right[w % 2];
+    for (int i = 0; i < Span::kLaneEights; ++i) {
+      if (i + 1 < Span::kLaneEights)
+        load_shared_if(has_token, right[(i + 1) % 2], from + (i + 1) * 64);
+      const uint4 x = right[i % 2];
       const uint32_t b[2][2] = {{x.x, x.y}, {x.z, x.w}};
+      uint32_t pairs[2][4];
+      TW_UNROLL
+      for (int h = 0; h < 2; ++h)
+        Integers::eight(words[h] + i * Integers::kWords, base[h], pairs[h]);
       TW_UNROLL
       for (int s = 0; s < 2; ++s) {
-        uint32_t a[4];
-        TW_UNROLL
-        for (int e = 0; e < 4; ++e)
-          a[e] = int4_pair<T>(words[e % 2][w] >> (8 * s + 4 * (e / 2)), zero[e % 2]);
+        const uint32_t a[] = {pairs[0][2 * s], pairs[1][2 * s], pairs[0][2 * s + 1],
+                              pairs[1][2 * s + 1]};
         mma(part, a, b[s], T{});
       }
     }

@@ -1,8 +1,9 @@
-// How the sums of a linear layer with 4-bit weights leave: by way of shared memory, where those of
-// several warps and of the blocks of a cluster are added up in order, each block a share of them.
+// How the sums of a linear layer with weights of 4 or 8 bits leave: by way of shared memory, where
+// those of several warps and of the blocks of a cluster are added up in order, each block a share
+// of them.
 #pragma once
 
-#include "tilewright/kernels/linear_int4_build_sm90.h"
+#include "tilewright/kernels/linear_int_build_sm90.h"
 #include "tilewright/tile/cuda/cluster.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/fence.h"
@@ -11,11 +12,11 @@ namespace tw::kernels {
 
 /// kWays: sums of each result in a block.
 template <class T, int kTokens, int kFeatures, int kWays, int kThreads>
-struct LinearInt4Store {
+struct LinearIntStore {
   static constexpr int kPitch = kFeatures + 4;  // of a token: no two lanes' banks are the same
   static constexpr int kBytes = kWays * kTokens * kPitch * 4;
   static constexpr int kBarrier = 1;  // the named one, of kThreads
-  const LinearInt4Arguments<T>& given;
+  const LinearIntArguments<T>& given;
 
   /// A thread's sums as the matrix instructions leave them: of `feature` and the eighth after it,
   /// and two tokens of the eight from `token` on.

@@ -1,28 +1,29 @@
-// A linear layer whose weights are 4-bit numbers in groups with a scale and a zero point:
+// A linear layer whose weights are numbers of 4 or 8 bits in groups with a scale and a zero point:
 //
 //   out[m, n] = sum over k of x[m, k] (weight[n, k] - zero[n, g]) scale[n, g] + bias[n],
 //   g = k / group_size
 //
-// float32 accumulation; without zero points all are 8. On a CPU this is a matrix product whose
-// panels are taken apart as they are wanted, so a row of out has the same bits whatever batch it is
-// computed in. Elsewhere a program has one feature.
+// float32 accumulation. Numbers of 4 bits have no sign, lie two in a byte, the low half first, and
+// their zero points are 8 where none are given; those of 8 bits have a sign, and 0. On a CPU this
+// is a matrix product whose panels are taken apart as they are wanted, so a row of out has the same
+// bits whatever batch it is computed in. Elsewhere a program has one feature.
 #pragma once
 
 #include "tilewright/tile/tile.h"
 #if !defined(__CUDACC__)
 #include "tilewright/kernels/gemm_cpu.h"
-#include "tilewright/kernels/int4_panels_cpu.h"
+#include "tilewright/kernels/int_panels_cpu.h"
 #include "tilewright/kernels/linear_epilogue.h"
 #endif
 
 namespace tw::kernels {
 
-template <class T>
-struct LinearInt4 {
+template <class T, int kBits>
+struct LinearInt {
   static constexpr int kGpuRegisters = 128;
 
   Rows<const T> x;               // [*, k]
-  View<const int8_t, 2> weight;  // [n, k / 2], the low half first
+  View<const int8_t, 2> weight;  // [n, k kBits / 8]
   View<const T, 2> scale;        // [n, k / group_size], rounded up
   View<const int8_t, 2> zero;    // the same, or absent
   View<const T, 1> bias;         // [n], or absent
@@ -53,8 +54,8 @@ struct LinearInt4 {
 
 #if !defined(__CUDACC__)
   struct Problem {
-    using Panels = Int4Panels<T>;
-    const LinearInt4& layer;
+    using Panels = IntPanels<T, kBits>;
+    const LinearInt& layer;
     int64_t batch, m, n, k;
 
     TW_INLINE Rows<const T> a(int64_t) const { return layer.x; }
@@ -69,8 +70,12 @@ struct LinearInt4 {
 #endif
 
  private:
-  TW_INLINE float zero_of(int64_t n, int64_t g) const {
-    return zero ? static_cast<float>(zero(n, g)) : 8.0f;
+  /// Weight (n, k) less its zero point, without its scale.
+  TW_INLINE int number(int64_t n, int64_t k) const {
+    const int64_t g = index_quotient(k, group_size);
+    if constexpr (kBits == 8) return int(weight(n, k)) - (zero ? int(zero(n, g)) : 0);
+    const int byte = uint8_t(weight(n, k / 2));
+    return (k % 2 == 0 ? byte & 15 : byte >> 4) - (zero ? int(zero(n, g)) : 8);
   }
 
   template <class P>
@@ -83,10 +88,9 @@ struct LinearInt4 {
         TW_UNROLL
         for (int i = 0; i < decltype(at)::kLanes; ++i) {
           if (i >= at.count) continue;
-          const int64_t k = at.offset + i, g = index_quotient(k, group_size);
-          const int byte = uint8_t(weight(n, k / 2));
-          const int code = k % 2 == 0 ? byte & 15 : byte >> 4;
-          v[i] = float(row(k)) * (float(code) - zero_of(n, g)) * float(scale(n, g));
+          const int64_t k = at.offset + i;
+          v[i] =
+              float(row(k)) * float(number(n, k)) * float(scale(n, index_quotient(k, group_size)));
         }
         return v;
       });

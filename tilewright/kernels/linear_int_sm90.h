@@ -1,4 +1,4 @@
-// The linear layer with 4-bit weights on Hopper:
+// The linear layer with weights of 4 or 8 bits on Hopper:
 //
 //   out[m, n] = sum over k of x[m, k] (weight[n, k] - zero[n, g]) scale[n, g] + bias[n],
 //   g = k / group
@@ -13,11 +13,11 @@
 // Weights that stay in registers follow Marlin (Frantar et al., arXiv:2408.11743) in idea.
 #pragma once
 
-#include "tilewright/kernels/linear_int4_build_sm90.h"
-#include "tilewright/kernels/linear_int4_store_sm90.h"
+#include "tilewright/kernels/linear_int_build_sm90.h"
+#include "tilewright/kernels/linear_int_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
-#include "tilewright/tile/cuda/int4.h"
+#include "tilewright/tile/cuda/integers.h"
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/tma.h"
@@ -26,21 +26,23 @@
 
 namespace tw::kernels {
 
-template <class T, LinearInt4Build kBuild>
-struct LinearInt4Sm90 {
+template <class T, int kBits, LinearIntBuild<kBits> kBuild>
+struct LinearIntSm90 {
+  using Build = LinearIntBuild<kBits>;
+  using Integers = tile::cuda::Integers<T, kBits>;
   static constexpr int kTokens = kBuild.tokens, kFeatures = kBuild.features();
-  static constexpr int kConsumers = LinearInt4Build::kConsumers, kStages = kBuild.stages();
+  static constexpr int kConsumers = Build::kConsumers, kStages = kBuild.stages();
   static constexpr int kWarpgroup = 128, kWarps = 4 * kConsumers;
-  static constexpr int kDepth = LinearInt4Build::kDepth, kChunk = LinearInt4Build::kChunk;
+  static constexpr int kDepth = Build::kDepth, kChunk = Build::kChunk;
   static constexpr int kWays = kBuild.ways;
   static constexpr int kChunks = kDepth / kChunk, kChunksOfWay = kChunks / kWays,
                        kSteps = kChunk / 16;
-  const LinearInt4Arguments<T>& given;
+  const LinearIntArguments<T>& given;
 
-  /// Of a feature and a chunk of k. `zero` is a pair of T, with what int4_pair asks for.
+  /// Of a feature and a chunk of k. `base` is a pair of T, as Integers ask for it.
   struct alignas(8) Scale {
     float scale;
-    uint32_t zero;
+    uint32_t base;
   };
   struct alignas(1024) Shared {
     char weight[kStages][kFeatures * 128];
@@ -49,7 +51,7 @@ struct LinearInt4Sm90 {
     tile::cuda::Mbarrier full[kStages], empty[kStages];
   };
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kStages >= 2);
-  static_assert(LinearInt4Store<T, kTokens, kFeatures, kWays, 1>::kBytes <=
+  static_assert(LinearIntStore<T, kTokens, kFeatures, kWays, 1>::kBytes <=
                 sizeof(Shared::weight) + sizeof(Shared::x));
 
   using Position = tile::cuda::RingPosition<kStages>;
@@ -64,7 +66,7 @@ struct LinearInt4Sm90 {
       prefetch(given.x);
       prefetch(given.weight);
       for (int i = 0; i < kStages; ++i) {
-        shared.full[i].init(1 + LinearInt4Build::kScaleWarps);
+        shared.full[i].init(1 + kScaleLanes);
         shared.empty[i].init(kWarps);
       }
       fence_barrier_init();
@@ -72,17 +74,17 @@ struct LinearInt4Sm90 {
     __syncthreads();
     wait_for_grids_before();
     if (warp >= kWarps) {
-      give_registers<56>();
+      give_registers<kBuild.producer_registers()>();
       if (warp == kWarps && elect_one()) load_tiles(shared);
-      if (warp > kWarps && warp <= kWarps + LinearInt4Build::kScaleWarps)
-        load_scales(shared, int(threadIdx.x) - 32 * (kWarps + 1));
+      if (warp > kWarps && warp <= kWarps + kBuild.scale_warps() * kBuild.scale_turns())
+        load_scales(shared, warp - kWarps - 1);
       __syncwarp();
       if (given.splits > 1) {  // the two in put()
         cluster_sync();
         cluster_sync();
       }
     } else {
-      take_registers<224>();
+      take_registers<kBuild.consumer_registers()>();
       consume(shared);
     }
   }
@@ -104,8 +106,9 @@ struct LinearInt4Sm90 {
   TW_PTX void ask_for_weights() const {
     constexpr int kMost = 1024;  // bytes of a row
     const int feature = first_feature() + int(threadIdx.x);
-    const int begin = first_stage() * (kDepth / 2), end = last_stage() * (kDepth / 2);
-    int bytes = min(end, given.depth / 2) - begin;
+    const int begin = first_stage() * Build::kStageBytes;
+    const int end = last_stage() * Build::kStageBytes;
+    int bytes = min(end, given.depth * kBits / 8) - begin;
     bytes = min(bytes, kMost) / 16 * 16;
     if (int(threadIdx.x) < kFeatures && feature < given.out.size(1) && bytes > 0)
       tile::cuda::prefetch_bulk(given.weight_data + feature * given.weight_stride + begin, bytes);
@@ -117,8 +120,9 @@ struct LinearInt4Sm90 {
     for (int i = first_stage(), last = last_stage(); i < last; ++i) {
       Mbarrier& full = shared.full[at.index];
       shared.empty[at.index].wait(at.phase ^ 1);
-      full.arrive_expect(kFeatures * 128 + kTokens * kDepth * 2);
-      load_box(shared.weight[at.index], given.weight, full, i * (kDepth / 2), first_feature(), 0);
+      full.arrive_expect(kFeatures * Build::kStageBytes + kTokens * kDepth * 2);
+      load_box(shared.weight[at.index], given.weight, full, i * Build::kStageBytes, first_feature(),
+               0);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c)
         load_box(shared.x[at.index][c], given.x, full, i * kDepth + c * kChunk, first_token(), 0);
@@ -127,15 +131,13 @@ struct LinearInt4Sm90 {
     launch_grids_after();  // not sooner: what the next kernel loads would delay these
   }
 
-  /// Scales of a stage, as they lie in memory: of this thread's features.
-  static constexpr int kScaleThreads = 32 * LinearInt4Build::kScaleWarps;
-  static constexpr int kShare = kFeatures / kScaleThreads;
-  static_assert(kFeatures % kScaleThreads == 0);
+  /// Scales of a stage, as they lie in memory: of this lane's features.
+  static constexpr int kScaleLanes = 32 * kBuild.scale_warps(), kShare = kFeatures / kScaleLanes;
   struct RawScales {
     T scale[kChunks][kShare];
     int8_t zero[kChunks][kShare];
   };
-  TW_PTX void fetch(int stage, int thread, RawScales& to) const {
+  TW_PTX void fetch(int stage, int lane, RawScales& to) const {
     TW_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       const int chunk = stage * kChunks + c;
@@ -144,33 +146,36 @@ struct LinearInt4Sm90 {
       TW_UNROLL
       for (int i = 0; i < kShare; ++i) {
         const int last = int(given.out.size(1)) - 1;
-        const int64_t n = min(first_feature() + i * kScaleThreads + thread, last);
+        const int64_t n = min(first_feature() + i * kScaleLanes + lane, last);
         to.scale[c][i] = is_new ? given.scale(n, group) : to.scale[c > 0 ? c - 1 : 0][i];
         if (given.zero)
           to.zero[c][i] = is_new ? given.zero(n, group) : to.zero[c > 0 ? c - 1 : 0][i];
       }
     }
   }
-  /// Those of a stage are on their way before it is free.
-  TW_PTX void load_scales(Shared& shared, int thread) const {
-    using Float = tile::cuda::Int4Float<T>;
+  /// Those of a warp's next stage are on their way while it waits for one to be free.
+  TW_PTX void load_scales(Shared& shared, int warp) const {
+    constexpr int kStep = kBuild.scale_turns();
+    const int turn = warp / kBuild.scale_warps();
+    const int lane = warp % kBuild.scale_warps() * 32 + int(threadIdx.x) % 32;
     Position at;
+    for (int i = 0; i < turn; ++i) at.next();
     RawScales next = {};
-    const int first = first_stage(), last = last_stage();
-    if (first < last) fetch(first, thread, next);
-    for (int stage = first; stage < last; ++stage) {
+    const int first = first_stage() + turn, last = last_stage();
+    if (first < last) fetch(first, lane, next);
+    for (int stage = first; stage < last; stage += kStep) {
       shared.empty[at.index].wait(at.phase ^ 1);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c) TW_UNROLL
       for (int i = 0; i < kShare; ++i) {
-        const float zero = float(int(Float::kBase) + (given.zero ? next.zero[c][i] : 8));
-        shared.scales[at.index][c][i * kScaleThreads + thread] = {float(next.scale[c][i]),
-                                                                  tile::cuda::pack<T>(zero, zero)};
+        const float base = Integers::raised(given.zero ? next.zero[c][i] : Integers::kNoZero);
+        shared.scales[at.index][c][i * kScaleLanes + lane] = {float(next.scale[c][i]),
+                                                              tile::cuda::pack<T>(base, base)};
       }
-      if (stage + 1 < last) fetch(stage + 1, thread, next);
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) shared.full[at.index].arrive();
-      at.next();
+      if (stage + kStep < last) fetch(stage + kStep, lane, next);
+      shared.full[at.index].arrive();
+      TW_UNROLL
+      for (int i = 0; i < kStep; ++i) at.next();
     }
   }
 
@@ -185,19 +190,22 @@ struct LinearInt4Sm90 {
   /// The weights of chunk c of this thread's features, as left operands.
   TW_PTX static void unpack(const char* weight, int c, const Scale (&scale)[2],
                             uint32_t (&to)[kSteps][4]) {
-    const int byte = int(threadIdx.x) % 4;
-    const int swizzle = row() % 8;
+    constexpr int kPieces = kChunk * kBits / 8 / 16, kEights = kChunk / 8 / kPieces;
+    const int place = int(threadIdx.x) % 4, swizzle = row() % 8;
     TW_UNROLL
     for (int h = 0; h < 2; ++h) {
       const char* const line = weight + (row() + 8 * h) * 128;
       TW_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const uint4 words = *reinterpret_cast<const uint4*>(line + ((2 * c + half) ^ swizzle) * 16);
-        const uint32_t word[] = {words.x, words.y, words.z, words.w};
+      for (int p = 0; p < kPieces; ++p) {
+        const int piece = (kPieces * c + p) ^ swizzle;
+        const uint4 x = *reinterpret_cast<const uint4*>(line + piece * 16);
+        const uint32_t words[] = {x.x, x.y, x.z, x.w};
         TW_UNROLL
-        for (int i = 0; i < 4; ++i)
-          to[2 * half + i / 2][i % 2 * 2 + h] =
-              tile::cuda::int4_pair<T>(tile::cuda::int4_of_byte(word[i], byte), scale[h].zero);
+        for (int i = 0; i < kEights; ++i) {
+          const int eight = p * kEights + i;
+          to[eight / 2][eight % 2 * 2 + h] =
+              Integers::two(words + i * Integers::kWords, place, scale[h].base);
+        }
       }
     }
   }
@@ -256,7 +264,7 @@ struct LinearInt4Sm90 {
 
   /// By way of the memory of the ring, of which nothing is on its way any more.
   TW_PTX void put(Shared& shared, const Sums& sums) const {
-    using Store = LinearInt4Store<T, kTokens, kFeatures, kWays, kConsumers * kWarpgroup>;
+    using Store = LinearIntStore<T, kTokens, kFeatures, kWays, kConsumers * kWarpgroup>;
     float* const all = reinterpret_cast<float*>(&shared);
     tile::cuda::sync_named(Store::kBarrier,
                            kConsumers * kWarpgroup);  // nobody multiplies from there
