@@ -124,6 +124,19 @@ TW_C_API const char* tw_isa(void);
  * them;
  * "" where calls can. */
 TW_C_API const char* tw_cuda_unavailable(void);
+
+/* What a GPU says of itself; 0 where it does not tell. */
+typedef struct tw_gpu_state {
+  double sm_mhz; /* now */
+  double memory_mhz;
+  double power_w;       /* of the board, at an instant */
+  double power_limit_w; /* where clocks are lowered */
+  double temperature_c;
+} tw_gpu_state;
+/* The state of the GPU that CUDA numbers `device`; TW_UNSUPPORTED without NVML, and tw_last_error()
+ * says why. Takes up to some milliseconds, and does not wait for the GPU's work. */
+TW_C_API tw_status tw_cuda_state(int32_t device, tw_gpu_state* state);
+
 /* The whole catalog as JSON: an array of {name, schema, arguments, dtypes, edge_cases, ...}. */
 TW_C_API const char* tw_catalog(void);
 

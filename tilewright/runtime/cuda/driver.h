@@ -54,6 +54,7 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(device_count, "cuDeviceGetCount", (int* count))                                                \
   X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceId device))        \
   X(device_name, "cuDeviceGetName", (char* name, int length, DeviceId device))                     \
+  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* id, int length, DeviceId device))                    \
   X(retain_context, "cuDevicePrimaryCtxRetain", (DriverContext * context, DeviceId device))        \
   X(current_context, "cuCtxGetCurrent", (DriverContext * context))                                 \
   X(push_context, "cuCtxPushCurrent_v2", (DriverContext context))                                  \
