@@ -313,6 +313,16 @@ void tw_context_free(tw_context* context) {
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
   context->context.set_cuda_stream(stream);
 }
+tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate allocate,
+                                        tw_device_free free, void* user) {
+  return guarded([&] {
+    if ((allocate == nullptr) != (free == nullptr))
+      throw Error(
+          ErrorKind::kInvalidArgument,
+          "tw_context_set_cuda_allocator: allocate and free are given together or not at all");
+    context->context.set_cuda_allocator({allocate, free, user});
+  });
+}
 
 tw_status tw_set_float32_matmul_precision(const char* precision) {
   return guarded([&] {

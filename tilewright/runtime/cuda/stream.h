@@ -15,13 +15,13 @@ class TW_API OwnStream {
   ~OwnStream();
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
-  Stream get() const { return stream_; }
+  Stream get() const { return {stream_}; }
   int device() const { return gpu_.id; }
   void synchronize() const;
 
  private:
   const Gpu& gpu_;
-  Stream stream_ = nullptr;
+  StreamHandle stream_ = nullptr;
 };
 
 /// What `issue` launches into `stream`, as a CUDA graph.
