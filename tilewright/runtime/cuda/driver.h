@@ -68,6 +68,10 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(kernel_name, "cuKernelGetName", (const char** name, Kernel kernel))                            \
   X(set_kernel_attribute, "cuKernelSetAttribute",                                                  \
     (int attribute, int value, Kernel kernel, DeviceId device))                                    \
+  X(kernel_attribute, "cuKernelGetAttribute",                                                      \
+    (int* value, int attribute, Kernel kernel, DeviceId device))                                   \
+  X(resident_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                \
+    (int* blocks, Kernel kernel, int threads, size_t shared_bytes))                                \
   X(launch_kernel, "cuLaunchKernel",                                                               \
     (Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,               \
