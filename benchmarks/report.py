@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from tables import gpu_limits, limits, table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -39,12 +40,6 @@ def processor(data: dict[str, Any]) -> str:
 def threads_text(count: int) -> str:
     """So many threads, in words."""
     return f"{count} thread{'s' * (count > 1)}"
-
-
-def table(about: str, heads: list[str], rows: Iterable[list[str]]) -> str:
-    """A line about the figures, then the figures."""
-    lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
-    return "\n".join([f"{about}\n", lines[0], f"|{'---|' * len(heads)}", *lines[1:]]) + "\n"
 
 
 def language_model(data: dict[str, Any]) -> str:
@@ -316,16 +311,6 @@ def overhead(data: dict[str, Any]) -> str:
     return table(about, ["call", *(mode.replace("_", " ") for mode in modes)], rows)
 
 
-def limits(data: dict[str, Any]) -> str:
-    """One row for each limit of the machine, as benchmarks/micro measures it."""
-    about = f"{data['processor']}; tilewright {data['version']}, g++ {data['compiler']}."
-    rows = []
-    for name, row in data["limits"].items():
-        cells = [f"{row[key]:.4g}" if key in row else "" for key in ("one_thread", "all_threads")]
-        rows.append([name, *cells, row["unit"]])
-    return table(about, ["limit", "1 thread", f"{data['threads']} threads", ""], rows)
-
-
 # Title, results, table; what is long is folded.
 SECTIONS = (
     ("A language model on a CPU", "smollm2*.json", language_model, False),
@@ -334,6 +319,7 @@ SECTIONS = (
     ("Linear layers of 4-bit weights on a CPU", "linear_peers.json", linear_peers, True),
     ("Operators beside PyTorch on a CPU", "peers*.json", beside_torch, True),
     ("What a call costs besides its work", "overhead.json", overhead, True),
+    ("What an H100 can do", "gpu_limits.json", gpu_limits, True),
     ("Matrix multiplication on a GPU", "gpu_gemm.json", gpu_gemm, True),
     ("Multiplication of 8-bit matrices on a GPU", "gpu_gemm_fp8.json", gpu_gemm_fp8, True),
     ("Linear layers of narrow weights on a GPU", "gpu_gemm_weights.json", gpu_gemm_weights, True),
@@ -355,9 +341,9 @@ SECTIONS = (
 def text() -> str:
     """All tables."""
     parts = []
-    for title, pattern, table, folded in SECTIONS:
+    for title, pattern, write, folded in SECTIONS:
         for path in sorted(RESULTS.glob(pattern)):
-            shown = table(json.loads(path.read_text()))
+            shown = write(json.loads(path.read_text()))
             if folded:
                 shown = f"<details><summary>{title}</summary>\n\n{shown}\n</details>\n"
             else:

@@ -25,6 +25,7 @@ from typing import Any
 import tilewright.torch  # noqa: F401
 import torch
 import torch.nn.functional as F
+from card import Timings, measured
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 OPS = torch.ops.tilewright
@@ -57,7 +58,7 @@ class Row:
     shortest: int = 0
     added: str = ""  # to scores: "bias", of each pair, or "slopes", ALiBi's
     kv: str = ""  # int8 or e4m3, where keys and values have 8 bits
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     def lengths(self) -> list[int]:
         """Keys of each sequence."""
@@ -263,7 +264,7 @@ def _seconds(call: Callable[[], Any], repeats: int) -> float:
 
 def in_turns(
     ours: Call, peers: Mapping[str, Callable[[], Call]], most: int, seconds: float
-) -> dict[str, float]:
+) -> Timings:
     """Median seconds of a call of ours and of each peer's, whose maker takes the shape.
 
     Between two events are `most` calls or what takes about `seconds`: enough that the host is
@@ -284,7 +285,8 @@ def in_turns(
             took = _seconds(call, repeats)
             if round_ >= WARM_UP:
                 times[name].append(took)
-    return {name: statistics.median(values) for name, values in times.items()}
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    return measured(medians, ours, medians["ours"])
 
 
 def _measure(row: Row, dtype: torch.dtype) -> None:
@@ -315,7 +317,10 @@ def _describe(row: Row, copy: float) -> dict[str, Any]:
     unit = "TB/s" if decodes else "TFLOP/s"
     text = "  ".join(f"{name} {rate:7.{2 if decodes else 0}f}" for name, rate in rates.items())
     best = max((rate for name, rate in rates.items() if name != "ours"), default=math.nan)
-    print(f"{row.name:28} {unit:8} {text}   x{rates['ours'] / best:.3f}", flush=True)
+    print(
+        f"{row.name:28} {unit:8} {text}   x{rates['ours'] / best:.3f}{row.timings.shown()}",
+        flush=True,
+    )
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
     extra = {"fraction_of_copy": rates["ours"] * 1e12 / copy} if decodes else {}
     return {**shape, "seconds": row.timings, "unit": unit, "rates": rates, **extra}
@@ -350,7 +355,7 @@ def run(
         except (AssertionError, RuntimeError) as error:
             print(f"{row.name:28} FAILED {error!s:.300}", file=sys.stderr)
             continue
-        results.append(describe(row))
+        results.append({**describe(row), **row.timings.card})
     if options.out:
         machine = {"gpu": name, "torch": torch.__version__, **(rates or {}), "cudnn": cudnn}
         machine["dtype"] = options.dtype

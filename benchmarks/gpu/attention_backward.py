@@ -20,6 +20,7 @@ import tilewright.torch  # noqa: F401
 import torch
 import torch.nn.functional as F
 from attention import PEERS, Call, arguments, in_turns, run
+from card import Timings
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 OPS = torch.ops.tilewright
@@ -46,7 +47,7 @@ class Row:
     dims: int
     causal: bool = False
     packed: tuple[int, ...] = ()  # lengths of the sequences that the only batch entry holds
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     def lengths(self) -> tuple[int, ...]:
         """Of all sequences."""
@@ -174,7 +175,10 @@ def _describe(row: Row) -> dict[str, Any]:
     rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
     text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
     best = max((rate for name, rate in rates.items() if name != "ours"), default=math.nan)
-    print(f"{row.name:28} TFLOP/s {text}   x{rates['ours'] / best:.3f}", flush=True)
+    print(
+        f"{row.name:28} TFLOP/s {text}   x{rates['ours'] / best:.3f}{row.timings.shown()}",
+        flush=True,
+    )
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
     return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from attention import arguments, in_turns, run
+from card import Timings
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from tilewright import nn
@@ -34,7 +35,7 @@ class Row:
 
     kind: str
     tokens: int
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     @property
     def name(self) -> str:
@@ -113,7 +114,7 @@ def _describe(row: Row) -> dict[str, Any]:
     work = 4e-12 * row.batch * HEADS * row.tokens**2 * DIMS
     rates = {name: work / seconds for name, seconds in row.timings.items()}
     text = "  ".join(f"{name} {rate:5.0f}" for name, rate in rates.items())
-    print(f"{row.name:20} TFLOP/s  {text}", flush=True)
+    print(f"{row.name:20} TFLOP/s  {text}{row.timings.shown()}", flush=True)
     plain = rates.pop("plain")
     return {"name": row.name, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates,
             "plain": plain}  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 import tilewright.torch  # noqa: F401
 import torch
 from attention import Call, arguments, in_turns, run
+from card import Timings
 
 OPS = torch.ops.tilewright
 
@@ -31,7 +32,7 @@ class Row:
     experts: int
     inner: int
     top_k: int
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     def flops(self) -> float:
         """Of both products."""
@@ -122,7 +123,8 @@ def _describe(row: Row) -> dict[str, Any]:
     rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
     bound = row.timings["products"] / row.timings["ours"]
     text = "  ".join(f"{name} {seconds * 1e6:8.1f}" for name, seconds in row.timings.items())
-    print(f"{row.name:28} us  {text}   {rates['ours']:4.0f} TFLOP/s  {bound:.2f} of the bound")
+    print(f"{row.name:28} us  {text}   {rates['ours']:4.0f} TFLOP/s  {bound:.2f} of the bound"
+          f"{row.timings.shown()}")  # fmt: skip
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
     return {**shape, "seconds": row.timings, "rates": rates, "fraction_of_bound": bound}
 

@@ -27,6 +27,7 @@ from typing import Any
 import tilewright.torch
 import torch
 import torch.nn.functional as F
+from card import Timings, measured
 from torch_peers import OPS, ROUNDS, _graph_of, _normal, _seconds
 
 SQUARE = [(n, n, n) for n in (1024, 2048, 4096, 8192, 16384)]
@@ -94,7 +95,7 @@ def _check(ours: torch.Tensor, peer: torch.Tensor, k: int) -> None:
     assert error < 1e-2, (tuple(ours.shape), k, float(error))
 
 
-def _in_turns(calls: dict[str, Call], operands: tuple[Any, ...], count: int) -> dict[str, float]:
+def _in_turns(calls: dict[str, Call], operands: tuple[Any, ...], count: int) -> Timings:
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call(*operands)
@@ -107,16 +108,18 @@ def _in_turns(calls: dict[str, Call], operands: tuple[Any, ...], count: int) -> 
             end.record()
             end.synchronize()
             times[name].append(begin.elapsed_time(end) * 1e-3)
-    return {name: statistics.median(values) for name, values in times.items()}
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    return measured(seconds, lambda: calls["ours"](*operands), seconds["ours"])
 
 
-def _replayed(calls: dict[str, Call], operands: list[tuple[Any, ...]]) -> dict[str, float]:
+def _replayed(calls: dict[str, Call], operands: list[tuple[Any, ...]]) -> Timings:
     graphs = {name: _graph_of(call, operands, 8) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(ROUNDS):
         for name, graph in graphs.items():
             times[name].append(_seconds(graph, 8 * len(operands)))
-    return {name: statistics.median(values) for name, values in times.items()}
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    return measured(seconds, graphs["ours"].replay, seconds["ours"] * 8 * len(operands))
 
 
 def _grouped_cases() -> list[tuple[str, list[int], int, int]]:
@@ -153,9 +156,10 @@ def _grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
         seconds = _in_turns(calls, operands, max(5, min(50, int(2e13 / flops))))
         ratio = seconds["torch"] / seconds["ours"]
         print(f"{label:44} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS  torch "
-              f"{flops / seconds['torch'] * 1e-12:7.1f}  {ratio:5.3f}", flush=True)  # fmt: skip
+              f"{flops / seconds['torch'] * 1e-12:7.1f}  {ratio:5.3f}{seconds.shown()}",
+              flush=True)  # fmt: skip
         results.append({"case": label, "dtype": "bf16", "flops": flops, "seconds": seconds,
-                        "ratio": ratio})  # fmt: skip
+                        "ratio": ratio, **seconds.card})  # fmt: skip
     return results
 
 
@@ -281,17 +285,17 @@ def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
-def _report(
-    label: str, flops: float, seconds: dict[str, float], weight_bytes: int
-) -> dict[str, Any]:
+def _report(label: str, flops: float, seconds: Timings, weight_bytes: int) -> dict[str, Any]:
     ratio = seconds[next(name for name in seconds if name != "ours")] / seconds["ours"]
     times = "  ".join(f"{name} {s * 1e6:8.2f} us {flops / s * 1e-12:6.0f} TFLOPS"
                       for name, s in seconds.items())  # fmt: skip
     rate = weight_bytes / seconds["ours"] * 1e-12
-    print(f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}", flush=True)
+    print(
+        f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}{seconds.shown()}", flush=True
+    )
     dtype = {"fp8": "f8_e4m3fn", "int8": "i8"}.get(label.split()[0], "bf16")
     return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
-            "ratio": ratio, "weight_bytes": weight_bytes}  # fmt: skip
+            "ratio": ratio, "weight_bytes": weight_bytes, **seconds.card}  # fmt: skip
 
 
 def _fp8_grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -344,10 +348,10 @@ def main() -> None:
         ratio = seconds["cublas"] / seconds["ours"]
         print(f"{label:28} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS "
               f"{seconds['ours'] * 1e6:9.2f} us  cuBLAS {seconds['cublas'] * 1e6:9.2f} us  "
-              f"{ratio:5.3f}", flush=True)  # fmt: skip
+              f"{ratio:5.3f}{seconds.shown()}", flush=True)  # fmt: skip
         dtype = "f32" if "f32" in name else "bf16"
         results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
-                        "ratio": ratio})  # fmt: skip
+                        "ratio": ratio, **seconds.card})  # fmt: skip
     for measure in (_grouped, _fp8, _fp8_grouped, _int8, _layers):
         results += measure(options)
     if options.out:

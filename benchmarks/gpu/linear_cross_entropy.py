@@ -21,6 +21,7 @@ import tilewright.torch  # noqa: F401
 import torch
 import torch.nn.functional as F
 from attention import Call, arguments, in_turns, run
+from card import Timings
 
 Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 TOLERANCE = 2e-2  # of the norm
@@ -34,7 +35,7 @@ class Row:
     rows: int
     features: int
     vocabulary: int
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
     memory: dict[str, int] = field(default_factory=dict)
 
     def flops(self) -> float:
@@ -142,7 +143,7 @@ def _describe(row: Row) -> dict[str, Any]:
         f"{name} {rate:6.0f} ({row.memory[name] / 2**20:5.0f} MiB)" for name, rate in rates.items()
     )
     shape = f"{row.rows} x {row.features} x {row.vocabulary}"
-    print(f"{row.name:14} {shape:22} TFLOP/s  {text}", flush=True)
+    print(f"{row.name:14} {shape:22} TFLOP/s  {text}{row.timings.shown()}", flush=True)
     about = {key: value for key, value in vars(row).items() if key != "timings"}
     about["name"] = f"{row.name}, {shape}"
     return {**about, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}

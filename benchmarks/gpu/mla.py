@@ -20,6 +20,7 @@ from typing import Any
 import tilewright.torch  # noqa: F401
 import torch
 from attention import Call, arguments, in_turns, run
+from card import Timings
 
 OPS = torch.ops.tilewright
 LATENT, ROTATED, SAMPLES = 512, 64, 16
@@ -39,7 +40,7 @@ class Row:
     queries: int = 1
     layout: str = "dense"
     bits: int = 16  # of a latent dim in the cache
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     def flops(self) -> float:
         """Of both products."""
@@ -161,7 +162,7 @@ def _describe(row: Row) -> dict[str, Any]:
     rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
     bandwidth = row.bytes() * 1e-12 / row.timings["ours"]
     text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
-    print(f"{row.name:28} TFLOP/s {text}   {bandwidth:.2f} TB/s", flush=True)
+    print(f"{row.name:28} TFLOP/s {text}   {bandwidth:.2f} TB/s{row.timings.shown()}", flush=True)
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
     return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
 

@@ -16,6 +16,7 @@ from typing import Any
 import tilewright.torch  # noqa: F401
 import torch
 from attention import arguments, in_turns, run
+from card import Timings
 
 OPS = torch.ops.tilewright
 
@@ -27,7 +28,7 @@ class Row:
     m: int
     n: int
     k: int
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
     @property
     def name(self) -> str:
@@ -83,7 +84,7 @@ def _measure(row: Row, dtype: torch.dtype) -> None:
 def _describe(row: Row) -> dict[str, Any]:
     text = "  ".join(f"{name} {seconds * 1e6:8.1f}" for name, seconds in row.timings.items())
     rate = 2e-12 * row.m * row.n * row.k / row.timings["ours"]
-    print(f"{row.name:28} us  {text}   {rate:4.0f} TFLOP/s")
+    print(f"{row.name:28} us  {text}   {rate:4.0f} TFLOP/s{row.timings.shown()}")
     return {"m": row.m, "n": row.n, "k": row.k, "seconds": row.timings}
 
 

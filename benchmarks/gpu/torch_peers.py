@@ -21,6 +21,7 @@ from typing import Any
 import tilewright.torch
 import torch
 import torch.nn.functional as F
+from card import Timings, measured
 
 OPS = torch.ops.tilewright
 SHAPES = [(32768, 4096), (16384, 8192), (4096, 32768)]
@@ -39,7 +40,7 @@ class Row:
     peer: Callable[..., Any]
     bytes: int
     tolerance: float = 2e-2
-    timings: dict[str, float] = field(default_factory=dict)
+    timings: Timings = field(default_factory=Timings)
 
 
 def _normal(*shape: int) -> torch.Tensor:
@@ -245,7 +246,8 @@ def _measure(row: Row, compile_too: bool) -> None:
     for _ in range(ROUNDS):
         for name, graph in graphs.items():
             times[name].append(_seconds(graph, repeats * copies))
-    row.timings = {name: statistics.median(values) for name, values in times.items()}
+    seconds = {name: statistics.median(values) for name, values in times.items()}
+    row.timings = measured(seconds, graphs["ours"].replay, seconds["ours"] * repeats * copies)
 
 
 def main() -> None:
@@ -278,7 +280,8 @@ def main() -> None:
             f"{name} {row.bytes / t * 1e-9:6.0f} GB/s {t * 1e6:8.1f} us"
             for name, t in row.timings.items()
         )
-        print(f"{row.name:20} {row.shape!s:20} {100 * row.bytes / ours / copy:5.1f} %  {text}")
+        print(f"{row.name:20} {row.shape!s:20} {100 * row.bytes / ours / copy:5.1f} %  {text}"
+              f"{row.timings.shown()}")  # fmt: skip
         sys.stdout.flush()
         results.append(
             {
@@ -288,6 +291,7 @@ def main() -> None:
                 "bytes": row.bytes,
                 "seconds": row.timings,
                 "fraction_of_copy": row.bytes / ours / copy,
+                **row.timings.card,
             }
         )
     if options.out:

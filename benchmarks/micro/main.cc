@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -12,11 +13,11 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "benchmarks/micro/gpu.h"
 #include "tilewright/core/error.h"
 #include "tilewright/ops/rms_norm.h"
 #include "tilewright/runtime/calibrate.h"
 #include "tilewright/runtime/cpu_info.h"
-#include "tilewright/runtime/cuda/stream.h"
 #include "tilewright/runtime/launch.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
@@ -204,75 +205,51 @@ void measure_calls(ThreadPool& one, Report& report) {
   });
 }
 
-/// What the host spends on a call on a GPU, which runs meanwhile: rms_norm of a row of 64 elements.
-void measure_gpu_calls(ThreadPool& one, Report& report) {
-  if (!kHasCuda || !cuda::availability()) return;
-  const cuda::Gpu& gpu = cuda::gpu(0);
-  const cuda::CurrentContext current(gpu);
-  const cuda::OwnStream stream(gpu);
-  const cuda::Buffer x(gpu, 256), weight(gpu, 256), out(gpu, 256);
-  const Tensor row = Tensor::zeros({1, 64}, DType::kF32), flat = Tensor::zeros({64}, DType::kF32);
-  const auto there = [](TensorRef tensor, const cuda::Buffer& buffer) {
-    tensor.data = buffer.data();
-    tensor.device = Device::cuda(0);
-    return tensor;
-  };
-  Context context(one);
-  context.set_cuda_stream(stream.get());
-  const OperatorInfo& op = find_operator("rms_norm");
-  ops::Call made(*op.schema);
-  made.set("x", there(row.ref(), x)).set("weight", there(flat.ref(), weight));
-  made.set("out", there(row.ref(), out));
-  constexpr int kCalls = 200, kRuns = 51;  // fewer than the driver queues
-  std::array<double, kRuns> times;
-  for (double& time : times) {
-    stream.synchronize();
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) op.run(made, context);
-    const std::chrono::duration<double, std::nano> all = std::chrono::steady_clock::now() - begin;
-    time = all.count() / kCalls;
-  }
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  report.add("call on a GPU: host", "ns", times[kRuns / 2], 0);
+void measure_cpu(ThreadPool& one, ThreadPool& all, int64_t dram_bytes, Report& report) {
+  detect_isa();  // throws where no build runs
+  report.add("clock", "GHz", measure_clock_ghz(), 0);
+  measure_compute(one, all, report);
+  measure_caches(one, all, report);
+  measure_latencies(one, dram_bytes, report);
+  measure_dram(one, all, dram_bytes, report);
+  measure_system(all, report);
+  measure_calls(one, report);
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Measures the limits of this machine.");
   int threads = 0;
   int64_t mib = 0;
-  bool as_json = false;
+  bool as_json = false, only_gpu = false;
   app.add_option("--threads", threads, "threads of the second column (default: as the library)");
   app.add_option("--array-mib", mib, "MiB of each of the two arrays for DRAM")
       ->check(CLI::Range(2, 1 << 16));
+  app.add_flag("--gpu", only_gpu, "measure the GPU alone");
   app.add_flag("--json", as_json, "print JSON instead of a table");
   app.footer("Example: tilewright-micro --json > limits.json");
   CLI11_PARSE(app, argc, argv);
 
   ThreadPool one(1), all(resolve_threads(threads).threads);
-  detect_isa();  // throws where no build runs
   Report report(all.threads());
-  const double ghz = measure_clock_ghz();
-  report.add("clock", "GHz", ghz, 0);
-  measure_compute(one, all, report);
-  measure_caches(one, all, report);
-  const int64_t dram_bytes = mib > 0 ? mib << 20 : stream_array_bytes();
-  measure_latencies(one, dram_bytes, report);
-  measure_dram(one, all, dram_bytes, report);
-  measure_system(all, report);
-  measure_calls(one, report);
-  measure_gpu_calls(one, report);
+  if (!only_gpu) measure_cpu(one, all, mib > 0 ? mib << 20 : stream_array_bytes(), report);
+  std::optional<GpuLimits> gpu;
+  if (only_gpu || gpu_support()) gpu = measure_gpu(one);
   if (as_json) {
-    const nlohmann::json out = {{"version", TILEWRIGHT_VERSION},
-                                {"compiler", __VERSION__},
-                                {"processor", cpu_info().key()},
-                                {"threads", all.threads()},
-                                {"limits", report.to_json()}};
+    nlohmann::json out = {{"version", TILEWRIGHT_VERSION},
+                          {"compiler", __VERSION__},
+                          {"processor", cpu_info().key()},
+                          {"threads", all.threads()}};
+    if (!only_gpu) out["limits"] = report.to_json();
+    if (gpu) out["gpu"] = to_json(*gpu);
     std::cout << out.dump(2) << "\n";
-  } else {
+    return 0;
+  }
+  if (!only_gpu) {
     std::printf("%s, %s\n", cpu_info().key().c_str(),
                 std::string(name(cpu_info().microarchitecture)).c_str());
     report.print_table();
   }
+  if (gpu) print_gpu(*gpu);
   return 0;
 }
 

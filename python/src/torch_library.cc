@@ -15,8 +15,8 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <sys/mman.h>
 
+#include "python/src/torch_memory.h"
 #include "python/src/torch_schema.h"
 #include "python/src/torch_shim.h"
 
@@ -28,10 +28,6 @@ constexpr uint64_t kTorchVersion = uint64_t{2} << 56 | uint64_t{11} << 48;
 constexpr int32_t kCpu = 1, kCuda = 2;  // DLPack's devices
 constexpr size_t kMaxArguments = 32;
 constexpr size_t kMaxKernels = 768;  // operators times forms
-
-void check(AOTITorchError error, const char* what) {
-  if (error != 0) throw std::runtime_error(std::string("tilewright: torch could not ") + what);
-}
 
 /// One overload of one operator.
 struct Overload {
@@ -81,10 +77,6 @@ int32_t torch_dtype(const tw_dtype& ours) {
   throw std::runtime_error("tilewright: an output has a dtype that torch lacks");
 }
 
-struct DeleteTensor {
-  void operator()(AtenTensorOpaque* tensor) const { aoti_torch_delete_tensor_object(tensor); }
-};
-using TensorHandle = std::unique_ptr<AtenTensorOpaque, DeleteTensor>;
 struct DeleteString {
   void operator()(StringOpaque* text) const { torch_delete_string(text); }
 };
@@ -247,18 +239,6 @@ struct Outputs {
   std::vector<TensorHandle> made;
 };
 
-/// Asks the kernel for large pages: a large output is new memory in most calls, and the faults of
-/// its small pages take longer than a memory-bound operator.
-void ask_for_large_pages(const tw_tensor& tensor) {
-  constexpr uintptr_t kPage = uintptr_t{2} << 20;
-  int64_t bytes = tensor.dtype.bits / 8;
-  for (int32_t d = 0; d < tensor.rank; ++d) bytes *= tensor.shape[d];
-  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
-  const uintptr_t begin = (address + kPage - 1) / kPage * kPage;
-  const uintptr_t end = (address + static_cast<uintptr_t>(bytes)) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-}
-
 int32_t allocate(void* user, int32_t, const tw_shape* shape, tw_tensor* tensor) {
   auto& outputs = *static_cast<Outputs*>(user);
   const int32_t device =
@@ -321,8 +301,11 @@ void run(const Overload& overload, StableIValue* stack, uint64_t taken, uint64_t
       values[static_cast<size_t>(i)].kind = TW_ALLOCATE;
   Outputs outputs{device_of(values, taken), {}};
   tw_context* const here = context();
-  if (outputs.device.type == kCuda)
+  Workspaces workspaces{outputs.device.index, {}};
+  if (outputs.device.type == kCuda) {
     tw_context_set_cuda_stream(here, current_stream(outputs.device.index));
+    tw_context_set_cuda_allocator(here, Workspaces::allocate, Workspaces::free, &workspaces);
+  }
   const tw_status status =
       tw_call(here, overload.op, values.data(), static_cast<int32_t>(overload.kinds.size()),
               overload.form == Form::kOut ? nullptr : allocate, &outputs);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tilewright import ops
 from tilewright._explain import Record, explain
+from tilewright._gpu import GpuState, gpu_state
 from tilewright._precision import get_float32_matmul_precision, set_float32_matmul_precision
 from tilewright.backends import (
     get_available_backends,
@@ -23,6 +24,7 @@ from tilewright.backends import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "GpuState",
     "Record",
     "__version__",
     "explain",
@@ -30,6 +32,7 @@ __all__ = [
     "get_available_backends_for_op",
     "get_current_backend",
     "get_float32_matmul_precision",
+    "gpu_state",
     "ops",
     "register_impl",
     "registered_impls",

@@ -72,6 +72,18 @@ class Answer(ctypes.Structure):
     )
 
 
+class GpuState(ctypes.Structure):
+    """What a GPU says of itself."""
+
+    _fields_ = (
+        ("sm_mhz", c_double),
+        ("memory_mhz", c_double),
+        ("power_w", c_double),
+        ("power_limit_w", c_double),
+        ("temperature_c", c_double),
+    )
+
+
 Observer = ctypes.CFUNCTYPE(None, POINTER(Answer))
 
 ABSENT, TENSOR, FLOAT, INT, TEXT, ALLOCATE = range(6)
@@ -115,6 +127,7 @@ def load() -> ctypes.CDLL:
         raise ImportError(f"tilewright: cannot load {path}: {error}") from error
     for name in ("version", "last_error", "isa", "cuda_unavailable", "catalog"):
         getattr(library, f"tw_{name}").restype = c_char_p
+    library.tw_cuda_state.argtypes = (c_int32, POINTER(GpuState))
     library.tw_operator_find.argtypes = (c_char_p, POINTER(c_void_p))
     library.tw_operator_name.argtypes, library.tw_operator_name.restype = (c_void_p,), c_char_p
     library.tw_observe.argtypes = (Observer,)

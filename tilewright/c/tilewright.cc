@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -14,9 +13,11 @@
 #include "tilewright/built_cuda.h"
 #include "tilewright/c/catalog_json.h"
 #include "tilewright/c/clear.h"
+#include "tilewright/c/guarded.h"
 #include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
+#include "tilewright/runtime/cuda/nvml.h"
 #include "tilewright/runtime/matmul_precision.h"
 #include "tilewright/runtime/operators.h"
 #include "tilewright/runtime/thread_count.h"
@@ -39,6 +40,7 @@ using tw::DType;
 using tw::Error;
 using tw::ErrorKind;
 using tw::TensorRef;
+using tw::c::guarded;
 using tw::ops::Arg;
 using tw::ops::ArgKind;
 using tw::ops::Call;
@@ -78,47 +80,6 @@ DType dtype_from(const tw_dtype& dtype, const Call& call, const Arg& arg) {
               std::string(call.schema().name()) + ": " + std::string(arg.name) +
                   " has a dtype that no operator takes (DLPack code " + std::to_string(dtype.code) +
                   ", " + std::to_string(dtype.bits) + " bits)");
-}
-
-thread_local std::string last_error;
-thread_local tw_status last_status = TW_OK;
-
-tw_status status_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kInvalidArgument:
-      return TW_INVALID_ARGUMENT;
-    case ErrorKind::kUnsupported:
-      return TW_UNSUPPORTED;
-    case ErrorKind::kOutOfMemory:
-      return TW_OUT_OF_MEMORY;
-    case ErrorKind::kBadFile:
-      return TW_BAD_FILE;
-    case ErrorKind::kIo:
-      return TW_IO;
-    case ErrorKind::kInternal:
-      break;
-  }
-  return TW_INTERNAL;
-}
-
-tw_status fail(tw_status status, const char* message) {
-  last_error = message;
-  return last_status = status;
-}
-
-/// Runs `body`; what it throws becomes a status and a message.
-template <class F>
-tw_status guarded(F&& body) noexcept {
-  try {
-    body();
-    return TW_OK;
-  } catch (const Error& error) {
-    return fail(status_of(error.kind()), error.what());
-  } catch (const std::bad_alloc&) {
-    return fail(TW_OUT_OF_MEMORY, "out of memory");
-  } catch (const std::exception& error) {
-    return fail(TW_INTERNAL, error.what());
-  }
 }
 
 [[noreturn]] void refuse(const tw_operator& op, const std::string& message) {
@@ -276,12 +237,6 @@ const char* tw_version(void) {
 int32_t tw_abi_version(void) {
   return TW_ABI_VERSION;
 }
-const char* tw_last_error(void) {
-  return last_error.c_str();
-}
-tw_status tw_last_status(void) {
-  return last_status;
-}
 const char* tw_isa(void) {
   const char* out = "";
   guarded([&] { out = tw::name(tw::runtime::detect_isa()); });
@@ -291,6 +246,14 @@ const char* tw_cuda_unavailable(void) {
   if (!tw::runtime::kHasCuda) return "this build has no kernels for GPUs";
   const tw::Support& support = tw::runtime::cuda::availability();
   return support ? "" : support.reason().c_str();
+}
+tw_status tw_cuda_state(int32_t device, tw_gpu_state* state) {
+  return guarded([&] {
+    tw::runtime::cuda::GpuState told;
+    if (const tw::Support support = tw::runtime::cuda::read_gpu_state(device, told); !support)
+      throw Error(ErrorKind::kUnsupported, "cuda: " + support.reason());
+    *state = {told.sm_mhz, told.memory_mhz, told.power_w, told.power_limit_w, told.temperature_c};
+  });
 }
 const char* tw_catalog(void) {
   static const std::string kText = tw::c::catalog_json();
@@ -349,6 +312,16 @@ void tw_context_free(tw_context* context) {
 
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
   context->context.set_cuda_stream(stream);
+}
+tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate allocate,
+                                        tw_device_free free, void* user) {
+  return guarded([&] {
+    if ((allocate == nullptr) != (free == nullptr))
+      throw Error(
+          ErrorKind::kInvalidArgument,
+          "tw_context_set_cuda_allocator: allocate and free are given together or not at all");
+    context->context.set_cuda_allocator({allocate, free, user});
+  });
 }
 
 tw_status tw_set_float32_matmul_precision(const char* precision) {

@@ -124,6 +124,19 @@ TW_C_API const char* tw_isa(void);
  * them;
  * "" where calls can. */
 TW_C_API const char* tw_cuda_unavailable(void);
+
+/* What a GPU says of itself; 0 where it does not tell. */
+typedef struct tw_gpu_state {
+  double sm_mhz; /* now */
+  double memory_mhz;
+  double power_w;       /* of the board, at an instant */
+  double power_limit_w; /* where clocks are lowered */
+  double temperature_c;
+} tw_gpu_state;
+/* The state of the GPU that CUDA numbers `device`; TW_UNSUPPORTED without NVML, and tw_last_error()
+ * says why. Takes up to some milliseconds, and does not wait for the GPU's work. */
+TW_C_API tw_status tw_cuda_state(int32_t device, tw_gpu_state* state);
+
 /* The whole catalog as JSON: an array of {name, schema, arguments, dtypes, edge_cases, ...}. */
 TW_C_API const char* tw_catalog(void);
 
@@ -155,6 +168,17 @@ TW_C_API void tw_context_free(tw_context* context);
 /* The CUDA stream (a cudaStream_t or CUstream) that calls on tensors of a GPU go into; NULL, the
  * default stream, at first. Such calls do not wait for their results. */
 TW_C_API void tw_context_set_cuda_stream(tw_context* context, void* stream);
+
+/* Memory of a GPU for what kernels need meanwhile: at least `bytes` > 0, aligned to 256, for use in
+ * `stream`; NULL, and the call fails with TW_OUT_OF_MEMORY. All of it is given back, with the same
+ * bytes and stream, before the call returns, and what the call put into the stream may use it
+ * still: it is for what follows there. Both are called by the thread that makes the call, with the
+ * GPU's context current, also while the stream is captured, and must not wait for the GPU. */
+typedef void* (*tw_device_allocate)(void* user, size_t bytes, void* stream);
+typedef void (*tw_device_free)(void* user, void* memory, size_t bytes, void* stream);
+/* Both NULL: the driver's pool, as at first. */
+TW_C_API tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate allocate,
+                                                 tw_device_free free, void* user);
 
 /* How GPUs multiply float32 matrices, in the whole process: "highest", in float32, or "high", by
  * tensor cores that read 11 bits of their mantissas (tf32) and add up in float32. At first what

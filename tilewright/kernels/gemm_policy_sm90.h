@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tilewright/kernels/gemm_build_sm90.h"
+#include "tilewright/kernels/hopper_limits.h"
 
 namespace tw::kernels {
 
@@ -83,7 +84,6 @@ struct GemmChoice {
 
 namespace gemm_policy {
 inline constexpr int64_t kKBytes = 128;  // of a stage
-inline constexpr double kMhz = 1600, kLaunchUs = 2.5, kBytesPerUs = 2.9e6;
 inline constexpr int kBand = 8;  // rows of tiles, measured best or equal for all large sizes
 
 constexpr int64_t blocks(int64_t n, int64_t step) {
@@ -110,14 +110,15 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
   const int64_t at_once = multiprocessors / build.cluster();
   const int64_t waves = blocks(order.tiles, at_once > 0 ? at_once : 1);
   const int64_t steps = blocks(blocks(size.k * size.element_bytes, kKBytes), build.split);
-  const double working = double(waves) * (double(steps) * shape.step_clocks / kMhz + shape.tile_us);
+  const double working =
+      double(waves) * (double(steps) * shape.step_clocks / hopper::kTensorMhz + shape.tile_us);
   const double bytes = double(size.batch) * size.element_bytes *
                        (double(size.m) * double(size.k) + double(size.n) * double(size.k) +
                         double(size.m) * double(size.n));
-  const double reading = bytes / kBytesPerUs + shape.tile_us;
+  const double reading = bytes / hopper::kReadBytesPerUs + shape.tile_us;
   // The shorter of the two is not hidden wholly: a tile starts by reading and ends by computing.
   constexpr double kExposed = 0.25;
-  return kLaunchUs +
+  return hopper::kLaunchUs +
          (working > reading ? working + kExposed * reading : reading + kExposed * working);
 }
 

@@ -5,6 +5,7 @@
 
 #include "tilewright/kernels/gemm_policy_sm90.h"
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
+#include "tilewright/kernels/hopper_limits.h"
 
 namespace tw::kernels {
 
@@ -16,8 +17,6 @@ struct ScaledGemmCost {
 
 inline constexpr ScaledGemmCost kScaledGemmCosts[kScaledGemmBuildCount] = {
     {1000, 1.5}, {800, 1.2}, {430, 0.8}, {430, 2.0}, {360, 1.0}, {280, 0.8}, {280, 2.0}};
-
-inline constexpr double kL2BytesPerUs = 8.4e6;  // that all blocks together load
 
 struct ScaledGemmSize {
   int64_t groups, m, n, k;  // m of all groups
@@ -43,7 +42,7 @@ constexpr ScaledGemmCut scaled_gemm_cut(int build, const ScaledGemmSize& size,
   if (size.is_grouped || of.split > 1 || rest == 0 || tiles < multiprocessors) return {};
   const int64_t fit = multiprocessors / rest, most = fit < steps ? fit : steps;
   const int64_t parts = most < kMostParts ? most : kMostParts;
-  const double round_us = double(steps) * kScaledGemmCosts[build].step_clocks / kMhz;
+  const double round_us = double(steps) * kScaledGemmCosts[build].step_clocks / hopper::kTensorMhz;
   if (round_us * double(parts - 1) / double(parts) <= kCostUs) return {};
   return {tiles - rest, int(rest), int(parts)};
 }
@@ -58,14 +57,16 @@ constexpr double scaled_gemm_us(int build, const ScaledGemmSize& size, int multi
   const double waves = cut.tiles > 0 ? double(cut.first / multiprocessors) + 1.0 / cut.parts
                                      : double(blocks(tiles * of.split, multiprocessors));
   const double multiplying =
-      waves * (double(blocks(steps, of.split)) * cost.step_clocks / kMhz + cost.tile_us);
-  const double loading = double(tiles * steps) * (of.rows + of.columns) * kKBytes / kL2BytesPerUs;
+      waves *
+      (double(blocks(steps, of.split)) * cost.step_clocks / hopper::kTensorMhz + cost.tile_us);
+  const double loading =
+      double(tiles * steps) * (of.rows + of.columns) * kKBytes / hopper::kL2BytesPerUs;
   const double working = multiplying > loading ? multiplying : loading;
   const double k = double(size.k), n = double(size.n), m = double(size.m);
   const double bytes = m * k + double(size.groups) * n * k + 4 * m * n;
-  const double reading = bytes / kBytesPerUs + cost.tile_us;
+  const double reading = bytes / hopper::kReadBytesPerUs + cost.tile_us;
   constexpr double kExposed = 0.25;  // of the shorter
-  return kLaunchUs +
+  return hopper::kLaunchUs +
          (working > reading ? working + kExposed * reading : reading + kExposed * working);
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tilewright/kernels/gemm_strided_build.h"
+#include "tilewright/kernels/hopper_limits.h"
 
 namespace tw::kernels {
 
@@ -37,7 +38,7 @@ struct GemmStridedChoice {
 };
 
 namespace gemm_strided_policy {
-inline constexpr double kMhz = 1700, kLanes = 128, kBytesPerUs = 2.2e6;
+inline constexpr double kBytesPerUs = 2.2e6;        // that its loads reach
 inline constexpr double kTileUs = 4, kSumUs = 0.3;  // before and after a tile; another launch
 
 constexpr int64_t blocks(int64_t n, int64_t step) {
@@ -63,7 +64,7 @@ constexpr GemmStridedChoice predict(int index, int64_t parts, const GemmStridedS
                                              : shape.alone + (shape.full - shape.alone) *
                                                                  (filled - first) / (1 - first);
   const double products = double(build.tile_m) * build.tile_n * double(part_steps * build.depth);
-  const double working = double(most) * products / (kLanes * reached * kMhz);
+  const double working = double(most) * products / (hopper::kF32Lanes * reached * hopper::kF32Mhz);
   const double sums = double(size.batch) * double(size.m) * double(size.n);
   const double bytes = 4 * (double(size.batch) * double(size.k) * double(size.m + size.n) + sums);
   const double reading = bytes / kBytesPerUs;

@@ -8,6 +8,7 @@
 
 #include "tilewright/core/machine.h"
 #include "tilewright/ops/core/build.h"
+#include "tilewright/runtime/cuda/call_stream.h"
 #include "tilewright/runtime/thread_pool.h"
 
 namespace tw::runtime {
@@ -27,8 +28,13 @@ class TW_API Context {
   const Machine& machine() const { return machine_; }
 
   /// The CUDA stream (a CUstream or cudaStream_t) that calls on tensors of a GPU go into.
-  void* cuda_stream() const { return cuda_stream_; }
+  cuda::Stream cuda_stream() const {
+    return {cuda_stream_, cuda_allocator_.allocate == nullptr ? nullptr : &cuda_allocator_};
+  }
   void set_cuda_stream(void* stream) { cuda_stream_ = stream; }
+  /// Where kernels' temporaries on a GPU come from; {}, the driver's pool, at first. They are given
+  /// back before a call returns.
+  void set_cuda_allocator(const cuda::Allocator& allocator) { cuda_allocator_ = allocator; }
 
   /// What answered the last call: an instruction set, `sm_90a` for kernels that are Hopper's own
   /// (`sm_90a_tf32` where they multiply float32 as tf32), `cuda` for the portable ones, `reference`
@@ -50,6 +56,7 @@ class TW_API Context {
 
   ThreadPool* pool_;
   void* cuda_stream_ = nullptr;
+  cuda::Allocator cuda_allocator_;
   std::string_view answered_by_;
   Machine machine_;
   Buffer workspace_;

@@ -264,10 +264,13 @@ void for_each_workload(const BenchOptions& options, F&& f) {
 }
 
 void print_gpu_row(const json& r) {
-  std::printf("%-20s %-36s %-10s %10.2f us %8.1f GB/s  %5.1f %% of copy  host %.2f us\n",
+  std::printf("%-20s %-36s %-10s %10.2f us %8.1f GB/s  %5.1f %% of copy  host %.2f us",
               r["op"].get<std::string>().c_str(), r["case"].get<std::string>().c_str(),
               r["dtype"].get<std::string>().c_str(), r["us"].get<double>(), r["gbs"].get<double>(),
               100 * r["fraction_of_limit"].get<double>(), r["host_us"].get<double>());
+  if (r.contains("clock_mhz"))
+    std::printf("  %.0f MHz %.0f W", r["clock_mhz"].get<double>(), r["power_w"].get<double>());
+  std::printf("\n");
   std::fflush(stdout);
 }
 

@@ -82,24 +82,30 @@ json bench_on_gpu(const runtime::OperatorInfo& op, const std::vector<DType>& com
   const cuda::Recording recording(stream, [&] { issue(count); });
   const std::vector<double> times = measure(recording, seconds);
   const auto at = [&](double q) { return times[size_t(q * double(times.size() - 1))] / count; };
+  const std::optional<cuda::GpuState> state = recording.state_under_load(at(0.5) * count);
   const auto begin = Clock::now();
   for (int i = 0; i < 1000; ++i) op.run(calls[0].call(), context);
   const double host_seconds = std::chrono::duration<double>(Clock::now() - begin).count() / 1000;
   stream.synchronize();
-  return {{"op", op.name()},
-          {"workload", workload.label},
-          {"case", workload.text},
-          {"device", "cuda:" + std::to_string(device)},
-          {"us", at(0.5) * 1e6},
-          {"us_p10", at(0.1) * 1e6},
-          {"us_p90", at(0.9) * 1e6},
-          {"runs", times.size()},
-          {"copies", copies},
-          {"host_us", host_seconds * 1e6},
-          {"gflops", cost.flops / at(0.5) * 1e-9},
-          {"gbs", cost.bytes / at(0.5) * 1e-9},
-          {"limit", "DRAM copy"},
-          {"fraction_of_limit", cost.bytes / at(0.5) * 1e-9 / copy_gbs}};
+  json row{{"op", op.name()},
+           {"workload", workload.label},
+           {"case", workload.text},
+           {"device", "cuda:" + std::to_string(device)},
+           {"us", at(0.5) * 1e6},
+           {"us_p10", at(0.1) * 1e6},
+           {"us_p90", at(0.9) * 1e6},
+           {"runs", times.size()},
+           {"copies", copies},
+           {"host_us", host_seconds * 1e6},
+           {"gflops", cost.flops / at(0.5) * 1e-9},
+           {"gbs", cost.bytes / at(0.5) * 1e-9},
+           {"limit", "DRAM copy"},
+           {"fraction_of_limit", cost.bytes / at(0.5) * 1e-9 / copy_gbs}};
+  if (state) {
+    row["clock_mhz"] = state->sm_mhz;
+    row["power_w"] = state->power_w;
+  }
+  return row;
 }
 
 }  // namespace tw::cli

@@ -16,6 +16,7 @@
 #include "tilewright/runtime/calibrate.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
+#include "tilewright/runtime/cuda/nvml.h"
 #include "tilewright/runtime/machine.h"
 #include "tilewright/runtime/thread_count.h"
 #include "tools/cli/commands.h"
@@ -107,6 +108,18 @@ json isa_json() {
   return out;
 }
 
+/// Clocks, power and temperature, or why they are not known.
+json gpu_state_json(int device) {
+  runtime::cuda::GpuState state;
+  if (const Support told = runtime::cuda::read_gpu_state(device, state); !told)
+    return {{"unavailable", told.reason()}};
+  return {{"sm_mhz", state.sm_mhz},
+          {"memory_mhz", state.memory_mhz},
+          {"power_w", state.power_w},
+          {"power_limit_w", state.power_limit_w},
+          {"temperature_c", state.temperature_c}};
+}
+
 /// The GPUs that calls can run on, or why there is none.
 json cuda_json() {
   constexpr int kComputeMajor = 75, kComputeMinor = 76;  // CUdevice_attribute
@@ -133,7 +146,8 @@ json cuda_json() {
                          "cuda: cuDeviceGetAttribute");
     out["devices"].push_back(
         {{"name", label},
-         {"compute_capability", std::to_string(major) + "." + std::to_string(minor)}});
+         {"compute_capability", std::to_string(major) + "." + std::to_string(minor)},
+         {"state", gpu_state_json(i)}});
   }
   return out;
 }
@@ -228,6 +242,16 @@ void print_rates(const json& rates) {
   rate("DRAM copy, all threads", "dram_copy_gbs", "GB/s read + written");
 }
 
+std::string shown(const json& state) {
+  if (state.contains("unavailable")) return state["unavailable"].get<std::string>();
+  char text[128];
+  std::snprintf(text, sizeof text, "%.0f MHz, memory %.0f MHz, %.0f of %.0f W, %.0f C",
+                state["sm_mhz"].get<double>(), state["memory_mhz"].get<double>(),
+                state["power_w"].get<double>(), state["power_limit_w"].get<double>(),
+                state["temperature_c"].get<double>());
+  return text;
+}
+
 void print_table(const json& env) {
   const json &cpu = env["cpu"], &isa = env["isa"], &threads = env["threads"];
   line("tilewright", env["version"].get<std::string>() + ", " + env["compiler"].get<std::string>());
@@ -246,9 +270,11 @@ void print_table(const json& env) {
     line("not available", build + ": " + reason.get<std::string>());
   if (const std::string none = env["cuda"]["unavailable"].get<std::string>(); !none.empty())
     line("GPU", "none: " + none);
-  for (const json& gpu : env["cuda"]["devices"])
+  for (const json& gpu : env["cuda"]["devices"]) {
     line("GPU", gpu["name"].get<std::string>() + ", compute capability " +
                     gpu["compute_capability"].get<std::string>());
+    line("  now", shown(gpu["state"]));
+  }
   line("threads", threads.contains("threads") ? threads["threads"].dump() + " (" +
                                                     threads["source"].get<std::string>() + ")"
                                               : "none: " + threads["error"].get<std::string>());

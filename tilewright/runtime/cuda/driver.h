@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tilewright/core/error.h"
+#include "tilewright/runtime/cuda/call_stream.h"
 
 namespace tw::runtime::cuda {
 
@@ -26,7 +27,6 @@ struct GraphExecOpaque;
 using DriverContext = ContextOpaque*;
 using Library = LibraryOpaque*;
 using Kernel = KernelOpaque*;
-using Stream = void*;  // CUstream
 using MemoryPool = MemoryPoolOpaque*;
 using Event = EventOpaque*;
 using Graph = GraphOpaque*;
@@ -40,7 +40,7 @@ struct LaunchAttribute {
 };
 struct LaunchConfig {
   unsigned grid[3], block[3], shared_bytes;
-  Stream stream;
+  StreamHandle stream;
   LaunchAttribute* attributes;
   unsigned attribute_count;
 };
@@ -54,6 +54,7 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(device_count, "cuDeviceGetCount", (int* count))                                                \
   X(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceId device))        \
   X(device_name, "cuDeviceGetName", (char* name, int length, DeviceId device))                     \
+  X(pci_bus_id, "cuDeviceGetPCIBusId", (char* id, int length, DeviceId device))                    \
   X(retain_context, "cuDevicePrimaryCtxRetain", (DriverContext * context, DeviceId device))        \
   X(current_context, "cuCtxGetCurrent", (DriverContext * context))                                 \
   X(push_context, "cuCtxPushCurrent_v2", (DriverContext context))                                  \
@@ -67,45 +68,50 @@ static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
   X(kernel_name, "cuKernelGetName", (const char** name, Kernel kernel))                            \
   X(set_kernel_attribute, "cuKernelSetAttribute",                                                  \
     (int attribute, int value, Kernel kernel, DeviceId device))                                    \
+  X(kernel_attribute, "cuKernelGetAttribute",                                                      \
+    (int* value, int attribute, Kernel kernel, DeviceId device))                                   \
+  X(resident_blocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor",                                \
+    (int* blocks, Kernel kernel, int threads, size_t shared_bytes))                                \
   X(launch_kernel, "cuLaunchKernel",                                                               \
     (Kernel kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** arguments,   \
-     void** extra))                                                                                \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream,               \
+     void** arguments, void** extra))                                                              \
   X(launch_kernel_with, "cuLaunchKernelEx",                                                        \
     (const LaunchConfig* config, Kernel kernel, void** arguments, void** extra))                   \
   X(encode_tensor_map, "cuTensorMapEncodeTiled",                                                   \
     (void* map, int type, unsigned rank, void* address, const uint64_t* sizes,                     \
      const uint64_t* strides, const uint32_t* box, const uint32_t* steps, int interleave,          \
      int swizzle, int promotion, int fill))                                                        \
-  X(synchronize_stream, "cuStreamSynchronize", (Stream stream))                                    \
-  X(is_capturing, "cuStreamIsCapturing", (Stream stream, int* status))                             \
+  X(synchronize_stream, "cuStreamSynchronize", (StreamHandle stream))                              \
+  X(is_capturing, "cuStreamIsCapturing", (StreamHandle stream, int* status))                       \
   X(allocate, "cuMemAlloc_v2", (DevicePointer * pointer, size_t bytes))                            \
   X(free, "cuMemFree_v2", (DevicePointer pointer))                                                 \
-  X(allocate_async, "cuMemAllocAsync", (DevicePointer * pointer, size_t bytes, Stream stream))     \
-  X(free_async, "cuMemFreeAsync", (DevicePointer pointer, Stream stream))                          \
+  X(allocate_async, "cuMemAllocAsync",                                                             \
+    (DevicePointer * pointer, size_t bytes, StreamHandle stream))                                  \
+  X(free_async, "cuMemFreeAsync", (DevicePointer pointer, StreamHandle stream))                    \
   X(default_pool, "cuDeviceGetDefaultMemPool", (MemoryPool * pool, DeviceId device))               \
   X(pool_attribute, "cuMemPoolGetAttribute", (MemoryPool pool, int attribute, void* value))        \
   X(set_pool_attribute, "cuMemPoolSetAttribute", (MemoryPool pool, int attribute, void* value))    \
   X(memset_words_async, "cuMemsetD32Async",                                                        \
-    (DevicePointer to, unsigned word, size_t count, Stream stream))                                \
+    (DevicePointer to, unsigned word, size_t count, StreamHandle stream))                          \
   X(copy_to_device, "cuMemcpyHtoD_v2", (DevicePointer to, const void* from, size_t bytes))         \
   X(copy_to_host, "cuMemcpyDtoH_v2", (void* to, DevicePointer from, size_t bytes))                 \
   X(copy_on_device, "cuMemcpyDtoDAsync_v2",                                                        \
-    (DevicePointer to, DevicePointer from, size_t bytes, Stream stream))                           \
+    (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                     \
   X(fill_async, "cuMemsetD8Async",                                                                 \
-    (DevicePointer to, unsigned char value, size_t bytes, Stream stream))                          \
-  X(create_stream, "cuStreamCreate", (Stream * stream, unsigned flags))                            \
-  X(destroy_stream, "cuStreamDestroy_v2", (Stream stream))                                         \
+    (DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream))                    \
+  X(create_stream, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                      \
+  X(destroy_stream, "cuStreamDestroy_v2", (StreamHandle stream))                                   \
   X(create_event, "cuEventCreate", (Event * event, unsigned flags))                                \
   X(destroy_event, "cuEventDestroy_v2", (Event event))                                             \
-  X(record_event, "cuEventRecord", (Event event, Stream stream))                                   \
+  X(record_event, "cuEventRecord", (Event event, StreamHandle stream))                             \
   X(synchronize_event, "cuEventSynchronize", (Event event))                                        \
   X(elapsed_ms, "cuEventElapsedTime_v2", (float* milliseconds, Event start, Event end))            \
-  X(begin_capture, "cuStreamBeginCapture_v2", (Stream stream, int mode))                           \
-  X(end_capture, "cuStreamEndCapture", (Stream stream, Graph * graph))                             \
+  X(begin_capture, "cuStreamBeginCapture_v2", (StreamHandle stream, int mode))                     \
+  X(end_capture, "cuStreamEndCapture", (StreamHandle stream, Graph * graph))                       \
   X(instantiate_graph, "cuGraphInstantiateWithFlags",                                              \
     (GraphExec * executable, Graph graph, unsigned long long flags))                               \
-  X(launch_graph, "cuGraphLaunch", (GraphExec executable, Stream stream))                          \
+  X(launch_graph, "cuGraphLaunch", (GraphExec executable, StreamHandle stream))                    \
   X(destroy_graph, "cuGraphDestroy", (Graph graph))                                                \
   X(destroy_executable, "cuGraphExecDestroy", (GraphExec executable))
 

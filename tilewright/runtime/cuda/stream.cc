@@ -1,10 +1,15 @@
 #include "tilewright/runtime/cuda/stream.h"
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
 namespace tw::runtime::cuda {
 namespace {
 
 constexpr unsigned kNonBlocking = 1;    // CUstream_flags
 constexpr int kThreadLocalCapture = 1;  // CUstreamCaptureMode
+constexpr double kLoadSeconds = 0.1;    // several times as long as NVML's figures are old
 
 }  // namespace
 
@@ -55,6 +60,16 @@ double Recording::timed_replay() const {
   float milliseconds = 0;
   check(d.elapsed_ms(&milliseconds, begin_, end_), "cuda: cuEventElapsedTime");
   return double(milliseconds) * 1e-3;
+}
+
+std::optional<GpuState> Recording::state_under_load(double replay_seconds) const {
+  const int replays = int(std::clamp(kLoadSeconds / std::max(replay_seconds, 1e-6), 1.0, 500.0));
+  for (int i = 0; i < replays; ++i) replay();
+  const double all = replays * replay_seconds;
+  std::this_thread::sleep_for(std::chrono::duration<double>(0.6 * all));
+  std::optional<GpuState> state = gpu_state(stream_.device());
+  stream_.synchronize();
+  return state;
 }
 
 }  // namespace tw::runtime::cuda

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "tilewright/runtime/cuda/device.h"
+#include "tilewright/runtime/cuda/nvml.h"
 
 namespace tw::runtime::cuda {
 
@@ -14,12 +15,13 @@ class TW_API OwnStream {
   ~OwnStream();
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
-  Stream get() const { return stream_; }
+  Stream get() const { return {stream_}; }
+  int device() const { return gpu_.id; }
   void synchronize() const;
 
  private:
   const Gpu& gpu_;
-  Stream stream_ = nullptr;
+  StreamHandle stream_ = nullptr;
 };
 
 /// What `issue` launches into `stream`, as a CUDA graph.
@@ -32,6 +34,9 @@ class TW_API Recording {
   void replay() const;
   /// Replays once and waits; seconds by the GPU's clock.
   double timed_replay() const;
+  /// What the GPU says of itself while replays, each of which takes so many seconds, run one after
+  /// another. Waits for them.
+  std::optional<GpuState> state_under_load(double replay_seconds) const;
 
  private:
   const OwnStream& stream_;
