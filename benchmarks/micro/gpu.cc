@@ -19,8 +19,8 @@ namespace {
 using namespace tw::runtime;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 1;  // of a row: clocks settle within some 100 ms
-constexpr int64_t kArrayBytes = int64_t{1} << 30;
+constexpr double kSeconds = 1;                     // of a row: clocks settle within some 100 ms
+constexpr int64_t kArrayBytes = int64_t{1} << 28;  // as a large operand has, above any L2
 constexpr int64_t kVectorBytes = 16;
 
 double median(std::vector<double> values) {
@@ -95,7 +95,7 @@ class Meter {
 };
 
 void measure_driver_copy(Meter& meter, const cuda::Buffer& from, const cuda::Buffer& to) {
-  constexpr int kCopies = 8;
+  constexpr int kCopies = 16;
   meter.add_rate("copy memory by the driver", "GB/s", 2e-9 * kCopies * double(kArrayBytes), [&] {
     for (int i = 0; i < kCopies; ++i)
       cuda::check(cuda::driver().copy_on_device(reinterpret_cast<uint64_t>(to.data()),
@@ -106,7 +106,7 @@ void measure_driver_copy(Meter& meter, const cuda::Buffer& from, const cuda::Buf
 }
 
 void measure_memory(Meter& meter, const cuda::Buffer& a, const cuda::Buffer& b) {
-  constexpr int kLaunches = 8;  // of a few hundred microseconds
+  constexpr int kLaunches = 16;  // of a hundred microseconds
   const unsigned blocks = 2 * meter.multiprocessors();
   const int64_t at_once = int64_t{blocks} * kMemoryThreads * kVectorsAtOnce;
   const int64_t vectors = kArrayBytes / kVectorBytes / at_once * at_once;
@@ -123,8 +123,9 @@ void measure_memory(Meter& meter, const cuda::Buffer& a, const cuda::Buffer& b) 
   meter.add_rate("write memory", "GB/s", gigabytes, repeated([&, blocks] {
                    meter.launch("write", blocks, kMemoryThreads, 0, to, vectors);
                  }));
-  meter.add_rate("copy memory (read + written)", "GB/s", 2 * gigabytes, repeated([&, blocks] {
-                   meter.launch("copy", blocks, kMemoryThreads, 0, from, to, vectors);
+  meter.add_rate("copy memory (read + written)", "GB/s", 2 * gigabytes, repeated([&] {
+                   meter.launch("copy", unsigned(vectors / kCopyThreads / kVectorsAtOnce),
+                                kCopyThreads, 0, from, to);
                  }));
   // A third of L2, or what all threads take at once: each half of it keeps what it has read.
   constexpr int kRounds = 2000;

@@ -126,15 +126,15 @@ __global__ void __launch_bounds__(kMemoryThreads) micro_write(uint4* to, int64_t
     for (int i = 0; i < kVectorsAtOnce; ++i) to[first + i * step] = {1, 2, 3, 4};
   }
 }
-__global__ void __launch_bounds__(kMemoryThreads)
-    micro_copy(const uint4* from, uint4* to, int64_t vectors) {
-  TW_SLICE(1) {
-    uint4 got[kVectorsAtOnce];
-    TW_UNROLL
-    for (int i = 0; i < kVectorsAtOnce; ++i) got[i] = __ldcg(from + first + i * step);
-    TW_UNROLL
-    for (int i = 0; i < kVectorsAtOnce; ++i) to[first + i * step] = got[i];
-  }
+/// Adjacent vectors of a block that is there for these alone: reads and writes of one time then lie
+/// together, which memory likes better than slices far apart.
+__global__ void __launch_bounds__(kCopyThreads) micro_copy(const uint4* from, uint4* to) {
+  const int64_t first = blockIdx.x * int64_t(kCopyThreads) * kVectorsAtOnce + threadIdx.x;
+  uint4 got[kVectorsAtOnce];
+  TW_UNROLL
+  for (int i = 0; i < kVectorsAtOnce; ++i) got[i] = __ldcg(from + first + i * kCopyThreads);
+  TW_UNROLL
+  for (int i = 0; i < kVectorsAtOnce; ++i) to[first + i * kCopyThreads] = got[i];
 }
 
 /// Independent multiply-adds a round and thread.
