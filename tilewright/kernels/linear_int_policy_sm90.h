@@ -122,8 +122,11 @@ constexpr LinearIntChoice choose_linear_int_sm90(const LinearIntSize& size, int 
   if (is_row<kBits>(size)) {
     out.kernel = LinearIntKernel::kRow;
     out.blocks = blocks(size.n, kRow.kFeatures);
-    // A block brings the tokens once: several of them for as many tiles as it has time for.
-    if (size.m > 1) out.blocks = std::min<int64_t>(out.blocks, multiprocessors * kRow.resident);
+    // A block brings the tokens once: several of them for as many tiles as it has time for. One
+    // token where blocks have few tiles each: the next tile's weights are on their way already,
+    // while a block that waits for a place begins with nothing.
+    const int64_t places = int64_t{multiprocessors} * kRow.resident;
+    if (size.m > 1 || out.blocks < 3 * places) out.blocks = std::min(out.blocks, places);
   } else if (is_few<kBits>(size, multiprocessors)) {
     choose_few<kBits>(size, multiprocessors, out);
   } else {

@@ -55,8 +55,10 @@ TEST(LinearIntPolicySm90, ARowIsWhatItsKernelTakes) {
 }
 
 TEST(LinearIntPolicySm90, BlocksOfSeveralTokensShareTiles) {
-  EXPECT_EQ(choose(1, 14336, 4096, 128).blocks, 896);
-  EXPECT_EQ(choose(4, 14336, 4096, 128).blocks, kMultiprocessors * kLinearIntRowBuild<4>.resident);
+  const int64_t places = kMultiprocessors * kLinearIntRowBuild<4>.resident;
+  EXPECT_EQ(choose(1, 14336, 4096, 128).blocks, places);
+  EXPECT_EQ(choose(1, 28672, 4096, 128).blocks, 28672 / 16);
+  EXPECT_EQ(choose(4, 28672, 4096, 128).blocks, places);
   EXPECT_EQ(choose(4, 4095, 4096, 128).blocks, 256);
 }
 
