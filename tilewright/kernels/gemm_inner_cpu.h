@@ -3,7 +3,7 @@
 //
 //     Units                 what a, and b where the task packs it, are packed into
 //     Scratch, Ready        formats (tile/cpu/mma.h) of a panel packed by the task, and of one that
-//                           was packed beforehand
+//                           was packed beforehand, if any may be
 //     kTileRows<P>          most rows of a register tile
 //     kWidenRows<P>         rows from which a packed panel is widened once for all row tiles
 //     kReadsRows            whether few rows can multiply b as it lies, its rows along k
@@ -14,7 +14,9 @@
 //     Scope                 held while a task multiplies row tiles of so many rows
 #pragma once
 
+#include "tilewright/core/machine.h"
 #include "tilewright/core/view.h"
+#include "tilewright/tile/cpu/mma_int8.h"
 #include "tilewright/tile/cpu/mma_rows.h"
 #include "tilewright/tile/cpu/pack.h"
 #if defined(__AMX_BF16__)
@@ -27,8 +29,8 @@ namespace gemm_detail {
 
 inline constexpr int64_t kNeverWidened = int64_t{1} << 62;
 
-/// What the instructions on vectors share.
-template <class PackedUnits>
+/// What the instructions on vectors share. Rows of a may want units of their own.
+template <class PackedUnits, class RowUnits = PackedUnits>
 struct VectorInner {
   using Units = PackedUnits;
   template <class P>
@@ -48,7 +50,7 @@ struct VectorInner {
     const int64_t ahead = a.lead_strides[a.lead - 1] * height;
     const tile::PackRows<P, T> rows(count, a.col_stride, ahead,
                                     [&](int i) { return a.row(row + i).data; });
-    tile::pack_tight<Units>(p, rows, first, k, to, end);
+    tile::pack_tight<RowUnits>(p, rows, first, k, to, end);
   }
 };
 
@@ -73,6 +75,14 @@ struct FmaInner<bf16> : VectorInner<tile::WidenedUnits<bf16>> {
   using Ready = tile::Bf16Panel;
   template <class P>
   static constexpr int64_t kWidenRows = 4 * tile::kMaxTileRows<P>;
+};
+/// vpdpbusd.
+struct Int8QuadInner : VectorInner<tile::QuadUnits<false>, tile::QuadUnits<true>> {
+  using Scratch = tile::QuadPanel;
+};
+/// vpmaddwd.
+struct Int8WordInner : VectorInner<tile::WordUnits> {
+  using Scratch = tile::WordPanel;
 };
 #if defined(__AVX512BF16__)
 struct Bf16DotInner : VectorInner<tile::PairUnits> {
@@ -114,6 +124,33 @@ struct Bf16TileInner {
   }
 };
 #endif
+
+/// Calls f.template operator()<Inner>(operations per second) of the instruction that is quicker on
+/// this machine.
+template <class P, class Problem, class F>
+TW_INLINE auto with_inner(const Machine& machine, F&& f) {
+  using T = typename Problem::Panels::Element;
+  [[maybe_unused]] constexpr bool kBf16 =
+      tile::same_type<T, bf16> && tile::same_type<typename Problem::Panels::Value, bf16>;
+#if defined(__AMX_BF16__)
+  if constexpr (P::kHasAmx && kBf16) {
+    if (machine.prefers_bf16_tiles() && machine.bf16_tile_gflops > machine.bf16_dot_gflops)
+      return f.template operator()<Bf16TileInner>(machine.bf16_tile_gflops);
+  }
+#endif
+#if defined(__AVX512BF16__)
+  if constexpr (P::kHasBf16 && kBf16) {
+    if (machine.bf16_dot_gflops > machine.f32_fma_gflops)
+      return f.template operator()<Bf16DotInner>(machine.bf16_dot_gflops);
+  }
+#endif
+  if constexpr (tile::same_type<T, int8_t> && P::kHasVnni)
+    return f.template operator()<Int8QuadInner>(machine.int8_dot_gops);
+  else if constexpr (tile::same_type<T, int8_t>)
+    return f.template operator()<Int8WordInner>(machine.int8_dot_gops);
+  else
+    return f.template operator()<FmaInner<T>>(machine.f32_fma_gflops);
+}
 
 }  // namespace gemm_detail
 }  // namespace tw::kernels

@@ -105,7 +105,7 @@ struct Bf16TilePanel {
 template <class Format, class P>
   requires same_type<Format, Bf16TilePanel>
 TW_INLINE const char* mma(P p, int height, const uint32_t* a, const bf16* b, int64_t k, float* c,
-                          int64_t, bool accumulate, const char* ahead) {
+                          int64_t, bool accumulate, const char* ahead, const float* = nullptr) {
   if (height > kTileRows) return detail::mma_tiles<true>(p, height, a, b, k, c, accumulate, ahead);
   return detail::mma_tiles<false>(p, height, a, b, k, c, accumulate, ahead);
 }
