@@ -72,7 +72,8 @@ struct Gemm {
                           .max_tile_rows = kMostRows,
                           .live_rows = Inner::kWholeTiles ? kMostRows + kPanel : 2 * kLanes,
                           .may_share_b = !B::kPacked && !ready && !across && !sizes.differ(),
-                          .b_across = b_across() && !across};
+                          .b_across = b_across() && !across,
+                          .k_unit = gemm_detail::at_least(32, kStep)};
     s = schedule_gemm(shape, machine);
   }
 
@@ -370,7 +371,7 @@ struct Gemm {
 /// Calls f with the Gemm of the instruction that is quicker on this machine.
 template <class P, GemmProblem Problem, class F>
 TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
-  return with_inner<P, Problem>(machine, [&]<class Inner>(double gflops) {
+  return with_inner<P>(problem, machine, [&]<class Inner>(double gflops) {
     return f(Gemm<Inner, P, Problem>(problem, machine, gflops));
   });
 }

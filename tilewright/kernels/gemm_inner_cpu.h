@@ -93,11 +93,13 @@ struct Bf16DotInner : VectorInner<tile::PairUnits> {
 };
 #endif
 #if defined(__AMX_BF16__)
-/// tdpbf16ps. Row tiles of a are stored whole, so that one configuration serves all of a task.
-struct Bf16TileInner {
-  using Units = tile::PairUnits;
-  using Scratch = tile::Bf16TilePanel;
-  using Ready = tile::Bf16TilePanel;
+/// tdpbf16ps or tdpbssd. Row tiles of a are stored whole, so that one configuration serves all of a
+/// task.
+template <class T>
+struct TileInner {
+  using Units = tile::TileUnits<T>;
+  using Scratch = tile::TilePanel<T>;
+  using Ready = tile::TilePanel<T>;
   template <class P>
   static constexpr int64_t kTileRows = 2 * tile::kTileRows;
   template <class P>
@@ -105,18 +107,18 @@ struct Bf16TileInner {
   static constexpr bool kReadsRows = false;
   static constexpr bool kReadsAcross = false;
   static constexpr bool kWholeTiles = true;
-  static constexpr int64_t kStep = tile::kTileDepth;
+  static constexpr int64_t kStep = Scratch::kDepth;
   struct Scope : tile::TileScope {
     TW_INLINE explicit Scope(int64_t rows) : TileScope(tile::product_tiles(int(rows))) {}
   };
 
   template <class P>
-  TW_INLINE static void pack_rows(P p, const Rows<const bf16>& a, int64_t row, int64_t count,
+  TW_INLINE static void pack_rows(P p, const Rows<const T>& a, int64_t row, int64_t count,
                                   int height, int64_t first, int64_t k, uint32_t* to, uint32_t*) {
     for (int i = 0; i < height; i += tile::kTileRows) {
       const int64_t from = i < count ? i : count - 1;
-      const tile::PackRows<P, bf16> rows(count - from, a.col_stride, 0,
-                                         [&](int j) { return a.row(row + from + j).data; });
+      const tile::PackRows<P, T> rows(count - from, a.col_stride, 0,
+                                      [&](int j) { return a.row(row + from + j).data; });
       const int rest = height - i;
       tile::pack_tile_rows(p, rows, first, k, rest < tile::kTileRows ? rest : tile::kTileRows,
                            to + i * tile::kTilePairs, height * tile::kTilePairs);
@@ -128,14 +130,18 @@ struct Bf16TileInner {
 /// Calls f.template operator()<Inner>(operations per second) of the instruction that is quicker on
 /// this machine.
 template <class P, class Problem, class F>
-TW_INLINE auto with_inner(const Machine& machine, F&& f) {
+TW_INLINE auto with_inner([[maybe_unused]] const Problem& problem, const Machine& machine, F&& f) {
   using T = typename Problem::Panels::Element;
   [[maybe_unused]] constexpr bool kBf16 =
       tile::same_type<T, bf16> && tile::same_type<typename Problem::Panels::Value, bf16>;
 #if defined(__AMX_BF16__)
   if constexpr (P::kHasAmx && kBf16) {
     if (machine.prefers_bf16_tiles() && machine.bf16_tile_gflops > machine.bf16_dot_gflops)
-      return f.template operator()<Bf16TileInner>(machine.bf16_tile_gflops);
+      return f.template operator()<TileInner<bf16>>(machine.bf16_tile_gflops);
+  }
+  if constexpr (P::kHasAmx && tile::same_type<T, int8_t>) {  // few rows are read as they lie
+    if (problem.m > tile::kMaxTileRows<P> && machine.int8_tile_gops > machine.int8_dot_gops)
+      return f.template operator()<TileInner<int8_t>>(machine.int8_tile_gops);
   }
 #endif
 #if defined(__AVX512BF16__)

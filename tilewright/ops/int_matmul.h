@@ -11,7 +11,7 @@ namespace tw::ops {
 struct IntMatmul {
   static constexpr Schema kSchema{
       "int_matmul(a: i8[B, M, K], b: i8[B, K, N]) -> out: i32[B, M, N]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_vnni};
+  static constexpr Isa kIsas[] = {Isa::avx512_vnni, Isa::amx};
   using Types = Combos<Combo<>>;
 
   template <class...>
