@@ -38,6 +38,11 @@ def k_grouped_matmul(
     )
 
 
+def int_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """One product after the other."""
+    return torch.stack([torch._int_mm(x, y) for x, y in zip(a, b, strict=True)])
+
+
 def rope(
     x: torch.Tensor,
     cos: torch.Tensor,
@@ -198,6 +203,7 @@ PEER_OF: dict[str, Callable[..., Any]] = {
     "attention_paged": attention_paged,
     "attention_varlen": attention_varlen,
     "grouped_matmul": grouped_matmul,
+    "int_matmul": int_matmul,
     "k_grouped_matmul": k_grouped_matmul,
     "linear_packed": linear_packed,
     "rope": rope,

@@ -96,7 +96,7 @@ def thread_counts(text: str) -> list[int]:
 def dtype_of(case: Case) -> str:
     """The dtype of the numbers that it computes with."""
     floats = [name for name in case.dtypes if name[0] == "f" or name == "bf16"]
-    return floats[0] if floats else next(iter(case.dtypes), "")
+    return floats[0] if floats else next(iter(case.dtypes), case.op.inputs[0].type)
 
 
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:

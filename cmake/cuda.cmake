@@ -105,6 +105,7 @@ if(TILEWRIGHT_CUDA)
   # some for Hopper beside the neutral ones.
   tilewright_cuda_images(gemm gemm float f16 bf16)
   tilewright_cuda_images(gemm_grouped gemm_grouped f16 bf16)
+  tilewright_cuda_images(gemm_int8 gemm_int8 int8_t)
   tilewright_cuda_images(gemm_scaled gemm_scaled f8_e4m3fn int8_t)
   tilewright_cuda_images(attention attention_sm90 f16 bf16)
   tilewright_cuda_images(attention_backward attention_backward_sm90 f16 bf16)

@@ -137,9 +137,8 @@ ARGUMENTS = {
 
 
 # What functions take beyond their schemas.
-NOTES = {
-    "matmul": "Arrays of one, two or more dimensions are multiplied as torch.matmul does, by views."
-}
+_RANKS = "Arrays of one, two or more dimensions are multiplied as torch.matmul does, by views."
+NOTES = {"int_matmul": _RANKS, "matmul": _RANKS}
 
 
 def given_to(op: _schema.Operator) -> list[str]:

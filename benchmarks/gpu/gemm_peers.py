@@ -5,8 +5,8 @@ Of bf16 operands and of float32 ones, multiplied in float32 ("f32") and as tf32 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
 in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of int8 ones
 ("int8") with a scale for each row of a and one for b beside torch._int_mm, which has int32 sums and
-no scales. Of weights of 4 and 8 bits ("4-bit", "8-bit") in groups of 128 beside the same product of
-bf16 weights.
+no scales; and without scales ("int32") beside the same. Of weights of 4 and 8 bits ("4-bit", "8-bit")
+in groups of 128 beside the same product of bf16 weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
 
@@ -48,6 +48,11 @@ FP8_BLOCKS = [
     (m, *nk) for m in (4096, 128, 64) for nk in ((4096, 7168), (7168, 16384), (2112, 7168))
 ]
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
+INT32 = [
+    ("nt", size)
+    for size in [*SQUARE[1:4], (2048, 14336, 4096), (2048, 4096, 14336)]
+    + [(m, 4096, 4096) for m in (32, 128, 512, 2048)]
+] + [("nn", (4096, 4096, 4096)), ("nn", (32, 4096, 4096))]
 LAYERS = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
 F32 = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)] + [ODD[0], (4096, 14336, 4096)]
 F32_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)]
@@ -251,6 +256,39 @@ def _int8(options: argparse.Namespace) -> list[dict[str, Any]]:
     return results
 
 
+def _int32(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Weights by rows of k ("nt") or of n ("nn"), which cuBLAS has turned over first.
+
+    It has no product of fewer than 17 rows.
+    """
+    results = []
+    peers: dict[str, Call] = {
+        "nt": torch._int_mm,
+        "nn": lambda a, b: torch._int_mm(a, b.t().contiguous().t()),
+    }
+    for layout, size in INT32:
+        calls: dict[str, Call] = {
+            "ours": lambda a, b: OPS.int_matmul(a[None], b[None])[0],
+            "cublas": peers[layout],
+        }
+        label = f"int32 {layout} {'x'.join(map(str, size))}"
+        if options.filters and not any(f in label for f in options.filters):
+            continue
+        m, n, k = size
+        flops = 2.0 * m * n * k
+        operands = []
+        for _ in range(8 if flops < GRAPH_FLOPS else 1):
+            a, b, *_ = _int8_operands(size)
+            operands.append((a, b.t() if layout == "nt" else b.t().contiguous()))
+        assert torch.equal(calls["ours"](*operands[0]), calls["cublas"](*operands[0]))
+        if flops < GRAPH_FLOPS:
+            seconds = _replayed(calls, operands)
+        else:
+            seconds = _in_turns(calls, operands[0], max(20, min(50, int(5e13 / flops))))
+        results.append(_report(label, flops, seconds, n * k))
+    return results
+
+
 def _layer_operands(size: tuple[int, int, int], bits: int) -> tuple[torch.Tensor, ...]:
     """x, weights, scales and zero points, and the same weights in bf16."""
     m, n, k = size
@@ -293,7 +331,7 @@ def _report(label: str, flops: float, seconds: Timings, weight_bytes: int) -> di
     print(
         f"{label:44} {times}  weights {rate:4.2f} TB/s  {ratio:5.3f}{seconds.shown()}", flush=True
     )
-    dtype = {"fp8": "f8_e4m3fn", "int8": "i8"}.get(label.split()[0], "bf16")
+    dtype = {"fp8": "f8_e4m3fn", "int8": "i8", "int32": "i8"}.get(label.split()[0], "bf16")
     return {"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
             "ratio": ratio, "weight_bytes": weight_bytes, **seconds.card}  # fmt: skip
 
@@ -352,7 +390,7 @@ def main() -> None:
         dtype = "f32" if "f32" in name else "bf16"
         results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
                         "ratio": ratio, **seconds.card})  # fmt: skip
-    for measure in (_grouped, _fp8, _fp8_grouped, _int8, _layers):
+    for measure in (_grouped, _fp8, _fp8_grouped, _int8, _int32, _layers):
         results += measure(options)
     if options.out:
         machine = {"gpu": properties.name, "torch": torch.__version__,

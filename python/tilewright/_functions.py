@@ -76,7 +76,7 @@ def make(op: Operator) -> _schema.Function:
     function.__module__ = "tilewright.ops"
     function.__doc__ = _documentation().get(name, op.schema)
     function.__signature__ = _call.signature(op)  # type: ignore[attr-defined]
-    return _ranks.matmul(function) if name == "matmul" else function
+    return _ranks.matmul(function) if name in ("matmul", "int_matmul") else function
 
 
 @functools.cache

@@ -26,7 +26,7 @@ def matmul(batched: Callable[..., Any]) -> Callable[..., Any]:
         if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
             return batched(*positional, **named)
         rest = {name: value for name, value in named.items() if name not in given}
-        x, y, shape = _as_batches(a, b)
+        x, y, shape = _as_batches(batched.__name__, a, b)
         try:
             out = batched(x, y, *positional[2:], **rest)
         except (NotImplementedError, ValueError) as error:
@@ -49,11 +49,11 @@ def _with_shapes(message: str, **shapes: tuple[Any, Any]) -> str:
     return message
 
 
-def _as_batches(a: Any, b: Any) -> tuple[Any, Any, tuple[Any, ...]]:
+def _as_batches(op: str, a: Any, b: Any) -> tuple[Any, Any, tuple[Any, ...]]:
     """Batches of matrices with the product's numbers, and its shape."""
     m, n = a.shape[-2:-1], b.shape[-1:] if b.ndim > 1 else ()
     if not a.ndim or not b.ndim or a.shape[-1] != b.shape[-2 if b.ndim > 1 else -1]:
-        raise ValueError(f"matmul: a {tuple(a.shape)} and b {tuple(b.shape)} have no product")
+        raise ValueError(f"{op}: a {tuple(a.shape)} and b {tuple(b.shape)} have no product")
     x = a if a.ndim > 1 else a.reshape((1, *a.shape))
     y = b if b.ndim > 1 else b.reshape((*b.shape, 1))
     if y.ndim == 2:  # for all of a's matrices: rows of one

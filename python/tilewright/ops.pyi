@@ -1483,6 +1483,37 @@ def grouped_matmul(
         (4, 4)
     """
 
+def int_matmul(
+    a: _Array,
+    b: Any,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""Batched matrix multiplication of 8-bit integers, exact: a b in 32-bit integers, which wrap
+    around where a sum needs more (no sum of 131071 products or fewer does). Any strides:
+    transposes are views, and a batch stride of zero broadcasts. Arrays of one, two or more
+    dimensions are multiplied as torch.matmul does, by views.
+
+    int_matmul(a: i8[B, M, K], b: i8[B, K, N]) -> out: i32[B, M, N]
+
+    Args:
+        a: i8[B, M, K].
+        b: i8[B, K, N].
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: i32[B, M, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.int_matmul(
+        ...     np.zeros((4, 4, 4), np.int8),
+        ...     np.zeros((4, 4, 4), np.int8),
+        ... ).shape
+        (4, 4, 4)
+    """
+
 def k_grouped_matmul(
     a: _Array,
     b: Any,

@@ -296,6 +296,12 @@ def test_the_tool_checks_what_it_measures() -> None:
         assert (row["checked"], row.get("checked_case")) == wanted
 
 
+def test_the_tool_measures_operators_without_a_type_to_choose() -> None:
+    for op, text in (("int_matmul", "B=1 M=3 K=5 N=7"), ("moe_align", "*=9 experts=4")):
+        (row,) = run_json("bench", op, "--case", text, "--threads", 1, "--seconds", 0)["results"]
+        assert (row["dtype"], row["checked"]) == ("", "definition")
+
+
 def test_peers_take_their_operators_arguments() -> None:
     """Or say that they do not: arguments that an operator has got since would end a peer."""
     code = (

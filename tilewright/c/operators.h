@@ -600,6 +600,16 @@ static inline tw_status tw_grouped_matmul(tw_context* context, const tw_tensor* 
   return tw_call(context, op, arguments, 5, NULL, NULL);
 }
 
+/* int_matmul(a: i8[B, M, K], b: i8[B, K, N]) -> out: i32[B, M, N] */
+static inline tw_status tw_int_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
+                                      tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("int_matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 3, NULL, NULL);
+}
+
 /* k_grouped_matmul(a: T[M, K], b: T[K, N], offsets: i32[G], starts: i32[G]?) -> out: T[G, M, N] */
 static inline tw_status tw_k_grouped_matmul(tw_context* context, const tw_tensor* a,
                                             const tw_tensor* b, const tw_tensor* offsets,

@@ -65,6 +65,7 @@ struct GemmShape {
   int64_t live_rows;      // rows of a and columns of b that are to be in L1 together
   bool may_share_b;       // where it is not ready, it may be packed once for all tasks
   bool b_across;          // a panel has a short piece of each of many rows
+  int64_t k_unit = 32;    // blocks of k begin at multiples of it
 };
 
 /// Tasks of one multiplication, numbered row block first, then panel block, then batch.
@@ -141,7 +142,7 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   // is read whole, or packed in pieces that stay in half of L1.
   const int64_t live = row_tiles > 1 ? machine.l1d_bytes * 2 / 3 / (s.live_rows * s.packed_bytes)
                                      : machine.l1d_bytes / 2 / (kPanel * s.packed_bytes);
-  out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, 32);
+  out.k_block = row_tiles == 1 && s.panels_ready ? s.k : even_step(s.k, live, s.k_unit);
   out.k_blocks = blocks(s.k, out.k_block);
 
   // Packing b pays once for all rows, if there is memory for it, or else for those of one block.

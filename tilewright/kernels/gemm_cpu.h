@@ -1,6 +1,7 @@
 // The matrix multiplication skeleton on the CPU, for every shape.
 //
-//   out[m, n] = epilogue(sum over k of a[m, k] * b[n, k])          float32 accumulation
+//   out[m, n] = epilogue(sum over k of a[m, k] * b[n, k])   sums are float32, of bytes 32-bit
+//   integers
 //
 // A task owns a block of rows and a range of panels (kPanelWidth columns each). For each block of k
 // it takes its rows of a, packed and widened once, and walks its panels: a panel that is not ready
@@ -41,6 +42,7 @@ struct Gemm {
   using Units = typename Inner::Units;
   using Unit = typename Units::Unit;
   using Scratch = typename Inner::Scratch;
+  using Sum = tile::sum_t<Scratch>;
   static constexpr int64_t kDepth = Units::kDepth, kStep = Inner::kStep;
   static constexpr int64_t kMostRows = Inner::template kTileRows<P>, kPanel = GemmSchedule::kPanel;
   static constexpr bool kReadsAcross =
@@ -70,7 +72,8 @@ struct Gemm {
                           .max_tile_rows = kMostRows,
                           .live_rows = Inner::kWholeTiles ? kMostRows + kPanel : 2 * kLanes,
                           .may_share_b = !B::kPacked && !ready && !across && !sizes.differ(),
-                          .b_across = b_across() && !across};
+                          .b_across = b_across() && !across,
+                          .k_unit = gemm_detail::at_least(32, kStep)};
     s = schedule_gemm(shape, machine);
   }
 
@@ -112,7 +115,7 @@ struct Gemm {
   int64_t tile_bytes() const {
     int64_t tiles_rows = s.tile_rows * (across ? s.block_panels : 1);
     if (s.k_blocks > 1) tiles_rows = s.block_rows * (s.k_innermost ? 1 : s.block_panels);
-    return padded(tiles_rows * kPanel * int64_t{sizeof(float)});
+    return padded(tiles_rows * kPanel * int64_t{sizeof(Sum)});
   }
 
   int64_t shared_a_bytes() const {
@@ -224,7 +227,7 @@ struct Gemm {
     char* scratch = p.template scratch<char>();
     task.own_a = reinterpret_cast<Unit*>(scratch);
     task.panel = reinterpret_cast<Unit*>(scratch + own_a_bytes());
-    task.tiles = reinterpret_cast<float*>(scratch + own_a_bytes() + panel_bytes());
+    task.tiles = reinterpret_cast<Sum*>(scratch + own_a_bytes() + panel_bytes());
     task.shared_a = p.template workspace<Unit>() + shared_a_units(batch);
     task.shared_b = shared_b(p) + shared_b_units(batch, 0);
     if (!s.share_a && s.k_innermost && !direct_a(task.a)) {
@@ -258,7 +261,7 @@ struct Gemm {
     int64_t all_rows = 0, depth = 0;  // of its matrices
     int64_t row = 0, rows = 0;
     Unit *own_a = nullptr, *panel = nullptr;
-    float* tiles = nullptr;
+    Sum* tiles = nullptr;
     const Unit* shared_a = nullptr;
     const Unit* shared_b = nullptr;
     int64_t last_panel = 0;
@@ -292,7 +295,7 @@ struct Gemm {
     }
 
     /// All of the task, where few rows of a multiply b's rows as they lie.
-    template <tile::TileEpilogue<P> Epilogue>
+    template <tile::TileEpilogue<P, Sum> Epilogue>
     void multiply_across(P p, int64_t first_panel, const Epilogue& epilogue) {
       const int64_t first = first_panel * kPanel;
       const int64_t end = at_most(last_panel * kPanel, gemm.problem.n);
@@ -304,7 +307,7 @@ struct Gemm {
     }
 
     /// All tiles of the task in panel j, its own `nth`, for one block of k.
-    template <tile::TileEpilogue<P> Epilogue>
+    template <tile::TileEpilogue<P, Sum> Epilogue>
     void multiply(P p, int64_t block, int64_t j, int64_t nth, const Epilogue& epilogue) {
       const GemmSchedule& plan = gemm.s;
       const int64_t first = block * plan.k_block, column = j * kPanel;
@@ -325,10 +328,11 @@ struct Gemm {
       else if (plan.share_b)
         ask_for(panel_units + units(plan.k_innermost ? k : gemm.problem.k) * kPanel,
                 units(k) * kPanel);
+      [[maybe_unused]] alignas(64) Sum starts[kPanel];  // of the panel's sums
       for (int64_t r = 0; r < rows; r += plan.tile_rows) {
         const int count = int(gemm_detail::at_most(plan.tile_rows, rows - r));
         const int height = int(gemm.stored(count));
-        float* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
+        Sum* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
         const bool is_last = block == k_blocks() - 1;
         if (is_last) epilogue.prefetch(row + r, count, column, columns);
         if (ahead >= ahead_end) {  // nothing more
@@ -337,7 +341,10 @@ struct Gemm {
         }
         if (!gemm.ready) {
           const auto* from = reinterpret_cast<const typename Scratch::Element*>(panel_units);
-          ahead = tile::mma<Scratch>(p, height, packed, from, k, tile, columns, block > 0, ahead);
+          if constexpr (tile::kHasStarts<Scratch>)
+            if (r == 0) Scratch::starts(p, from, k, starts);
+          ahead = tile::mma<Scratch>(p, height, packed, from, k, tile, columns, block > 0, ahead,
+                                     starts);
         } else if constexpr (B::kPacked) {
           const T* from = b.data + j * b.stride + first * kPanel;
           ahead = tile::mma<typename Inner::Ready>(p, height, packed, from, k, tile, columns,
@@ -364,22 +371,9 @@ struct Gemm {
 /// Calls f with the Gemm of the instruction that is quicker on this machine.
 template <class P, GemmProblem Problem, class F>
 TW_INLINE auto with_gemm(const Problem& problem, const Machine& machine, F&& f) {
-  using T = typename Problem::Panels::Element;
-  [[maybe_unused]] constexpr bool kBf16 =
-      tile::same_type<T, bf16> && tile::same_type<typename Problem::Panels::Value, bf16>;
-#if defined(__AMX_BF16__)
-  if constexpr (P::kHasAmx && kBf16) {
-    if (machine.prefers_bf16_tiles() && machine.bf16_tile_gflops > machine.bf16_dot_gflops)
-      return f(Gemm<Bf16TileInner, P, Problem>(problem, machine, machine.bf16_tile_gflops));
-  }
-#endif
-#if defined(__AVX512BF16__)
-  if constexpr (P::kHasBf16 && kBf16) {
-    if (machine.bf16_dot_gflops > machine.f32_fma_gflops)
-      return f(Gemm<Bf16DotInner, P, Problem>(problem, machine, machine.bf16_dot_gflops));
-  }
-#endif
-  return f(Gemm<FmaInner<T>, P, Problem>(problem, machine, machine.f32_fma_gflops));
+  return with_inner<P>(problem, machine, [&]<class Inner>(double gflops) {
+    return f(Gemm<Inner, P, Problem>(problem, machine, gflops));
+  });
 }
 
 }  // namespace gemm_detail

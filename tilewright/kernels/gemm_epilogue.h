@@ -16,16 +16,18 @@
 
 namespace tw::kernels {
 
-/// See above; kLong says that it is too much code to be repeated for every sum of a thread.
+/// See above; Sum is what sums are, and kLong says that it is too much code to be repeated for
+/// every sum of a thread.
 template <class E>
-concept GemmEpilogue = requires(const E e, float sum, int64_t at, int i) {
-  requires tile::same_type<decltype(e.template piece<1>(at, at)(sum, i, i, i)), float>;
-  requires tile::same_type<decltype(e.column(at)(sum, at)), float>;
+concept GemmEpilogue = requires(const E e, typename E::Sum sum, int64_t at, int i) {
+  requires tile::same_type<decltype(e.template piece<1>(at, at)(sum, i, i, i)), typename E::Sum>;
+  requires tile::same_type<decltype(e.column(at)(sum, at)), typename E::Sum>;
   E::kLong;
 };
 
 /// alpha times the product.
 struct GemmScale {
+  using Sum = float;
   static constexpr bool kLong = false;
   float alpha;
 
@@ -41,9 +43,26 @@ struct GemmScale {
   TW_INLINE Scaled column(int64_t) const { return {alpha}; }
 };
 
+/// The product of integers as it is.
+struct GemmExact {
+  using Sum = int32_t;
+  static constexpr bool kLong = false;
+
+  struct Same {
+    TW_INLINE int32_t operator()(int32_t x, int, int, int) const { return x; }
+    TW_INLINE int32_t operator()(int32_t x, int64_t) const { return x; }
+  };
+  template <int kPairs>
+  TW_INLINE Same piece(int64_t, int64_t) const {
+    return {};
+  }
+  TW_INLINE Same column(int64_t) const { return {}; }
+};
+
 /// A linear layer's: activation(x + bias) + residual.
 template <class T, class Activate>
 struct GemmLinear {
+  using Sum = float;
   static constexpr bool kLong = true;
   View<const T, 1> bias;      // [n], or absent
   View<const T, 2> residual;  // [m, n], or absent

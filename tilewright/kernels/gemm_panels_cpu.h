@@ -18,6 +18,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/tile/cpu/mma_int8.h"
 #include "tilewright/tile/cpu/mma_rows.h"
 #include "tilewright/tile/cpu/pack.h"
 
@@ -53,7 +54,7 @@ struct StridedPanels {
   /// at a time, each from the first column to the last.
   template <class Units, class P>
   TW_INLINE void multiply_across(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
-                                 int64_t columns, int64_t k, float* tiles) const {
+                                 int64_t columns, int64_t k, tile::sum_t<Units>* tiles) const {
     constexpr int64_t kStep = 16;
     int64_t first = 0;
     do {
@@ -78,6 +79,7 @@ struct StridedPanels {
     const int64_t next = side_by_side() ? kRowsAhead * rows.col_stride
                          : ahead > 0    ? ahead * rows.col_stride
                                         : tile::kPanelWidth * rows.lead_strides[0];
+    if (side_by_side()) return pack_side_by_side<Units>(p, column, first, k, next, to);
     for (int64_t lane = 0; lane < tile::kPanelWidth; lane += kLanes) {
       const int64_t from = column + lane;
       if (from >= rows.rows) {
@@ -92,9 +94,33 @@ struct StridedPanels {
   }
 
   template <class Units, class P>
+  TW_INLINE void pack_side_by_side(P, int64_t column, int64_t first, int64_t k, int64_t next,
+                                   typename Units::Unit* to) const {
+    using V = typename P::template Vec<typename Units::Unit>;
+    constexpr int kLanes = tile::kLanesOf<V>;
+    const int64_t valid = rows.rows - column;
+    const T* at = rows.row(column).data + first * rows.col_stride;
+    for (int64_t i = 0; i < k; i += Units::kDepth, at += Units::kDepth * rows.col_stride) {
+      TW_UNROLL
+      for (int d = 0; d < Units::kDepth; ++d) tile::prefetch_l2(at + next + d * rows.col_stride);
+      TW_UNROLL
+      for (int lane = 0; lane < tile::kPanelWidth; lane += kLanes, to += kLanes) {
+        const int64_t left = valid - lane, count = left < kLanes ? left : kLanes;
+        tile::store(
+            to, count > 0 ? Units::template across<V>(at + lane, rows.col_stride, int(count), k - i)
+                          : V{});
+      }
+    }
+  }
+
+  template <class Units, class P>
   TW_INLINE void multiply(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
-                          int64_t columns, int64_t k, float* tile) const {
+                          int64_t columns, int64_t k, tile::sum_t<Units>* tile) const {
     constexpr int kLanes = P::template kLanes<float>;
+    if constexpr (tile::kReadsAlong<Units>)
+      if (rows_of_a == 1)
+        return tile::mma_along<Units>(
+            p, a, [&](int64_t i) { return rows.row(column + i).data; }, columns, k, tile);
     tile::with_rows<kRowsAtOnce<P>>(rows_of_a, [&]<int kRows>() {
       // Two chains for each row of a where one would not keep up with memory.
       constexpr int kGroups = kRows <= 2 ? 2 : 1;

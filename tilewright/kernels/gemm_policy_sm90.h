@@ -74,6 +74,7 @@ inline constexpr int kGemmShapeCount = int(sizeof(kGemmShapes) / sizeof(kGemmSha
 struct GemmSize {
   int64_t batch, m, n, k;
   int element_bytes;
+  int out_bytes = element_bytes;  // of an element of out
 };
 
 struct GemmChoice {
@@ -112,9 +113,9 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
   const int64_t steps = blocks(blocks(size.k * size.element_bytes, kKBytes), build.split);
   const double working =
       double(waves) * (double(steps) * shape.step_clocks / hopper::kTensorMhz + shape.tile_us);
-  const double bytes = double(size.batch) * size.element_bytes *
-                       (double(size.m) * double(size.k) + double(size.n) * double(size.k) +
-                        double(size.m) * double(size.n));
+  const double m = double(size.m), n = double(size.n), k = double(size.k);
+  const double bytes =
+      double(size.batch) * (size.element_bytes * (m * k + n * k) + size.out_bytes * m * n);
   const double reading = bytes / hopper::kReadBytesPerUs + shape.tile_us;
   // The shorter of the two is not hidden wholly: a tile starts by reading and ends by computing.
   constexpr double kExposed = 0.25;

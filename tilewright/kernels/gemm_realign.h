@@ -1,4 +1,4 @@
-// Copies a batch of matrices of 16- or 32-bit elements into rows that start at multiples of 16
+// Copies a batch of matrices of 8-, 16- or 32-bit elements into rows that start at multiples of 16
 // bytes, as TMA wants them. A pass of its own before a multiplication whose operands do not lie so.
 #pragma once
 
@@ -89,7 +89,7 @@ struct GemmRealign {
     TW_UNROLL
     for (int i = 0; i < kEach; ++i)
       if (i < left)
-        words[i / kOfWord] |= uint32_t(from[i * given.column_stride]) << i % kOfWord * 16;
+        words[i / kOfWord] |= uint32_t(from[i * given.column_stride]) << i % kOfWord * (8 * kBytes);
   }
 
   /// 16 bytes from two aligned loads of 16, all of them inside the row's 32 from here or in the
@@ -103,7 +103,7 @@ struct GemmRealign {
     if (shift & 8) move<2>(w);
     if (shift & 4) move<1>(w);
     TW_UNROLL
-    for (int i = 0; i < 4; ++i) words[i] = __funnelshift_r(w[i], w[i + 1], (shift & 2) * 8);
+    for (int i = 0; i < 4; ++i) words[i] = __funnelshift_r(w[i], w[i + 1], (shift & 3) * 8);
   }
   template <int kBy>
   __device__ static void move(uint32_t (&w)[8]) {

@@ -1,4 +1,4 @@
-// Matrix multiplication on Hopper: out[i] = epilogue(a[i] b[i]), float32 sums.
+// Matrix multiplication on Hopper: out[i] = epilogue(a[i] b[i]), float32 sums, of bytes int32.
 //
 // A block is one producer warpgroup, one of whose threads keeps a ring of shared-memory stages full
 // by TMA, and two consumer warpgroups that multiply from it. Blocks are persistent and walk the
@@ -21,6 +21,7 @@
 #include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/tma.h"
 #include "tilewright/tile/cuda/wgmma.h"
+#include "tilewright/tile/cuda/wgmma_int8.h"
 
 namespace tw::kernels {
 
@@ -55,7 +56,7 @@ struct GemmSm90 {
   static_assert(sizeof(Shared) == kBuild.shared_bytes());
 
   using Position = tile::cuda::RingPosition<kStages>;
-  using Sums = float[kRowBlocks][kTileN / 2];
+  using Sums = typename Epilogue::Sum[kRowBlocks][kTileN / 2];
 
   TW_PTX void operator()(char* memory) const {
     using namespace tile::cuda;

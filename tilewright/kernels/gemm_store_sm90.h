@@ -25,8 +25,8 @@ struct TileStore {
 
   /// 64 x kN sums in the layout of wgmma. `barrier` is the warpgroup's own; kPairs, of a thread's
   /// pairs of columns, what the epilogue loads at once.
-  template <int kN, int kPairs, class Arguments>
-  TW_PTX void put(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner, int barrier) {
+  template <int kN, int kPairs, class Arguments, class Sum>
+  TW_PTX void put(const Arguments& to, Sum (&sums)[kN / 2], GemmCorner corner, int barrier) {
     constexpr int kPieces = kN / kColumns;
     if constexpr (decltype(to.epilogue)::kLong) {
 #pragma unroll 1
@@ -82,16 +82,16 @@ struct TileStore {
 
   /// Brings the sums kBy further on to the front, for loops that are not unrolled: registers cannot
   /// be indexed.
-  template <int kBy, int kCount>
-  TW_PTX static void rotate(float (&sums)[kCount]) {
+  template <int kBy, class Sum, int kCount>
+  TW_PTX static void rotate(Sum (&sums)[kCount]) {
     TW_UNROLL
     for (int i = 0; i + kBy < kCount; ++i) sums[i] = sums[i + kBy];
   }
 
   /// kPieces of them, at `slot`; at most kPending earlier ones may still be on their way.
-  template <int kPieces, int kPending, int kPairs, class Arguments>
-  TW_PTX static void put_pieces(char* slot, const Arguments& to, const float* sums,
-                                GemmCorner corner, int barrier) {
+  template <int kPieces, int kPending, int kPairs, class Arguments, class Sum>
+  TW_PTX static void put_pieces(char* slot, const Arguments& to, const Sum* sums, GemmCorner corner,
+                                int barrier) {
     const int my_row = corner.row + warp() * 16 + lane() / 4;
     const int my_column = corner.column + lane() % 4 * 2;
     TW_UNROLL
@@ -157,6 +157,7 @@ struct TileStore {
   template <int kHeight>
   TW_PTX static void scatter(const GemmScatter<Out>& to, const char* piece, GemmCorner corner,
                              bool adds) {
+    using Wide = tile::compute_t<Out>;
     constexpr int kWarps = 4, kLanes = 32;
     const int64_t first = corner.row + warp(), column = corner.column + lane();
     Out* line = to.data + corner.batch * to.batch_stride + first * to.row_stride +
@@ -172,14 +173,14 @@ struct TileStore {
         const Out value = *reinterpret_cast<const Out*>(piece + row * kRowBytes +
                                                         (at / 16 ^ row % 8) * 16 + at % 16);
         Out& place = line[i * step];
-        place = adds ? Out(float(place) + float(value)) : value;
+        place = adds ? Out(Wide(place) + Wide(value)) : value;
       }
     }
   }
 
   /// kPairs of each row, from pair `first` on.
-  template <int kPairs, class Apply>
-  TW_PTX static void stage(char* piece, const float* sums, int first, const Apply& apply) {
+  template <int kPairs, class Apply, class Sum>
+  TW_PTX static void stage(char* piece, const Sum* sums, int first, const Apply& apply) {
     if constexpr (sizeof(Out) == 2)
       stage_pairs<kPairs>(piece, sums, first, apply);
     else
@@ -199,16 +200,19 @@ struct TileStore {
       tile::cuda::store_matrices(piece + row * kRowBytes + ((i + half) ^ row % 8) * 16, pair(i, 0),
                                  pair(i, 1), pair(i + 1, 0), pair(i + 1, 1));
   }
-  template <int kPairs, class Apply>
-  TW_PTX static void stage_words(char* piece, const float* sums, int first, const Apply& apply) {
+  template <int kPairs, class Apply, class Sum>
+  TW_PTX static void stage_words(char* piece, const Sum* sums, int first, const Apply& apply) {
+    struct alignas(8) Pair {
+      Out left, right;
+    };
     const int row = warp() * 16 + lane() / 4, column = lane() % 4 * 2;
     TW_UNROLL
     for (int i = 0; i < kPairs; ++i) {
-      const float* s = sums + 4 * i;
+      const Sum* s = sums + 4 * i;
       const int chunk = 2 * (first + i) + column / 4;
       char* to = piece + row * kRowBytes + (chunk ^ row % 8) * 16 + column % 4 * 4;
-      *reinterpret_cast<float2*>(to) = {apply(s[0], 0, i, 0), apply(s[1], 0, i, 1)};
-      *reinterpret_cast<float2*>(to + 8 * kRowBytes) = {apply(s[2], 1, i, 0), apply(s[3], 1, i, 1)};
+      *reinterpret_cast<Pair*>(to) = {apply(s[0], 0, i, 0), apply(s[1], 0, i, 1)};
+      *reinterpret_cast<Pair*>(to + 8 * kRowBytes) = {apply(s[2], 1, i, 0), apply(s[3], 1, i, 1)};
     }
   }
 };

@@ -8,7 +8,7 @@
 
 namespace tw::kernels {
 
-template <class T>
+template <class T, class Out = T>
 struct MatmulProblem {
   using Panels = StridedPanels<T>;
 
@@ -36,17 +36,21 @@ struct MatmulProblem {
   };
 
   struct Epilogue {
-    float alpha;
-    Rows<T> out;
+    float alpha;  // not of integers
+    Rows<Out> out;
 
     TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
       tile::prefetch_tile(row, rows, column, columns, out);
     }
-    template <class P>
-    __attribute__((noinline)) void operator()(P p, const float* tile, int64_t row, int rows,
+    template <class P, class Sum>
+    __attribute__((noinline)) void operator()(P p, const Sum* tile, int64_t row, int rows,
                                               int64_t column, int64_t columns) const {
-      tile::store_tile(p, tile, row, rows, column, columns, out,
-                       [&](auto v, auto, int64_t) { return v * alpha; });
+      tile::store_tile(p, tile, row, rows, column, columns, out, [&](auto v, auto, int64_t) {
+        if constexpr (tile::same_type<Sum, float>)
+          return v * alpha;
+        else
+          return v;
+      });
     }
   };
 
@@ -54,7 +58,7 @@ struct MatmulProblem {
 
   int64_t batch, m, n, k;        // m or k: of the largest group
   Operand<const T> left, right;  // [m, k], [n, k]
-  Operand<T> result;             // [m, n]
+  Operand<Out> result;           // [m, n]
   float alpha = 1;
   Grouped grouped = Grouped::kNone;
   RowGroups groups{};
@@ -85,5 +89,40 @@ struct MatmulProblem {
  private:
   TW_INLINE bool is(Grouped kind) const { return grouped == kind; }
 };
+
+/// Whether to compute the transpose: its rows are contiguous and those of out are not, or n is so
+/// small that the columns of out had better be the rows of a register tile.
+template <class Out>
+TW_INLINE bool matmul_by_columns(const View<Out, 3>& out) {
+  const bool rows_fit = out.stride(2) == 1 || out.size(2) == 1;
+  const bool columns_fit = out.stride(1) == 1 || out.size(1) == 1;
+  if (columns_fit != rows_fit) return columns_fit;
+  return out.size(2) <= 8 && out.size(1) >= 4 * out.size(2);
+}
+
+/// out = alpha a b of batches of matrices: a [batch, m, k], b [batch, k, n].
+template <class T, class Out>
+TW_INLINE MatmulProblem<T, Out> matmul_problem(const View<const T, 3>& a, const View<const T, 3>& b,
+                                               const View<Out, 3>& out, float alpha) {
+  using Problem = MatmulProblem<T, Out>;
+  const int64_t m = out.size(1), n = out.size(2), k = a.size(2);
+  const typename Problem::template Operand<const T> rows{a.data,      m,           k,
+                                                         a.stride(0), a.stride(1), a.stride(2)};
+  const typename Problem::template Operand<const T> columns{b.data,      n,           k,
+                                                            b.stride(0), b.stride(2), b.stride(1)};
+  const typename Problem::template Operand<Out> result{
+      out.data, m, n, out.stride(0), out.stride(1), out.stride(2)};
+  const typename Problem::template Operand<Out> turned{
+      out.data, n, m, out.stride(0), out.stride(2), out.stride(1)};
+  if (matmul_by_columns(out)) return {out.size(0), n, m, k, columns, rows, turned, alpha};
+  Problem whole{out.size(0), m, n, k, rows, columns, result, alpha};
+  // One right matrix for a batch of stacked left ones is a single, taller multiplication.
+  if (b.stride(0) == 0 && a.stride(0) == m * a.stride(1) && out.stride(0) == m * out.stride(1)) {
+    whole.m *= whole.batch;
+    whole.left.rows = whole.result.rows = whole.m;
+    whole.batch = 1;
+  }
+  return whole;
+}
 
 }  // namespace tw::kernels

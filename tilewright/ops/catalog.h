@@ -42,6 +42,7 @@
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
 #include "tilewright/ops/grouped_gated_matmul.h"
 #include "tilewright/ops/grouped_matmul.h"
+#include "tilewright/ops/int_matmul.h"
 #include "tilewright/ops/k_grouped_matmul.h"
 #include "tilewright/ops/layer_norm.h"
 #include "tilewright/ops/layer_norm_backward.h"
@@ -156,6 +157,7 @@ using All = Catalog<          //
     GeluTanhAndMulBackward,   //
     GroupedGatedMatmul,       //
     GroupedMatmul,            //
+    IntMatmul,                //
     KGroupedMatmul,           //
     LayerNorm,                //
     LayerNormBackward,        //

@@ -169,7 +169,8 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
     written += double(output.count() * element_size(output.dtype));
   size_t next = 0;
   const bool from_memory = double(calls.size()) * cost.bytes > double(context.machine().l3_bytes);
-  const Limit limit = meter.limit_of(cost, written, from_memory, combo[0]);
+  const DType first = combo.empty() ? DType::kF32 : combo[0];  // of schemas that name every dtype
+  const Limit limit = meter.limit_of(cost, written, from_memory, first);
   const Timing t =
       measure(seconds, limit, meter, [&] { op.run(calls[next++ % calls.size()].call(), context); });
   json row{{"op", op.name()},

@@ -27,6 +27,15 @@ def matmul(a: Tensor, b: Tensor, alpha: float) -> Tensor:
 
 
 @composite
+def int_matmul(a: Tensor, b: Tensor) -> Tensor:
+    if not a.is_cuda:
+        return a.to(torch.int32) @ b.to(torch.int32)
+    # There PyTorch multiplies integers of few sizes alone; float64 has all digits of the sums.
+    sums = (a.double() @ b.double()).to(torch.int64)
+    return ((sums + 2**31) % 2**32 - 2**31).to(torch.int32)
+
+
+@composite
 def linear(
     x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, activation: str
 ) -> Tensor:

@@ -53,6 +53,14 @@ tile::cuda::TensorMap operand_map(const char* op, const GemmOperand<T>& of, int6
       {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
 }
 
+/// Sizes that the Hopper kernels count in 32 bits.
+inline bool fits_gemm_sm90(int64_t batch, int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
+  if (m > kMost || n > kMost || k > kMost || batch > kMost) return false;
+  constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
+  return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
+}
+
 template <class T>
 struct GemmProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
@@ -87,13 +95,7 @@ struct GemmProblem {
     std::swap(left, right);
     out = out.transposed();
   }
-  /// Sizes that the Hopper kernel counts in 32 bits.
-  bool fits_sm90() const {
-    constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
-    if (m > kMost || n > kMost || k > kMost || batch > kMost) return false;
-    constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
-    return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
-  }
+  bool fits_sm90() const { return fits_gemm_sm90(batch, m, n, k); }
 };
 
 }  // namespace tw::runtime::cuda

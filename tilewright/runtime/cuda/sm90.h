@@ -4,6 +4,7 @@
 #include "tilewright/runtime/cuda/attention.h"
 #include "tilewright/runtime/cuda/attention_backward.h"
 #include "tilewright/runtime/cuda/gemm_grouped.h"
+#include "tilewright/runtime/cuda/gemm_int8.h"
 #include "tilewright/runtime/cuda/gemm_scaled.h"
 #include "tilewright/runtime/cuda/linear_int.h"
 #include "tilewright/runtime/cuda/mla.h"

@@ -30,6 +30,8 @@ inline constexpr int kTensorMapType<f8_e4m3fn> = 0;
 template <>
 inline constexpr int kTensorMapType<int8_t> = 0;
 template <>
+inline constexpr int kTensorMapType<int32_t> = 3;
+template <>
 inline constexpr int kTensorMapType<f16> = 6;
 template <>
 inline constexpr int kTensorMapType<float> = 7;

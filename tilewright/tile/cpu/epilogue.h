@@ -1,4 +1,4 @@
-// From a float32 tile in L1 to the rows of an output.
+// From a tile of sums in L1 to the rows of an output.
 #pragma once
 
 #include "tilewright/tile/cpu/mma.h"
@@ -8,8 +8,8 @@ namespace tw::tile {
 
 /// What a matrix multiplication does to a finished tile: e(p, tile, first row, rows, first column,
 /// columns), before which prefetch() is told the same.
-template <class E, class P>
-concept TileEpilogue = requires(const E e, P p, const float* tile, int64_t at, int rows) {
+template <class E, class P, class Sum = float>
+concept TileEpilogue = requires(const E e, P p, const Sum* tile, int64_t at, int rows) {
   e.prefetch(at, rows, at, at);
   e(p, tile, at, rows, at, at);
 };
@@ -17,10 +17,10 @@ concept TileEpilogue = requires(const E e, P p, const float* tile, int64_t at, i
 /// out(row + r, column + c) = f(tile[r * kPanelWidth + c], at, row + r), rows x columns of it,
 /// where `at` is the Span of the output columns. Stores stay in the caches: whoever reads them is
 /// next.
-template <class P, class T, class F>
-TW_INLINE void store_tile(P, const float* tile, int64_t row, int rows, int64_t column,
+template <class P, class Sum, class T, class F>
+TW_INLINE void store_tile(P, const Sum* tile, int64_t row, int rows, int64_t column,
                           int64_t columns, const Rows<T>& out, F&& f) {
-  using V = typename P::template Vec<float>;
+  using V = typename P::template Vec<Sum>;
   constexpr int kN = P::template kLanes<float>;
   for (int r = 0; r < rows; ++r, tile += kPanelWidth) {
     const View<T, 1> to = out.row(row + r);

@@ -3,10 +3,11 @@
 //   c[r, j] (+)= sum over k of a[k, r] * b[k, j]       r < kRows,  j < kPanelWidth
 //
 // `a` is packed k-major, kRows values per k; `b` is a panel: kPanelWidth columns, k-major, in one
-// of the formats below; `c` is a float32 tile of row length kPanelWidth. The sum over k is one
-// chain of fused multiply-adds per element, in the order of k, and may be cut anywhere and
-// continued from c: whatever the blocking or the number of rows, an element sees the same
-// operations. After Goto & van de Geijn (TOMS 2008) and BLIS (Van Zee & van de Geijn, TOMS 2015).
+// of the formats below or those of mma_int8.h; `c` is a tile of row length kPanelWidth, float32
+// unless the format adds up in something else. The sum over k is one chain of fused multiply-adds
+// per element, in the order of k, and may be cut anywhere and continued from c: whatever the
+// blocking or the number of rows, an element sees the same operations. After Goto & van de Geijn
+// (TOMS 2008) and BLIS (Van Zee & van de Geijn, TOMS 2015).
 #pragma once
 
 #include "tilewright/tile/cpu/program.h"
@@ -37,14 +38,31 @@ TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const float* a, const V (&b
 
 // ---- panel formats -------------------------------------------------------------------------
 
-/// Element: what b points at. Unit: what a points at. A step multiplies kDepth values of k; half()
-/// is the last one of an odd k where kDepth is 2. kUnitDepth: values of k in one Unit.
+/// What a format, or the units that one is made of, adds up in: float32, or F::Sum.
 template <class F>
-concept PanelFormat =
-    requires(f32x8 (&acc)[1][1], const typename F::Unit* a, const typename F::Element* b) {
-      F::step(acc, a, b);
-      F::kDepth / F::kUnitDepth;
-    };
+struct SumOf {
+  using type = float;
+};
+template <class F>
+  requires requires { typename F::Sum; }
+struct SumOf<F> {
+  using type = typename F::Sum;
+};
+template <class F>
+using sum_t = typename SumOf<F>::type;
+
+/// Whether its sums begin at values of each column: starts(p, b, k, to) writes those of a panel.
+template <class F>
+inline constexpr bool kHasStarts = requires { requires F::kHasStarts; };
+
+/// Element: what b points at. Unit: what a points at. A step multiplies kDepth values of k; half()
+/// is the last one of a k that is no multiple of kDepth. kUnitDepth: values of k in one Unit.
+template <class F>
+concept PanelFormat = requires(vec<sum_t<F>, 8> (&acc)[1][1], const typename F::Unit* a,
+                               const typename F::Element* b) {
+  F::step(acc, a, b);
+  F::kDepth / F::kUnitDepth;
+};
 
 /// b[k][j] as T, widened to float32 in the register.
 template <class T>
@@ -119,13 +137,14 @@ struct Bf16DotPanel {
 
 // ---- the tile ------------------------------------------------------------------------------
 
-/// kVecs vectors of each row of the tile: k values of k, starting from zero or from c. Returns
-/// `ahead` moved past the lines that were prefetched, one for every four steps.
+/// kVecs vectors of each row of the tile: k values of k, starting from zero or from c, and from
+/// `starts` where there are any. Returns `ahead` moved past the lines that were prefetched, one for
+/// every four steps.
 template <PanelFormat Format, class P, int kRows, int kVecs>
 TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
-                                  const typename Format::Element* b, int64_t k, float* c,
-                                  bool accumulate, const char* ahead) {
-  using V = typename P::template Vec<float>;
+                                  const typename Format::Element* b, int64_t k, sum_t<Format>* c,
+                                  bool accumulate, const char* ahead, const sum_t<Format>* starts) {
+  using V = typename P::template Vec<sum_t<Format>>;
   constexpr int kN = kLanesOf<V>;
   constexpr int kUnits = kRows * Format::kDepth / Format::kUnitDepth;  // of a, per step
   constexpr int kElements = kPanelWidth * Format::kDepth;              // of b, per step
@@ -142,6 +161,14 @@ TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
     for (int r = 0; r < kRows; ++r) {
       TW_UNROLL
       for (int j = 0; j < kVecs; ++j) acc[r][j] = load<V>(c + r * kPanelWidth + j * kN);
+    }
+  }
+  if constexpr (kHasStarts<Format>) {
+    TW_UNROLL
+    for (int j = 0; j < kVecs; ++j) {
+      const V start = load<V>(starts + j * kN);
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) acc[r][j] += start;
     }
   }
   int64_t steps = k / Format::kDepth;
@@ -173,8 +200,8 @@ TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
 template <PanelFormat Format, class P, int kRows>
 __attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit* a,
                                                const typename Format::Element* b, int64_t k,
-                                               float* c, int64_t cols, bool accumulate,
-                                               const char* ahead) {
+                                               sum_t<Format>* c, int64_t cols, bool accumulate,
+                                               const char* ahead, const sum_t<Format>* starts) {
   constexpr int kN = P::template kLanes<float>;
   constexpr int kAll = kPanelWidth / kN;
   // As many columns at once as the registers hold beside two vectors of b and a broadcast.
@@ -183,7 +210,8 @@ __attribute__((noinline)) const char* mma_rows(P p, const typename Format::Unit*
   for (int j = 0; j < kAll; j += kVecs) {
     if (j > 0 && j * kN >= cols) break;
     ahead = mma_columns<Format, P, kRows, kVecs>(p, a, b + j * kN * Format::kDepth, k, c + j * kN,
-                                                 accumulate, ahead);
+                                                 accumulate, ahead,
+                                                 kHasStarts<Format> ? starts + j * kN : nullptr);
   }
   return ahead;
 }
@@ -207,14 +235,15 @@ TW_INLINE auto with_rows(int rows, F&& f) {
   }
 }
 
-/// c (+)= a · b for 1 <= rows <= kMaxTileRows. Prefetches some lines from `ahead` on into L2, and
-/// returns where to go on.
+/// c (+)= a · b for 1 <= rows <= kMaxTileRows, and `starts` where the format has any. Prefetches
+/// some lines from `ahead` on into L2, and returns where to go on.
 template <PanelFormat Format, class P>
 TW_INLINE const char* mma(P p, int rows, const typename Format::Unit* a,
-                          const typename Format::Element* b, int64_t k, float* c, int64_t cols,
-                          bool accumulate, const char* ahead) {
+                          const typename Format::Element* b, int64_t k, sum_t<Format>* c,
+                          int64_t cols, bool accumulate, const char* ahead,
+                          const sum_t<Format>* starts = nullptr) {
   return with_rows<kMaxTileRows<P>>(rows, [&]<int kRows>() {
-    return mma_rows<Format, P, kRows>(p, a, b, k, c, cols, accumulate, ahead);
+    return mma_rows<Format, P, kRows>(p, a, b, k, c, cols, accumulate, ahead, starts);
   });
 }
 

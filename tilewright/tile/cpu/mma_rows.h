@@ -10,9 +10,30 @@ namespace tw::tile {
 
 namespace detail {
 
+/// Units whose rows of a are packed with something added to each value: kBias, as a unit. One more
+/// sum is that of the bias times b, and is taken from all the others in the end.
+template <class Units>
+inline constexpr int kBiasRows = requires { Units::kBias; } ? 1 : 0;
+
+/// Unit u of row r of a in all lanes; row kRows is the bias.
+template <class Units, class U, int kRows>
+TW_INLINE U unit_of(const typename Units::Unit* a, int64_t u, int r) {
+  if constexpr (kBiasRows<Units> == 1)
+    if (r == kRows) return splat<U>(Units::kBias);
+  return splat<U>(a[u * kRows + r]);
+}
+
+template <class Units, class U, class V>
+TW_INLINE V add_product(U a, U b, V acc) {
+  if constexpr (requires { Units::add_product(acc, a, b); })
+    return Units::add_product(acc, a, b);
+  else
+    return multiply_add(a, b, acc);
+}
+
 /// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a.
-template <class Units, class V, int kRows, class P, class T>
-TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
+template <class Units, int kRows, class V, class P, class T>
+TW_INLINE void multiply_blocks(V (&acc)[kRows + kBiasRows<Units>], const typename Units::Unit* a,
                                const PackRows<P, T>& b, int64_t u, int64_t end) {
   using U = typename P::template Vec<typename Units::Unit>;
   for_blocks<Units, U>(u, end, [&]<int kCount>(int64_t from) {
@@ -21,8 +42,8 @@ TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
     TW_UNROLL
     for (int i = 0; i < kCount; ++i) {
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r)
-        acc[r] = multiply_add(splat<U>(a[(from + i) * kRows + r]), v[i], acc[r]);
+      for (int r = 0; r < kRows + kBiasRows<Units>; ++r)
+        acc[r] = add_product<Units>(unit_of<Units, U, kRows>(a, from + i, r), v[i], acc[r]);
     }
   });
 }
@@ -35,30 +56,36 @@ TW_INLINE void multiply_blocks(V (&acc)[kRows], const typename Units::Unit* a,
 template <class Units, class P, class T, int kRows, int kGroups>
 __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
                                              const PackRows<P, T> (&b)[kGroups], int64_t k,
-                                             float* c) {
-  using V = typename P::template Vec<float>;
+                                             sum_t<Units>* c) {
+  using V = typename P::template Vec<sum_t<Units>>;
   using U = typename P::template Vec<typename Units::Unit>;
   constexpr int kDepth = Units::kDepth, kLine = 64 / int(sizeof(T)) / kDepth;
-  V acc[kGroups][kRows] = {};
+  constexpr int kSums = kRows + detail::kBiasRows<Units>;
+  V acc[kGroups][kSums] = {};
   const int64_t whole = k / kDepth / Units::kBlock * Units::kBlock;
   for (int64_t u = 0; u < whole; u += kLine) {
     const int64_t end = u + kLine < whole ? u + kLine : whole;
     TW_UNROLL
-    for (int g = 0; g < kGroups; ++g) detail::multiply_blocks<Units>(acc[g], a, b[g], u, end);
+    for (int g = 0; g < kGroups; ++g)
+      detail::multiply_blocks<Units, kRows>(acc[g], a, b[g], u, end);
   }
   for (int64_t u = whole; u * kDepth < k; ++u) {
     TW_UNROLL
     for (int g = 0; g < kGroups; ++g) {
-      const U v = Units::template scattered<U>(b[g], u * kDepth, (u + 1) * kDepth <= k);
+      const U v = Units::template scattered<U>(b[g], u * kDepth, k - u * kDepth);
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r)
-        acc[g][r] = multiply_add(splat<U>(a[u * kRows + r]), v, acc[g][r]);
+      for (int r = 0; r < kSums; ++r)
+        acc[g][r] =
+            detail::add_product<Units>(detail::unit_of<Units, U, kRows>(a, u, r), v, acc[g][r]);
     }
   }
   TW_UNROLL
   for (int r = 0; r < kRows; ++r) {
     TW_UNROLL
-    for (int g = 0; g < kGroups; ++g) store(c + r * kPanelWidth + g * kLanesOf<V>, acc[g][r]);
+    for (int g = 0; g < kGroups; ++g) {
+      if constexpr (kSums > kRows) acc[g][r] -= acc[g][kRows];
+      store(c + r * kPanelWidth + g * kLanesOf<V>, acc[g][r]);
+    }
   }
 }
 
@@ -67,8 +94,8 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
 /// Prefetches the rows that follow.
 template <class Units, int kMost, class P, class T>
 TW_INLINE void mma_across(P p, int rows, const typename Units::Unit* a, const T* b, int64_t pitch,
-                          int64_t k, float* c, int64_t columns, bool accumulate) {
-  using V = typename P::template Vec<float>;
+                          int64_t k, sum_t<Units>* c, int64_t columns, bool accumulate) {
+  using V = typename P::template Vec<sum_t<Units>>;
   using U = typename P::template Vec<typename Units::Unit>;
   constexpr int kN = kLanesOf<V>, kAll = kPanelWidth / kN, kDepth = Units::kDepth;
   if (columns < kPanelWidth) {
@@ -79,35 +106,40 @@ TW_INLINE void mma_across(P p, int rows, const typename Units::Unit* a, const T*
   }
   with_rows<kMaxTileRows<P>>(rows, [&]<int kRows>() {
     constexpr int kVecs = kRows * kAll <= P::kRegisters - 4 ? kAll : 2;
+    constexpr int kSums = kRows + detail::kBiasRows<Units>;
     for (int j = 0; j < kPanelWidth; j += kVecs * kN) {
-      V acc[kRows][kVecs];
+      V acc[kSums][kVecs];
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kSums; ++r) {
         TW_UNROLL
         for (int v = 0; v < kVecs; ++v)
-          acc[r][v] = accumulate ? load<V>(c + r * kPanelWidth + j + v * kN) : V{};
+          acc[r][v] = accumulate && r < kRows ? load<V>(c + r * kPanelWidth + j + v * kN) : V{};
       }
       for (int64_t u = 0; u * kDepth < k; ++u) {
         const T* from = b + u * kDepth * pitch + j;
         U w[kVecs];
         TW_UNROLL
         for (int v = 0; v < kVecs; ++v) {
-          w[v] = Units::template across<U>(from + v * kN, pitch, kN, (u + 1) * kDepth <= k);
+          w[v] = Units::template across<U>(from + v * kN, pitch, kN, k - u * kDepth);
           TW_UNROLL
           for (int d = 0; d < kDepth; ++d)
             __builtin_prefetch(from + (k + d) * pitch + v * kN, 0, 2);
         }
         TW_UNROLL
-        for (int r = 0; r < kRows; ++r) {
-          const U x = splat<U>(a[u * kRows + r]);
+        for (int r = 0; r < kSums; ++r) {
+          const U x = detail::unit_of<Units, U, kRows>(a, u, r);
           TW_UNROLL
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = multiply_add(x, w[v], acc[r][v]);
+          for (int v = 0; v < kVecs; ++v)
+            acc[r][v] = detail::add_product<Units>(x, w[v], acc[r][v]);
         }
       }
       TW_UNROLL
       for (int r = 0; r < kRows; ++r) {
         TW_UNROLL
-        for (int v = 0; v < kVecs; ++v) store(c + r * kPanelWidth + j + v * kN, acc[r][v]);
+        for (int v = 0; v < kVecs; ++v) {
+          if constexpr (kSums > kRows) acc[r][v] -= acc[kRows][v];
+          store(c + r * kPanelWidth + j + v * kN, acc[r][v]);
+        }
       }
     }
   });

@@ -1,22 +1,40 @@
-// mma (mma.h) by the tiles of AMX, for bf16: up to 32 rows by the 32 columns of a panel at once, in
-// 2 x 2 tiles.
+// mma (mma.h) by the tiles of AMX, for bf16 and signed bytes: up to 32 rows by the 32 columns of a
+// panel at once, in 2 x 2 tiles.
 //
 // A panel of bf16 pairs, b[k / 2][kPanelWidth][2], is two right operands side by side as it lies.
 // Left operands are rows of 32 values of k, `height` rows together: a[k / 32][height][32]. What is
 // left of k is filled with zeros, in a when it is packed and in b here, so that the 32 values which
 // one instruction sums follow from k alone: an element sees the same operations whatever the
-// blocking, if blocks of k begin at multiples of 32, and whatever the number of rows.
+// blocking, if blocks of k begin at multiples of 32, and whatever the number of rows. Bytes lie in
+// quads and rows of 64.
 #pragma once
 
 #include "tilewright/tile/cpu/amx_tiles.h"
 #include "tilewright/tile/cpu/mma.h"
+#include "tilewright/tile/cpu/mma_int8.h"
 #include "tilewright/tile/cpu/pack.h"
 #include "tilewright/tile/cpu/transpose.h"
 
 namespace tw::tile {
 
-/// Values of k in a row of a tile, and pairs of them.
+/// Values of k in a row of a tile, and pairs of them: units, of bytes quads.
 inline constexpr int kTileDepth = 32, kTilePairs = kTileDepth / 2;
+
+/// What values of T are packed into.
+template <class T>
+struct TileUnits : PairUnits {};
+template <>
+struct TileUnits<int8_t> : QuadUnits<false> {};
+
+/// A panel of such units, for mma.
+template <class T>
+struct TilePanel {
+  using Element = T;
+  using Unit = uint32_t;
+  using Sum = sum_t<TileUnits<T>>;
+  static constexpr int kDepth = kTilePairs * TileUnits<T>::kDepth;
+};
+using Bf16TilePanel = TilePanel<bf16>;
 
 /// The left operand of `height` <= 32 rows: tiles 4 and 5, the rows beyond 16 in the latter. Tiles
 /// 0 to 3 are the results by row and column, 6 and 7 the right operand.
@@ -30,8 +48,16 @@ TW_INLINE TileConfig product_tiles(int height) {
 
 namespace detail {
 
+template <class T, int kTo, int kA, int kB>
+TW_INLINE void dot_tiles() {
+  if constexpr (same_type<T, int8_t>)
+    dot_int8_tiles<true, true, kTo, kA, kB>();
+  else
+    dot_bf16_tiles<kTo, kA, kB>();
+}
+
 /// Adds the products of the tile pairs at a and b.
-template <bool kLower>
+template <class T, bool kLower>
 TW_INLINE void multiply_tiles(const uint32_t* a, const void* b) {
   constexpr int64_t kPanelBytes = kPanelWidth * int64_t{sizeof(uint32_t)};
   // Loads before products: 8 % quicker than each before the first that wants it.
@@ -39,11 +65,11 @@ TW_INLINE void multiply_tiles(const uint32_t* a, const void* b) {
   load_tile<4>(a, kTileRowBytes);
   load_tile<7>(static_cast<const char*>(b) + kTileRowBytes, kPanelBytes);
   if constexpr (kLower) load_tile<5>(a + tile::kTileRows * kTilePairs, kTileRowBytes);
-  dot_bf16_tiles<0, 4, 6>();
-  dot_bf16_tiles<1, 4, 7>();
+  dot_tiles<T, 0, 4, 6>();
+  dot_tiles<T, 1, 4, 7>();
   if constexpr (kLower) {
-    dot_bf16_tiles<2, 5, 6>();
-    dot_bf16_tiles<3, 5, 7>();
+    dot_tiles<T, 2, 5, 6>();
+    dot_tiles<T, 3, 5, 7>();
   }
 }
 
@@ -51,8 +77,8 @@ TW_INLINE void multiply_tiles(const uint32_t* a, const void* b) {
 inline constexpr int64_t kResultBytes = kPanelWidth * int64_t{sizeof(float)};
 
 /// f.operator()<tile>(its first element in c).
-template <bool kLower, class F>
-TW_INLINE void for_result_tiles(float* c, F&& f) {
+template <bool kLower, class Sum, class F>
+TW_INLINE void for_result_tiles(Sum* c, F&& f) {
   f.template operator()<0>(c);
   f.template operator()<1>(c + tile::kTileRows);
   if constexpr (kLower) {
@@ -61,51 +87,46 @@ TW_INLINE void for_result_tiles(float* c, F&& f) {
   }
 }
 
-template <bool kLower, class P>
-__attribute__((noinline)) const char* mma_tiles(P, int height, const uint32_t* a, const bf16* b,
-                                                int64_t k, float* c, bool accumulate,
+template <bool kLower, class P, class T, class Sum>
+__attribute__((noinline)) const char* mma_tiles(P, int height, const uint32_t* a, const T* b,
+                                                int64_t k, Sum* c, bool accumulate,
                                                 const char* ahead) {
+  constexpr int kDepth = TilePanel<T>::kDepth, kOfUnit = TileUnits<T>::kDepth;
   constexpr int kLinesAhead = 8;  // as many for each k as mma fetches
   const bool fetch = ahead != reinterpret_cast<const char*>(c);  // there is something ahead
   if (accumulate)
-    for_result_tiles<kLower>(c, []<int kTile>(float* at) { load_tile<kTile>(at, kResultBytes); });
+    for_result_tiles<kLower>(c, []<int kTile>(Sum* at) { load_tile<kTile>(at, kResultBytes); });
   else
-    for_result_tiles<kLower>(c, []<int kTile>(float*) { zero_tile<kTile>(); });
+    for_result_tiles<kLower>(c, []<int kTile>(Sum*) { zero_tile<kTile>(); });
   const int64_t step = height * kTilePairs;
-  for (; k >= kTileDepth; k -= kTileDepth) {
-    multiply_tiles<kLower>(a, b);
+  for (; k >= kDepth; k -= kDepth) {
+    multiply_tiles<T, kLower>(a, b);
     if (fetch) {
       TW_UNROLL
       for (int i = 0; i < kLinesAhead; ++i) prefetch_l2(ahead + 64 * i);
       ahead += 64 * kLinesAhead;
     }
     a += step;
-    b += kTileDepth * kPanelWidth;
+    b += kDepth * kPanelWidth;
   }
   if (k > 0) {
-    alignas(64) bf16 rest[kTileDepth * kPanelWidth] = {};
-    const int64_t values = (k + 1) / 2 * 2 * kPanelWidth;
-    __builtin_memcpy(rest, b, size_t(values) * sizeof(bf16));
-    multiply_tiles<kLower>(a, rest);
+    alignas(64) T rest[kDepth * kPanelWidth] = {};
+    const int64_t values = (k + kOfUnit - 1) / kOfUnit * kOfUnit * kPanelWidth;
+    __builtin_memcpy(rest, b, size_t(values) * sizeof(T));
+    multiply_tiles<T, kLower>(a, rest);
   }
-  for_result_tiles<kLower>(c, []<int kTile>(float* at) { store_tile<kTile>(at, kResultBytes); });
+  for_result_tiles<kLower>(c, []<int kTile>(Sum* at) { store_tile<kTile>(at, kResultBytes); });
   return ahead;
 }
 
 }  // namespace detail
 
-/// A panel of bf16 pairs, for mma.
-struct Bf16TilePanel {
-  using Element = bf16;
-  using Unit = uint32_t;
-  static constexpr int kDepth = kTileDepth;
-};
-
 /// mma for 1 <= height <= 32 rows within a TileScope of product_tiles(height).
 template <class Format, class P>
-  requires same_type<Format, Bf16TilePanel>
-TW_INLINE const char* mma(P p, int height, const uint32_t* a, const bf16* b, int64_t k, float* c,
-                          int64_t, bool accumulate, const char* ahead) {
+  requires same_type<Format, TilePanel<typename Format::Element>>
+TW_INLINE const char* mma(P p, int height, const uint32_t* a, const typename Format::Element* b,
+                          int64_t k, sum_t<Format>* c, int64_t, bool accumulate, const char* ahead,
+                          const sum_t<Format>* = nullptr) {
   if (height > kTileRows) return detail::mma_tiles<true>(p, height, a, b, k, c, accumulate, ahead);
   return detail::mma_tiles<false>(p, height, a, b, k, c, accumulate, ahead);
 }
@@ -146,19 +167,20 @@ TW_INLINE vec<int32_t, 16> pairs_of_bytes(vec<uint8_t, 64> v) {
 }
 
 /// Packs `height` <= 16 rows as rows of tiles: to[k / 32][height][32], `pitch` units from one 32 of
-/// k to the next. Rows from rows.count on repeat others.
-template <class P>
-TW_INLINE void pack_tile_rows(P p, const PackRows<P, bf16>& rows, int64_t first, int64_t k,
-                              int height, uint32_t* to, int64_t pitch) {
+/// k to the next, of bytes 64. Rows from rows.count on repeat others.
+template <class P, class T>
+TW_INLINE void pack_tile_rows(P p, const PackRows<P, T>& rows, int64_t first, int64_t k, int height,
+                              uint32_t* to, int64_t pitch) {
   using V = typename P::template Vec<uint32_t>;
-  for (int64_t at = 0; at < k; at += kTileDepth, to += pitch) {
-    const int64_t count = k - at < kTileDepth ? k - at : kTileDepth;
-    if (rows.stride == 1 && count == kTileDepth) {
+  constexpr int64_t kDepth = TilePanel<T>::kDepth;
+  for (int64_t at = 0; at < k; at += kDepth, to += pitch) {
+    const int64_t count = k - at < kDepth ? k - at : kDepth;
+    if (rows.stride == 1 && count == kDepth) {
       for (int i = 0; i < height; ++i)
         store(to + i * kTilePairs, load_bits<V>(rows.row[i] + first + at));
     } else {
       alignas(64) uint32_t units[kTilePairs * kTileRows] = {}, turned[kTileRows * kTilePairs];
-      pack_wide<PairUnits>(p, rows, first + at, count, units, kTileRows);
+      pack_wide<TileUnits<T>>(p, rows, first + at, count, units, kTileRows);
       transpose_block(p, units, kTileRows, turned, kTilePairs, kTilePairs, kTileRows);
       __builtin_memcpy(to, turned, size_t(height) * kTileRowBytes);
     }

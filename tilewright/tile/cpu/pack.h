@@ -47,14 +47,14 @@ struct WidenedUnits {
       transpose_quads(v);
     }
   }
-  /// One unit of `rows` rows whose values lie side by side.
+  /// One unit of `rows` rows whose values lie side by side; of k, `left` values are left.
   template <class V>
-  TW_INLINE static V across(const T* p, int64_t, int rows, bool) {
+  TW_INLINE static V across(const T* p, int64_t, int rows, int64_t) {
     return rows == kLanesOf<V> ? load<V>(p) : load_partial<V>(p, rows);
   }
   /// One unit of every row, wherever the values lie.
   template <class V, class Rows>
-  TW_INLINE static V scattered(const Rows& rows, int64_t offset, bool) {
+  TW_INLINE static V scattered(const Rows& rows, int64_t offset, int64_t) {
     alignas(64) T buffer[kLanesOf<V>] = {};
     for (int i = 0; i < rows.count; ++i) buffer[i] = rows.row[i][offset];
     return load<V>(buffer);
@@ -71,15 +71,15 @@ struct PairUnits {
     load_columns<uint32_t>(row, at, v);
   }
   template <class V>
-  TW_INLINE static V across(const bf16* p, int64_t stride, int rows, bool whole) {
-    return lanes<V>(p, rows) | (whole ? V(lanes<V>(p + stride, rows) << 16) : V{});
+  TW_INLINE static V across(const bf16* p, int64_t stride, int rows, int64_t left) {
+    return lanes<V>(p, rows) | (left > 1 ? V(lanes<V>(p + stride, rows) << 16) : V{});
   }
   template <class V, class Rows>
-  TW_INLINE static V scattered(const Rows& rows, int64_t offset, bool whole) {
+  TW_INLINE static V scattered(const Rows& rows, int64_t offset, int64_t left) {
     alignas(64) uint32_t buffer[kLanesOf<V>] = {};
     for (int i = 0; i < rows.count; ++i) {
       const bf16* p = rows.row[i] + offset;
-      buffer[i] = p->bits | (whole ? uint32_t(p[rows.stride].bits) << 16 : 0u);
+      buffer[i] = p->bits | (left > 1 ? uint32_t(p[rows.stride].bits) << 16 : 0u);
     }
     return load_bits<V>(buffer);
   }
@@ -176,12 +176,12 @@ TW_INLINE void pack(const PackRows<P, T>& rows, int64_t first, int64_t k,
     for (; u < whole; ++u) {
       const T* at = rows.row[0] + (first + u * kDepth) * rows.stride;
       prefetch_l2(at + rows.ahead);
-      target.put(u, Units::template across<V>(at, rows.stride, rows.count, true));
+      target.put(u, Units::template across<V>(at, rows.stride, rows.count, kDepth));
     }
   }
   for (; u * kDepth < k; ++u) {  // any strides, the rest, and the last unit of an odd k
-    target.put(u, Units::template scattered<V>(rows, (first + u * kDepth) * rows.stride,
-                                               (u + 1) * kDepth <= k));
+    target.put(
+        u, Units::template scattered<V>(rows, (first + u * kDepth) * rows.stride, k - u * kDepth));
   }
 }
 

@@ -110,7 +110,11 @@ TW_INLINE void transpose_square(V (&v)[16]) {
 /// 32-bit lanes from `at` on, of a row for each lane of V: v[i] has lane i of all of them.
 template <class E, class V, int kCount, class T>
 TW_INLINE void load_columns(const T* const* row, int64_t at, V (&v)[kCount]) {
-  if constexpr (kCount == 8) {
+  if constexpr (kCount == 16) {
+    TW_UNROLL
+    for (int r = 0; r < 16; ++r) v[r] = load_bits<V>(row[r] + at);
+    transpose_square(v);
+  } else if constexpr (kCount == 8) {
     load_turned<E>(row, at, v);
   } else {
     TW_UNROLL

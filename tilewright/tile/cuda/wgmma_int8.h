@@ -43,6 +43,12 @@ TW_WGMMA_SHAPE(192, 96, 97, 98,
                TW_TEN(8) "%90, %91, %92, %93, %94, %95",
                TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS16(64),
                TW_SUMS16(80));
+TW_WGMMA_SHAPE(256, 128, 129, 130,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
+               TW_TEN(8) TW_TEN(9) TW_TEN(10) TW_TEN(11)
+               "%120, %121, %122, %123, %124, %125, %126, %127",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS16(64),
+               TW_SUMS16(80), TW_SUMS16(96), TW_SUMS16(112));
 // clang-format on
 
 #undef TW_TEN
