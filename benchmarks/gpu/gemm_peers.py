@@ -5,7 +5,7 @@ Of bf16 operands and of float32 ones, multiplied in float32 ("f32") and as tf32 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
 in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of int8 ones
 ("int8") with a scale for each row of a and one for b beside torch._int_mm, which has int32 sums and
-no scales; and without scales ("int32") beside the same. Of weights of 4 and 8 bits ("4-bit", "8-bit")
+no scales; without scales ("int32") beside the same. Of weights of 4 and 8 bits ("4-bit", "8-bit")
 in groups of 128 beside the same product of bf16 weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
@@ -48,11 +48,9 @@ FP8_BLOCKS = [
     (m, *nk) for m in (4096, 128, 64) for nk in ((4096, 7168), (7168, 16384), (2112, 7168))
 ]
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
-INT32 = [
-    ("nt", size)
-    for size in [*SQUARE[1:4], (2048, 14336, 4096), (2048, 4096, 14336)]
-    + [(m, 4096, 4096) for m in (32, 128, 512, 2048)]
-] + [("nn", (4096, 4096, 4096)), ("nn", (32, 4096, 4096))]
+INT32 = [*SQUARE[1:4], (2048, 14336, 4096), (2048, 4096, 14336)]
+INT32 += [(m, 4096, 4096) for m in (32, 128, 512, 2048)]
+INT32_NN = [SQUARE[2], (32, 4096, 4096)]
 LAYERS = [(m, n, 4096) for n in (4096, 14336) for m in (1, 16, 32, 64, 128)] + [(1, 4096, 14336)]
 F32 = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)] + [ODD[0], (4096, 14336, 4096)]
 F32_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)]
@@ -266,7 +264,7 @@ def _int32(options: argparse.Namespace) -> list[dict[str, Any]]:
         "nt": torch._int_mm,
         "nn": lambda a, b: torch._int_mm(a, b.t().contiguous().t()),
     }
-    for layout, size in INT32:
+    for layout, size in [("nt", s) for s in INT32] + [("nn", s) for s in INT32_NN]:
         calls: dict[str, Call] = {
             "ours": lambda a, b: OPS.int_matmul(a[None], b[None])[0],
             "cublas": peers[layout],

@@ -1817,6 +1817,46 @@ def linear_int4(
         (2, 3)
     """
 
+def linear_int8(
+    x: _Array,
+    weight: Any,
+    scale: Any,
+    zero: Any | None = None,
+    bias: Any | None = None,
+    group_size: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""Linear layer with weights of 8-bit numbers with sign, less the zero point of their group (0,
+    where there is none) and times its scale. Activations are not rounded; sums are float32. One
+    scale for each feature is a group_size of K or more.
+
+    linear_int8(x: T[*, K], weight: i8[N, K], scale: T[N, G], zero: i8[N, G]?, bias: T[N]?,
+    group_size: i64 = 128) -> out: T[*, N]
+
+    Args:
+        x: T[*, K].
+        weight: i8[N, K].
+        scale: T[N, G].
+        zero: i8[N, G], or None.
+        bias: T[N], or None.
+        group_size: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[*, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.linear_int8(
+        ...     np.zeros((2, 128), np.float32),
+        ...     np.zeros((3, 128), np.int8),
+        ...     np.ones((3, 1), np.float32),
+        ... ).shape
+        (2, 3)
+    """
+
 def linear_packed(
     x: _Array,
     packed: Any,

@@ -741,6 +741,22 @@ static inline tw_status tw_linear_int4(tw_context* context, const tw_tensor* x,
   return tw_call(context, op, arguments, 7, NULL, NULL);
 }
 
+/* linear_int8(x: T[*, K], weight: i8[N, K], scale: T[N, G], zero: i8[N, G]?, bias: T[N]?,
+ * group_size: i64 = 128) -> out: T[*, N] */
+static inline tw_status tw_linear_int8(tw_context* context, const tw_tensor* x,
+                                       const tw_tensor* weight, const tw_tensor* scale,
+                                       const tw_tensor* zero, const tw_tensor* bias,
+                                       int64_t group_size, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),     tw_tensor_value(weight),
+                                tw_tensor_value(scale), tw_tensor_value(zero),
+                                tw_tensor_value(bias),  tw_int_value(group_size),
+                                tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("linear_int8", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 7, NULL, NULL);
+}
+
 /* linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
  * none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N] */
 static inline tw_status tw_linear_packed(tw_context* context, const tw_tensor* x,
