@@ -225,7 +225,8 @@ def gpu_gemm_fp8(data: dict[str, Any]) -> str:
     return _weights(
         data,
         f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
-        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales",
+        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales; int32: "
+        "`int_matmul`, which has none either",
         "fp8 ",
     )
 

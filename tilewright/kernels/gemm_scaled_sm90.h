@@ -73,7 +73,7 @@ struct ScaledGemmSm90 {
       prefetch(given.out);
       shared.cut = given.cut.piece(int(blockIdx.x), given.k_blocks);
       for (int i = 0; i < kStages; ++i) {
-        shared.full[i].init(1 + kScaleWarps);
+        shared.full[i].init(1 + 32 * kScaleWarps);
         shared.empty[i].init(kConsumers * kWarps);
       }
       fence_barrier_init();
@@ -168,8 +168,7 @@ struct ScaledGemmSm90 {
           if (base + e < first || base + e >= last) continue;
           shared.empty[at.index].wait(at.phase ^ 1);
           reader.put(shared.scales[at.index], now, e);
-          __syncwarp();
-          if (lane % 32 == 0) shared.full[at.index].arrive();
+          shared.full[at.index].arrive();
           at.next();
         }
       }
