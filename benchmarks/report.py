@@ -14,7 +14,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tables import gpu_limits, limits, table
+from gpu_tables import (
+    gpu_experts,
+    gpu_gemm,
+    gpu_gemm_fp8,
+    gpu_gemm_weights,
+    gpu_limits,
+    gpu_memory_bound,
+    gpu_rates,
+)
+from tables import limits, table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -162,123 +171,6 @@ def beside_torch(data: dict[str, Any]) -> str:
                       for name in names]  # fmt: skip
         rows.append(cells)
     return table(about, ["operator", "workload", "dtype", *heads], rows)
-
-
-LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
-
-
-def gpu_memory_bound(data: dict[str, Any]) -> str:
-    """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
-    gpu = data["machine"]
-    about = (
-        f"{gpu['gpu']}; tilewright {gpu['tilewright']}, PyTorch {gpu['torch']}. "
-        f"Measured copy: {gpu['copy_gbs']:.0f} GB/s."
-    )
-    heads = ["operator", "shape", "dtype", "tilewright", "of copy", "PyTorch", "against PyTorch"]
-    rows = []
-    for row in data["results"]:
-        if row["bytes"] < LARGE:
-            continue
-        ours, torch = row["seconds"]["ours"], row["seconds"]["torch"]
-        shape = " x ".join(map(str, row["shape"]))
-        rows.append([
-            row["op"], shape, row["dtype"],
-            f"{row['bytes'] / ours * 1e-9:.0f} GB/s", f"{100 * row['fraction_of_copy']:.0f} %",
-            f"{row['bytes'] / torch * 1e-9:.0f} GB/s", f"{torch / ours:.2f} x",
-        ])  # fmt: skip
-    return table(about, heads, rows)
-
-
-def gpu_gemm(data: dict[str, Any]) -> str:
-    """One row for each product beside cuBLAS; products in groups beside torch._grouped_mm."""
-    gpu = data["machine"]
-    about = (
-        f"bf16 (f32: float32; tf32: float32 as tf32), {gpu['gpu']}, cuBLAS through PyTorch "
-        f"{gpu['torch']}; m x n x k, nt: rows of the weight along k."
-    )
-    heads = ["product", "tilewright", "cuBLAS; in groups torch._grouped_mm", "against it"]
-    rows = []
-    for row in data["results"]:
-        rates = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOP/s, "
-                 f"{row['seconds'][who] * 1e6:.1f} us" for who in row["seconds"])  # fmt: skip
-        rows.append([row["case"], *rates, f"{row['ratio']:.2f} x"])
-    return table(about, heads, rows)
-
-
-def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
-    """One row for each product, with the rate at which its weight is read."""
-    rows = []
-    for row in data["results"]:
-        ours, *peers = row["seconds"].values()
-        rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
-                 for s in (ours, peers[0])]  # fmt: skip
-        rows.append([row["case"].removeprefix(prefix), rates[0],
-                     f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", rates[1],
-                     f"{row['ratio']:.2f} x"])  # fmt: skip
-    heads = ["product", "tilewright", "weights", "peer", "against it"]
-    return table(f"{about}; m x n x k.", heads, rows)
-
-
-def gpu_gemm_fp8(data: dict[str, Any]) -> str:
-    """Products of e4m3 and int8, beside what PyTorch has for them."""
-    about = data["machine"]
-    return _weights(
-        data,
-        f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
-        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales; int32: "
-        "`int_matmul`, which has none either",
-        "fp8 ",
-    )
-
-
-def gpu_gemm_weights(data: dict[str, Any]) -> str:
-    """Linear layers of narrow weights, beside the same of bf16 weights."""
-    about = data["machine"]
-    return _weights(
-        data,
-        f"bf16 times weights of 4 and 8 bits in groups of 128 with zero points (`linear_int4`, "
-        f"`linear_int8`), {about['gpu']}; the peer is cuBLAS through PyTorch {about['torch']} with "
-        "bf16 weights",
-        "",
-    )
-
-
-def gpu_rates(data: dict[str, Any]) -> str:
-    """One row for each shape, beside its peers; the memory that each takes, where it is known."""
-    gpu = data["machine"]
-    names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
-    about = f"{gpu['gpu']}, {gpu['dtype']}; PyTorch {gpu['torch']}, cuDNN {gpu['cudnn']}."
-    if "copy_tbs" in gpu:
-        about += f" Measured copy: {gpu['copy_tbs']:.2f} TB/s."
-    rows = []
-    for row in data["results"]:
-        rates = row["rates"]
-        digits = 2 if row["unit"] == "TB/s" else 0
-        cells = [f"{rates[name]:.{digits}f}" if name in rates else "" for name in names]
-        if memory := row.get("memory"):
-            sizes = (f" ({memory[name] / 2**30:.2f} GiB)" for name in names)
-            cells = [cell + size for cell, size in zip(cells, sizes, strict=True)]
-        peers = [rate for name, rate in rates.items() if name != "ours"]
-        ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
-        rows.append([row["name"], row["unit"], *cells, ratio])
-    return table(about, ["shape", "unit", *names, "against the best"], rows)
-
-
-def gpu_experts(data: dict[str, Any]) -> str:
-    """One row for each layer and number of tokens: beside its products alone, and PyTorch."""
-    gpu = data["machine"]
-    about = (
-        f"{gpu['gpu']}, {gpu['dtype']}; microseconds of `fused_experts`, of its two products "
-        f"alone, and of PyTorch {gpu['torch']} (`_grouped_mm` and the same steps around it)."
-    )
-    heads = ["layer", "tilewright", "products alone", "PyTorch", "of the products' speed"]
-    rows = []
-    for row in data["results"]:
-        seconds = row["seconds"]
-        ours, bound, torch = (seconds[name] for name in ("ours", "products", "torch"))
-        cells = [row["name"], *(f"{s * 1e6:.0f}" for s in (ours, bound, torch))]
-        rows.append([*cells, f"{bound / ours:.2f}", f"{torch / ours:.2f} x"])
-    return table(about, [*heads, "against it"], rows)
 
 
 def linear_peers(data: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ in groups, where torch has none with such scales, beside torch._grouped_mm in bf
 no scales; without scales ("int32") beside the same. Of weights of 4 and 8 bits ("4-bit", "8-bit")
 in groups of 128 beside the same product of bf16 weights.
 
-    python benchmarks/gpu/gemm_peers.py [--out FILE] [FILTER ...]
+    python benchmarks/gpu/gemm_peers.py [--out FILE] [BEGINNING OF A NAME ...]
 
 Both results are compared first. Large products run one launch of ours, one of the peer, in turn,
 timed by events, since the card's clocks drift with its power; those of a few microseconds as CUDA
@@ -58,6 +58,10 @@ HOST_CYCLES = 400_000
 GRAPH_FLOPS = 1e11  # below, launches are too short to be timed one by one
 
 Call = Callable[..., torch.Tensor]
+
+
+def _is_wanted(label: str, options: argparse.Namespace) -> bool:
+    return not options.filters or label.startswith(tuple(options.filters))
 
 
 def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -151,7 +155,7 @@ def _grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
         "torch": lambda a, b, ends: torch._grouped_mm(a, b, offs=ends),
     }
     for label, rows, n, k in _grouped_cases():
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         operands = _grouped_operands(rows, n, k)
         _check(calls["ours"](*operands), calls["torch"](*operands), k)
@@ -208,7 +212,7 @@ def _fp8(options: argparse.Namespace) -> list[dict[str, Any]]:
     cases = [("one scale", size, None) for size in FP8_ONE_SCALE]
     for name, size, block in cases + [("blocks of 128", size, 128) for size in FP8_BLOCKS]:
         label = f"fp8 {name} {'x'.join(map(str, size))}"
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         m, n, k = size
         flops = 2.0 * m * n * k
@@ -242,7 +246,7 @@ def _int8(options: argparse.Namespace) -> list[dict[str, Any]]:
     calls: dict[str, Call] = {"ours": ours, "cublas": lambda a, b, *_: torch._int_mm(a, b.t())}
     for size in FP8_ONE_SCALE + FP8_BLOCKS[:3]:
         label = f"int8 {'x'.join(map(str, size))}"
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         m, n, k = size
         operands = _int8_operands(size)
@@ -255,22 +259,16 @@ def _int8(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _int32(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Weights by rows of k ("nt") or of n ("nn"), which cuBLAS has turned over first.
-
-    It has no product of fewer than 17 rows.
-    """
+    """Weights by rows of k ("nt") or n ("nn": turned over first for cuBLAS); 17 rows or more."""
     results = []
     peers: dict[str, Call] = {
         "nt": torch._int_mm,
         "nn": lambda a, b: torch._int_mm(a, b.t().contiguous().t()),
     }
     for layout, size in [("nt", s) for s in INT32] + [("nn", s) for s in INT32_NN]:
-        calls: dict[str, Call] = {
-            "ours": lambda a, b: OPS.int_matmul(a[None], b[None])[0],
-            "cublas": peers[layout],
-        }
+        calls = {"ours": lambda a, b: OPS.int_matmul(a[None], b[None])[0], "cublas": peers[layout]}
         label = f"int32 {layout} {'x'.join(map(str, size))}"
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         m, n, k = size
         flops = 2.0 * m * n * k
@@ -310,7 +308,7 @@ def _layers(options: argparse.Namespace) -> list[dict[str, Any]]:
         }
         for size in LAYERS:
             label = f"{bits}-bit {'x'.join(map(str, size))}"
-            if options.filters and not any(f in label for f in options.filters):
+            if not _is_wanted(label, options):
                 continue
             m, n, k = size
             operands = [_layer_operands(size, bits) for _ in range(8)]
@@ -346,7 +344,7 @@ def _fp8_grouped(options: argparse.Namespace) -> list[dict[str, Any]]:
         if not any(name in label for name in FP8_GROUPED):
             continue
         label = f"fp8 {label}"
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         a16, b16, ends = _grouped_operands(rows, n, k)
         a, b = a16.to(torch.float8_e4m3fn), b16.mT.to(torch.float8_e4m3fn)
@@ -369,7 +367,7 @@ def main() -> None:
     results = []
     for name, size, ours, peer, extra in _cases():
         label = f"{name} {'x'.join(map(str, size))}"
-        if options.filters and not any(f in label for f in options.filters):
+        if not _is_wanted(label, options):
             continue
         m, n, k = size
         flops = 2.0 * m * n * k
@@ -385,14 +383,14 @@ def main() -> None:
         print(f"{label:28} {flops / seconds['ours'] * 1e-12:7.1f} TFLOPS "
               f"{seconds['ours'] * 1e6:9.2f} us  cuBLAS {seconds['cublas'] * 1e6:9.2f} us  "
               f"{ratio:5.3f}{seconds.shown()}", flush=True)  # fmt: skip
-        dtype = "f32" if "f32" in name else "bf16"
+        dtype, width = (name.split()[0], 4) if "f32" in name else ("bf16", 2)
         results.append({"case": label, "dtype": dtype, "flops": flops, "seconds": seconds,
-                        "ratio": ratio, **seconds.card})  # fmt: skip
+                        "ratio": ratio, "weight_bytes": n * k * width, **seconds.card})  # fmt: skip
     for measure in (_grouped, _fp8, _fp8_grouped, _int8, _int32, _layers):
         results += measure(options)
     if options.out:
-        machine = {"gpu": properties.name, "torch": torch.__version__,
-                   "tilewright": tilewright.__version__}  # fmt: skip
+        versions = {"torch": torch.__version__, "tilewright": tilewright.__version__}
+        machine = {"gpu": properties.name, **versions}
         options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
 
 

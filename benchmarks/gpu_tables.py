@@ -1,0 +1,179 @@
+"""The tables of what was measured on a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tables import table
+
+LIMITS = Path(__file__).parent / "results" / "gpu_limits.json"
+# What multiplies operands of a dtype: float32 as tf32 has its own.
+ARITHMETIC = {
+    "bf16": "tensor cores, bf16, random",
+    "f32": "f32 multiply-add",
+    "tf32": "tensor cores, tf32, random",
+    "f8_e4m3fn": "tensor cores, e4m3, random",
+    "i8": "tensor cores, int8, random",
+}
+
+
+def with_card(
+    results: list[dict[str, Any]], heads: list[str], rows: list[list[str]]
+) -> tuple[list[str], list[list[str]]]:
+    """Beside each row the clock and the power under it, where they were measured."""
+    if not any("clock_mhz" in row for row in results):
+        return heads, rows
+    cards = [
+        f"{row['clock_mhz']:.0f} MHz, {row['power_w']:.0f} W" if "clock_mhz" in row else ""
+        for row in results
+    ]
+    return [*heads, "card"], [[*row, card] for row, card in zip(rows, cards, strict=True)]
+
+
+def _of_limit(row: dict[str, Any]) -> str:
+    """How near a product is to what the card needs to multiply, or to read the weight, at least."""
+    limits = json.loads(LIMITS.read_text())["gpu"]["limits"]
+    least = row["flops"] / limits[ARITHMETIC[row["dtype"]]]["value"] * 1e-12
+    least = max(least, row.get("weight_bytes", 0) / limits["read memory"]["value"] * 1e-9)
+    return f"{100 * least / row['seconds']['ours']:.0f} %"
+
+
+def gpu_limits(data: dict[str, Any]) -> str:
+    """One row for each limit of the GPU, with the clock and the power under it; then occupancy."""
+    gpu = data["gpu"]
+    about = (
+        f"{gpu['name']}, {gpu['multiprocessors']} multiprocessors; tilewright {data['version']}. "
+        "Clock and power are those under the row's own load."
+    )
+    rows = []
+    for name, row in gpu["limits"].items():
+        rows.append([name, f"{row['value']:.4g} {row['unit']}"])
+    shown = table(about, *with_card(list(gpu["limits"].values()), ["limit", ""], rows))
+    if not gpu["resident"]:
+        return shown
+    resident = [
+        [str(row["threads"]), str(row["registers"]), f"{row['shared_bytes'] >> 10} KiB",
+         str(row["blocks"])]
+        for row in gpu["resident"]
+    ]  # fmt: skip
+    heads = ["threads", "registers", "shared memory", "blocks"]
+    return f"{shown}\n{table('Blocks that a multiprocessor has at once:', heads, resident)}"
+
+
+LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
+
+
+def gpu_memory_bound(data: dict[str, Any]) -> str:
+    """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
+    gpu = data["machine"]
+    about = (
+        f"{gpu['gpu']}; tilewright {gpu['tilewright']}, PyTorch {gpu['torch']}. "
+        f"Measured copy: {gpu['copy_gbs']:.0f} GB/s."
+    )
+    heads = ["operator", "shape", "dtype", "tilewright", "of copy", "PyTorch", "against PyTorch"]
+    rows = []
+    large = [row for row in data["results"] if row["bytes"] >= LARGE]
+    for row in large:
+        ours, torch = row["seconds"]["ours"], row["seconds"]["torch"]
+        shape = " x ".join(map(str, row["shape"]))
+        rows.append([
+            row["op"], shape, row["dtype"],
+            f"{row['bytes'] / ours * 1e-9:.0f} GB/s", f"{100 * row['fraction_of_copy']:.0f} %",
+            f"{row['bytes'] / torch * 1e-9:.0f} GB/s", f"{torch / ours:.2f} x",
+        ])  # fmt: skip
+    return table(about, *with_card(large, heads, rows))
+
+
+def gpu_gemm(data: dict[str, Any]) -> str:
+    """One row for each product beside cuBLAS; products in groups beside torch._grouped_mm."""
+    gpu = data["machine"]
+    about = (
+        f"bf16 (f32: float32; tf32: float32 as tf32), {gpu['gpu']}, cuBLAS through PyTorch "
+        f"{gpu['torch']}; m x n x k, nt: rows of the weight along k. Limits: see above."
+    )
+    heads = ["product", "tilewright", "of limit", "cuBLAS; in groups torch._grouped_mm"]
+    rows = []
+    for row in data["results"]:
+        ours, peer = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOP/s, "
+                      f"{row['seconds'][who] * 1e6:.1f} us" for who in row["seconds"])  # fmt: skip
+        rows.append([row["case"], ours, _of_limit(row), peer, f"{row['ratio']:.2f} x"])
+    return table(about, *with_card(data["results"], [*heads, "against it"], rows))
+
+
+def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
+    """One row for each product, with the rate at which its weight is read."""
+    rows = []
+    for row in data["results"]:
+        ours, *peers = row["seconds"].values()
+        rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
+                 for s in (ours, peers[0])]  # fmt: skip
+        rows.append([row["case"].removeprefix(prefix), rates[0],
+                     f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", _of_limit(row), rates[1],
+                     f"{row['ratio']:.2f} x"])  # fmt: skip
+    heads = ["product", "tilewright", "weights", "of limit", "peer", "against it"]
+    return table(f"{about}; m x n x k.", *with_card(data["results"], heads, rows))
+
+
+def gpu_gemm_fp8(data: dict[str, Any]) -> str:
+    """Products of e4m3 and int8, beside what PyTorch has for them."""
+    about = data["machine"]
+    return _weights(
+        data,
+        f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
+        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales; int32: "
+        "`int_matmul`, which has none either",
+        "fp8 ",
+    )
+
+
+def gpu_gemm_weights(data: dict[str, Any]) -> str:
+    """Linear layers of narrow weights, beside the same of bf16 weights."""
+    about = data["machine"]
+    return _weights(
+        data,
+        f"bf16 times weights of 4 and 8 bits in groups of 128 with zero points (`linear_int4`, "
+        f"`linear_int8`), {about['gpu']}; the peer is cuBLAS through PyTorch {about['torch']} with "
+        "bf16 weights",
+        "",
+    )
+
+
+def gpu_rates(data: dict[str, Any]) -> str:
+    """One row for each shape, beside its peers; the memory that each takes, where it is known."""
+    gpu = data["machine"]
+    names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
+    about = f"{gpu['gpu']}, {gpu['dtype']}; PyTorch {gpu['torch']}, cuDNN {gpu['cudnn']}."
+    if "copy_tbs" in gpu:
+        about += f" Measured copy: {gpu['copy_tbs']:.2f} TB/s."
+    rows = []
+    for row in data["results"]:
+        rates = row["rates"]
+        digits = 2 if row["unit"] == "TB/s" else 0
+        cells = [f"{rates[name]:.{digits}f}" if name in rates else "" for name in names]
+        if memory := row.get("memory"):
+            sizes = (f" ({memory[name] / 2**30:.2f} GiB)" for name in names)
+            cells = [cell + size for cell, size in zip(cells, sizes, strict=True)]
+        peers = [rate for name, rate in rates.items() if name != "ours"]
+        ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
+        rows.append([row["name"], row["unit"], *cells, ratio])
+    heads = ["shape", "unit", *names, "against the best"]
+    return table(about, *with_card(data["results"], heads, rows))
+
+
+def gpu_experts(data: dict[str, Any]) -> str:
+    """One row for each layer and number of tokens: beside its products alone, and PyTorch."""
+    gpu = data["machine"]
+    about = (
+        f"{gpu['gpu']}, {gpu['dtype']}; microseconds of `fused_experts`, of its two products "
+        f"alone, and of PyTorch {gpu['torch']} (`_grouped_mm` and the same steps around it)."
+    )
+    heads = ["layer", "tilewright", "products alone", "PyTorch", "of the products' speed"]
+    rows = []
+    for row in data["results"]:
+        seconds = row["seconds"]
+        ours, bound, torch = (seconds[name] for name in ("ours", "products", "torch"))
+        cells = [row["name"], *(f"{s * 1e6:.0f}" for s in (ours, bound, torch))]
+        rows.append([*cells, f"{bound / ours:.2f}", f"{torch / ours:.2f} x"])
+    return table(about, *with_card(data["results"], [*heads, "against it"], rows))
