@@ -62,10 +62,10 @@ constexpr bool is_row(const LinearIntSize& size) {
          kBuild.shared_bytes(size.m, size.k) <= kBuild.kMostSharedBytes;
 }
 
-/// Whether tiles of 64 features leave half of the multiprocessors idle.
-constexpr bool is_narrow(const LinearIntSize& size, int multiprocessors) {
-  constexpr int64_t kFeatures = 64;
-  return 2 * blocks(size.n, kFeatures) <= multiprocessors;
+/// Whether the widest tiles for few tokens leave half of the multiprocessors idle.
+template <int kBits>
+constexpr bool idles(const LinearIntSize& size, int multiprocessors) {
+  return 2 * blocks(size.n, LinearIntFewBuild<kBits>::kMostFeatures) <= multiprocessors;
 }
 
 /// The kernel for few tokens: of groups that are no whole spans, and of 4 bits up to a few more.
@@ -75,7 +75,7 @@ constexpr bool is_few(const LinearIntSize& size, int multiprocessors) {
   if (size.group % LinearIntBuild<kBits>::kChunk != 0) return true;
   if (kBits == 8) return false;
   const bool narrow = size.group % kSpan != 0;
-  return size.m <= (narrow || is_narrow(size, multiprocessors) ? 16 : 8);
+  return size.m <= (narrow || idles<kBits>(size, multiprocessors) ? 16 : 8);
 }
 
 template <int kBits>
@@ -83,8 +83,9 @@ constexpr void choose_few(const LinearIntSize& size, int multiprocessors, Linear
   constexpr int64_t kSpan = LinearIntSpan<kBits>::kDepth;
   out.kernel = LinearIntKernel::kFew;
   if (size.group % kSpan == 0) {
+    constexpr int kMost = LinearIntFewBuild<kBits>::kMostFeatures;
     out.build =
-        is_narrow(size, multiprocessors) ? few_build<kBits>(16, 16) : few_build<kBits>(8, 64);
+        idles<kBits>(size, multiprocessors) ? few_build<kBits>(16, 16) : few_build<kBits>(8, kMost);
     return;
   }
   constexpr int kFeatures = 32;

@@ -13,6 +13,7 @@
 #include "tilewright/kernels/gemm_variants_sm90.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_image.h"
+#include "tilewright/runtime/cuda/gemm_launch_sm90.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
 #include "tilewright/runtime/cuda/gemm_reading.h"
 #include "tilewright/runtime/cuda/jit.h"
@@ -111,43 +112,18 @@ template <class T, class Epilogue>
 void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const Reading<T>& a,
                     const Reading<T>& b, const Epilogue& epilogue, const Gpu& on, Stream stream) {
   const GemmBuild build = variant.build();
-  const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
-  constexpr int kTileK = 128 / int(sizeof(T));
-  kernels::GemmArguments<T, Epilogue> arguments;
-  arguments.a = operand_map("gemm", a.from, a.transposed ? kTileK : build.tile_m);
-  arguments.b = operand_map("gemm", b.from, b.transposed ? kTileK : build.tile_n);
-  if (p.out.is_tma_writable()) {
-    arguments.out = operand_map("gemm", p.out, build.transposed_out ? build.box() : 64);
-  } else {
-    arguments.out = arguments.a;  // prefetched and not used
-    arguments.scatter = {p.out.data,        p.m, p.n, p.out.row_stride, p.out.column_stride,
-                         p.out.batch_stride};
-  }
-  arguments.order = kernels::gemm_order(build, size);
-  arguments.k_blocks = int((p.k + kTileK - 1) / kTileK);
-  arguments.adds = p.adds;
-  arguments.a_batch = a.from.batch > 1;
-  arguments.b_batch = b.from.batch > 1;
+  auto arguments = gemm_arguments<Epilogue>("gemm", p, build, a, b);
   arguments.epilogue = epilogue;
   arguments.ahead = ahead_of(a, kernels::kGemmShapes[variant.shape].ahead);
-
   const Kernel kernel = module<T>().variants.with_shared_bytes("gemm", size_t(variant.index()),
                                                                build.shared_bytes(), on);
-  const int64_t clusters = arguments.order.tiles;
-  const int64_t most = build.split > 1 ? clusters : on.multiprocessors / build.cluster();
-  void* pointers[] = {&arguments};
-  check(
-      launch_kernel(start_of(clusters * build.cluster(), on), kernel, on,
-                    unsigned(std::min(clusters, most) * build.cluster()), unsigned(build.threads()),
-                    1, unsigned(build.shared_bytes()), stream, pointers),
-      "gemm: launching");
+  launch_gemm_sm90("gemm", kernel, build, arguments, on, stream);
 }
 
 /// By Hopper's tensor cores.
 template <class T>
 void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
-  const kernels::GemmSize size{p.batch, p.m, p.n, p.k, int(sizeof(T))};
-  const int shape = kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
+  const int shape = kernels::choose_gemm_sm90(p.size(), on.multiprocessors).shape;
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
   Reading<T> a(turned ? p.right : p.left, !p.linear);
   Reading<T> b(turned ? p.left : p.right, !p.linear && !turned);
@@ -226,8 +202,7 @@ bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
   if (!supports_hopper(on) || p.k == 0 || !p.fits_sm90()) return false;
   if constexpr (sizeof(T) == kernels::kTf32Bytes) {
     if (float32_matmul_precision() == MatmulPrecision::kHighest) return false;
-    const auto tensor_cores =
-        kernels::choose_gemm_sm90({p.batch, p.m, p.n, p.k, int(sizeof(T))}, on.multiprocessors);
+    const auto tensor_cores = kernels::choose_gemm_sm90(p.size(), on.multiprocessors);
     return tensor_cores.us <
            kernels::choose_gemm_strided<T>({p.batch, p.m, p.n, p.k}, on.multiprocessors).us;
   }
@@ -243,19 +218,10 @@ constexpr std::string_view kPortable = "cuda";
 
 template <class T>
 std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
-  const auto &a = call.a, &b = call.b;
   const auto& out = call.out;
   if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return kPortable;
-  const auto batch_of = [](int64_t size, int64_t stride) { return stride == 0 ? 1 : size; };
-  GemmProblem<T> p;
-  p.batch = out.size(0), p.m = out.size(1), p.n = out.size(2), p.k = a.size(2);
-  p.left = {
-      a.data, p.m, p.k, a.stride(1), a.stride(2), a.stride(0), batch_of(p.batch, a.stride(0))};
-  p.right = {
-      b.data, p.n, p.k, b.stride(2), b.stride(1), b.stride(0), batch_of(p.batch, b.stride(0))};
-  p.out = {out.data, p.m, p.n, out.stride(1), out.stride(2), out.stride(0), p.batch};
+  auto p = GemmProblem<T>::product(call.a, call.b, out);
   p.alpha = call.alpha;
-  p.orient();
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   if (takes_sm90(p, on)) {

@@ -53,25 +53,30 @@ tile::cuda::TensorMap operand_map(const char* op, const GemmOperand<T>& of, int6
       {uint32_t(128 / sizeof(T)), uint32_t(box_rows), 1});
 }
 
-/// Sizes that the Hopper kernels count in 32 bits.
-inline bool fits_gemm_sm90(int64_t batch, int64_t m, int64_t n, int64_t k) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
-  if (m > kMost || n > kMost || k > kMost || batch > kMost) return false;
-  constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
-  return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
-}
-
-template <class T>
+template <class T, class Out = T>
 struct GemmProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   GemmOperand<const T> left, right;  // [m, k], [n, k]
-  GemmOperand<T> out;                // [m, n]
+  GemmOperand<Out> out;              // [m, n]
   float alpha = 1;
   bool linear = false;
   View<const T, 1> bias;
   View<const T, 2> residual;
   int activation = 0;
   bool adds = false;  // to what out has
+
+  /// out = a b of batches of matrices: a [batch, m, k], b [batch, k, n].
+  static GemmProblem product(const View<const T, 3>& a, const View<const T, 3>& b,
+                             const View<Out, 3>& out) {
+    GemmProblem p;
+    p.batch = out.size(0), p.m = out.size(1), p.n = out.size(2), p.k = a.size(2);
+    const auto batch_of = [&](const auto& x) { return x.stride(0) == 0 ? 1 : p.batch; };
+    p.left = {a.data, p.m, p.k, a.stride(1), a.stride(2), a.stride(0), batch_of(a)};
+    p.right = {b.data, p.n, p.k, b.stride(2), b.stride(1), b.stride(0), batch_of(b)};
+    p.out = {out.data, p.m, p.n, out.stride(1), out.stride(2), out.stride(0), p.batch};
+    p.orient();
+    return p;
+  }
 
   /// A linear layer that adds nothing, or the product to out, and whose operands do not lie as its
   /// kernel reads them, is a multiplication, whose operands may lie either way.
@@ -95,7 +100,14 @@ struct GemmProblem {
     std::swap(left, right);
     out = out.transposed();
   }
-  bool fits_sm90() const { return fits_gemm_sm90(batch, m, n, k); }
+  /// Whether its sizes are among those that the Hopper kernels count in 32 bits.
+  bool fits_sm90() const {
+    constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
+    if (m > kMost || n > kMost || k > kMost || batch > kMost) return false;
+    constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
+    return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
+  }
+  kernels::GemmSize size() const { return {batch, m, n, k, int(sizeof(T)), int(sizeof(Out))}; }
 };
 
 }  // namespace tw::runtime::cuda

@@ -37,6 +37,7 @@ __global__ void __launch_bounds__(kLinearIntRowBuild<kBits>.threads,
 
 template <int kBits, int kIndex>
 void instantiate() {
+  static_assert(kLinearIntFewBuildCount<kBits> <= kLinearIntBuildCount);
   if constexpr (kIndex == 0) [[maybe_unused]]
     const auto entry = &linear_int_row<kBits>;
   if constexpr (kIndex < kLinearIntFewBuildCount<kBits>) [[maybe_unused]]
