@@ -3,8 +3,8 @@
     python benchmarks/gpu/attention.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
 
 Every row checks sampled rows of our output against float64, then times ours and the peers in turn
-on the same random data. Rates count useful work only: 4 D flops for every pair of a query and a key
-that it sees. Decoding is measured by the bytes of the keys and values, as a fraction of what a copy
+on the same random data. Rates count useful work only: 2 (D + Dv) flops for every pair of a query and a
+key that it sees. Decoding is measured by the bytes of the keys and values, as a fraction of what a copy
 on the device moves.
 """
 
@@ -58,7 +58,12 @@ class Row:
     shortest: int = 0
     added: str = ""  # to scores: "bias", of each pair, or "slopes", ALiBi's
     kv: str = ""  # int8 or e4m3, where keys and values have 8 bits
+    value_dims: int = 0  # 0: those of the keys
     timings: Timings = field(default_factory=Timings)
+
+    def __post_init__(self) -> None:
+        """Says how many dims values have."""
+        self.value_dims = self.value_dims or self.dims
 
     def lengths(self) -> list[int]:
         """Keys of each sequence."""
@@ -77,11 +82,12 @@ class Row:
 
     def flops(self) -> float:
         """Of the two products, for pairs that see each other."""
-        return 4 * self.pairs() * self.dims * self.heads * self.batch
+        return 2 * self.pairs() * (self.dims + self.value_dims) * self.heads * self.batch
 
     def kv_bytes(self) -> float:
         """Of keys and values, 16 or 8 bits each, and their scales."""
-        each = 4.0 * self.dims if not self.kv else 2.0 * self.dims + 8
+        numbers = float(self.dims + self.value_dims)
+        each = 2 * numbers if not self.kv else numbers + 8
         return each * sum(self.lengths()) * self.kv_heads
 
 
@@ -92,6 +98,13 @@ def _rows() -> Iterator[Row]:
             for causal in (False, True):
                 name = f"D{dims} S{queries}{' causal' if causal else ''}"
                 yield Row(name, 16384 // queries, queries, queries, heads, heads, dims, causal)
+    for dims, values in ((96, 96), (192, 128), (192, 192)):
+        for queries in (1024, 4096, 16384):
+            for causal in (False, True):
+                of = f"D{dims}" if dims == values else f"D{dims}, {values}"
+                name = f"{of} S{queries}{' causal' if causal else ''}"
+                shape = (16384 // queries, queries, queries, 16, 16, dims, causal)
+                yield Row(name, *shape, value_dims=values)
     yield Row("GQA 32/8 S4096 causal", 2, 4096, 4096, 32, 8, 128, True)
     yield Row("window 1024 S8192", 2, 8192, 8192, 16, 16, 128, True, window=1023)
     yield Row("varlen S4096 causal", 4, 4096, 4096, 16, 16, 128, True, layout="varlen")
@@ -116,10 +129,11 @@ def _rows() -> Iterator[Row]:
 
 
 def _tensors(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
-    def normal(length: int, heads: int) -> torch.Tensor:
-        return torch.randn(row.batch, length, heads, row.dims, device="cuda", dtype=dtype)
+    def normal(length: int, heads: int, dims: int) -> torch.Tensor:
+        return torch.randn(row.batch, length, heads, dims, device="cuda", dtype=dtype)
 
-    return normal(row.queries, row.heads), *(normal(row.keys, row.kv_heads) for _ in range(2))
+    keys = (normal(row.keys, row.kv_heads, dims) for dims in (row.dims, row.value_dims))
+    return normal(row.queries, row.heads, row.dims), *keys
 
 
 def _narrow(x: torch.Tensor, kv: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -161,7 +175,7 @@ def _paged(x: torch.Tensor, order: torch.Tensor, page: int) -> torch.Tensor:
 
 
 def _ours(row: Row, q: torch.Tensor, given: dict[str, torch.Tensor]) -> Callable[[], Any]:
-    """A call whose result has as many elements as q, in the same order.
+    """A call whose result has a row for each of q, in the same order.
 
     Args:
         row: what is measured.
@@ -195,7 +209,7 @@ def _check(
     added: dict[str, torch.Tensor],
 ) -> None:
     """Compares sampled rows with float64."""
-    out = out.view_as(q)
+    out = out.view(*q.shape[:-1], row.value_dims)
     generator, lengths = torch.Generator().manual_seed(1), row.lengths()
     for i in range(SAMPLES):
         b, s, h = (

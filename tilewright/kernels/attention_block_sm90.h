@@ -40,11 +40,13 @@ struct AttentionNarrowBlocksOf<true, kBuild> {
 
 template <class T, AttentionBuild kBuild>
 struct AttentionBlock {
-  static constexpr int kDims = kBuild.dims, kKeys = kBuild.keys, kStages = kBuild.stages;
+  static constexpr int kDims = kBuild.dims, kValueDims = kBuild.value_dims;
+  static constexpr int kKeys = kBuild.keys, kStages = kBuild.stages;
   static constexpr int kConsumers = kBuild.consumers, kQueryBuffers = kBuild.query_buffers();
   static constexpr bool kParts = kBuild.parts();
   static constexpr int kRows = 64, kRowBytes = 128;
-  static constexpr int kChunk = 64, kChunks = kDims / kChunk;  // columns in 128 bytes
+  static constexpr int kChunk = 64;  // columns in 128 bytes
+  static constexpr int kChunks = kBuild.chunks(), kValueChunks = kBuild.value_chunks();
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;
 
   static constexpr bool kWidens = kBuild.widens();
@@ -53,8 +55,8 @@ struct AttentionBlock {
   using Tiles = AttentionTileRing<4 * kConsumers + 2 + (kWidens ? 4 : 0)>;  // two warps load
 
   struct alignas(1024) Shared {
-    char k[kStages][kBuild.block_bytes()];
-    char v[kStages][kBuild.block_bytes()];
+    char k[kStages][kBuild.key_bytes()];
+    char v[kStages][kBuild.value_bytes()];
     char q[kQueryBuffers][kConsumers][kBuild.query_bytes()];
     typename AttentionNarrowBlocksOf<kWidens, kBuild>::Type narrow;
     Tiles tiles;

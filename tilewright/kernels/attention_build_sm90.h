@@ -10,11 +10,12 @@ namespace tw::kernels {
 
 /// What is fixed when the kernel is compiled.
 struct AttentionBuild {
-  int dims;       // of queries, keys and values, a multiple of 64; what is missing reads as zero
-  int consumers;  // warpgroups, of 64 rows each
-  int keys;       // of a block
-  int stages;     // of the rings of keys and of values
-  bool turns;     // whether the consumers take turns with the tensor cores
+  int dims;            // of queries and keys, a multiple of 16; what is missing reads as zero
+  int value_dims;      // a multiple of 32
+  int consumers;       // warpgroups, of 64 rows each
+  int keys;            // of a block
+  int stages;          // of the rings of keys and of values
+  bool turns = false;  // whether the consumers take turns with the tensor cores
   /// Of the rings of keys and values of 8 bits, which a warpgroup more widens; 0: they have 16.
   int narrow_stages = 0;
   bool skips = false;  // blocks of keys that a mask hides wholly (AttentionSeen)
@@ -23,8 +24,11 @@ struct AttentionBuild {
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers + int(widens())); }
   /// Whether blocks of threads take parts of tiles, which balances but costs a sum over the parts.
   TW_INLINE constexpr bool parts() const { return consumers == 1; }
-  TW_INLINE constexpr int query_bytes() const { return 64 * dims * 2; }  // of a consumer
-  TW_INLINE constexpr int block_bytes() const { return keys * dims * 2; }
+  TW_INLINE constexpr int chunks() const { return (dims + 63) / 64; }  // 128 bytes of a row
+  TW_INLINE constexpr int value_chunks() const { return (value_dims + 63) / 64; }
+  TW_INLINE constexpr int query_bytes() const { return 64 * 128 * chunks(); }  // of a consumer
+  TW_INLINE constexpr int key_bytes() const { return keys * 128 * chunks(); }  // of a block
+  TW_INLINE constexpr int value_bytes() const { return keys * 128 * value_chunks(); }
   TW_INLINE constexpr int narrow_bytes() const { return keys * dims; }
   /// Two buffers of queries where they fit: the next tile's arrive while one is worked on, and its
   /// first scores are multiplied beside the last values of this one.
@@ -40,7 +44,7 @@ struct AttentionBuild {
   TW_INLINE constexpr int widening_registers() const { return 152; }
   /// Of a consumer's thread, beside scores, weights and sums.
   TW_INLINE constexpr int spare_registers() const {
-    return consumer_registers() - keys / 2 - keys / 4 - dims / 2;
+    return consumer_registers() - keys / 2 - keys / 4 - value_dims / 2;
   }
 
  private:
@@ -48,7 +52,8 @@ struct AttentionBuild {
   TW_INLINE constexpr int shared_bytes(int buffers) const {
     constexpr int kScaleBytes = 4, kBarriers = 1024;  // what keeps the end aligned
     const int narrow = 2 * narrow_stages * (narrow_bytes() + keys * kScaleBytes);
-    return buffers * consumers * query_bytes() + 2 * stages * block_bytes() + narrow + kBarriers;
+    return buffers * consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + narrow +
+           kBarriers;
   }
 };
 

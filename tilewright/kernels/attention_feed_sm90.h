@@ -18,6 +18,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   using Keys = AttentionKeys<Arguments, kBuild>;
   using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
   using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
+  using Block::kValueChunks;
   using typename Block::LoadPosition;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
@@ -67,7 +68,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
         to.k_empty[at.index].wait(at.phase ^ 1);
         if (kBuild.skips && !Block::kWidens && tile::cuda::elect_one())
           shared.marks[at.index] = block.mark;
-        load_block(to.k[at.index], given.k, to.k_full[at.index], block);
+        load_block<kChunks>(to.k[at.index], given.k, to.k_full[at.index], block);
         if (starts) load_queries(shared, queries, tile);
         starts = false;
       }
@@ -87,7 +88,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
         char* const to = ring.v[at.index];
         Mbarrier& full = ring.v_full[at.index];
         ring.v_empty[at.index].wait(at.phase ^ 1);
-        load_block(to, given.v, tail ? shared.tail_full : full, block);
+        load_block<kValueChunks>(to, given.v, tail ? shared.tail_full : full, block);
         if (!tail) continue;
         shared.tail_full.wait(tail_phase);
         tail_phase ^= 1;
@@ -113,10 +114,11 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
     }
     at.next();
   }
+  template <int kOfRow>
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
                          const AttentionKeyBlock& block) const {
     using namespace tile::cuda;
-    constexpr int kParts = Block::kWidens ? 1 : kChunks;  // of 64 columns, of 128 bytes
+    constexpr int kParts = Block::kWidens ? 1 : kOfRow;  // of 64 columns, of 128 bytes
     const int box_bytes = given.box_keys * (Block::kWidens ? Block::kDims : kRowBytes);
     if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kParts);
 #pragma unroll 1
@@ -134,7 +136,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   /// Values after the last key are not the sequence's: zero times what lies there may be NaN.
   TW_PTX static void clear_rows(char* smem, int first) {
     const int count = (kKeys - first) * (kRowBytes / 16);
-    for (int c = 0; c < kChunks; ++c)
+    for (int c = 0; c < kValueChunks; ++c)
       for (int i = int(threadIdx.x) % 32; i < count; i += 32)
         reinterpret_cast<uint4*>(smem + c * kChunkBytes + first * kRowBytes)[i] = {0, 0, 0, 0};
     tile::cuda::fence_async_shared();

@@ -7,23 +7,27 @@
 namespace tw::kernels {
 
 inline constexpr AttentionBuild kAttentionBuilds[] = {
-    {.dims = 64, .consumers = 1, .keys = 128, .stages = 4, .turns = false},
-    {.dims = 64, .consumers = 2, .keys = 128, .stages = 4, .turns = true},
-    {.dims = 64, .consumers = 3, .keys = 128, .stages = 3, .turns = true},
-    {.dims = 128, .consumers = 1, .keys = 128, .stages = 3, .turns = false},
-    {.dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
-    {.dims = 128, .consumers = 2, .keys = 176, .stages = 2, .turns = false},
-    {.dims = 256, .consumers = 1, .keys = 64, .stages = 3, .turns = false},
-    {.dims = 256, .consumers = 2, .keys = 64, .stages = 2, .turns = false},
-    {.dims = 256, .consumers = 2, .keys = 80, .stages = 2, .turns = false}};
+    {.dims = 64, .value_dims = 64, .consumers = 1, .keys = 128, .stages = 4, .turns = false},
+    {.dims = 64, .value_dims = 64, .consumers = 2, .keys = 128, .stages = 4, .turns = true},
+    {.dims = 64, .value_dims = 64, .consumers = 3, .keys = 128, .stages = 3, .turns = true},
+    {.dims = 96, .value_dims = 96, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
+    {.dims = 96, .value_dims = 96, .consumers = 2, .keys = 176, .stages = 2, .turns = false},
+    {.dims = 128, .value_dims = 128, .consumers = 1, .keys = 128, .stages = 3, .turns = false},
+    {.dims = 128, .value_dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
+    {.dims = 128, .value_dims = 128, .consumers = 2, .keys = 176, .stages = 2, .turns = false},
+    {.dims = 192, .value_dims = 128, .consumers = 2, .keys = 128, .stages = 2, .turns = true},
+    {.dims = 192, .value_dims = 192, .consumers = 2, .keys = 112, .stages = 2, .turns = false},
+    {.dims = 256, .value_dims = 256, .consumers = 1, .keys = 64, .stages = 3, .turns = false},
+    {.dims = 256, .value_dims = 256, .consumers = 2, .keys = 64, .stages = 2, .turns = false},
+    {.dims = 256, .value_dims = 256, .consumers = 2, .keys = 80, .stages = 2, .turns = false}};
 inline constexpr int kAttentionBuildCount =
     int(sizeof(kAttentionBuilds) / sizeof(kAttentionBuilds[0]));
 
 /// Those whose keys and values have 8 bits: memory is their limit, whatever the queries.
 inline constexpr AttentionBuild kAttentionNarrowBuilds[] = {
-    {.dims = 64, .consumers = 1, .keys = 128, .stages = 3, .turns = false, .narrow_stages = 3},
-    {.dims = 128, .consumers = 1, .keys = 128, .stages = 2, .turns = false, .narrow_stages = 2},
-    {.dims = 256, .consumers = 1, .keys = 64, .stages = 2, .turns = false, .narrow_stages = 2}};
+    {.dims = 64, .value_dims = 64, .consumers = 1, .keys = 128, .stages = 3, .narrow_stages = 3},
+    {.dims = 128, .value_dims = 128, .consumers = 1, .keys = 128, .stages = 2, .narrow_stages = 2},
+    {.dims = 256, .value_dims = 256, .consumers = 1, .keys = 64, .stages = 2, .narrow_stages = 2}};
 inline constexpr int kAttentionNarrowBuildCount =
     int(sizeof(kAttentionNarrowBuilds) / sizeof(kAttentionNarrowBuilds[0]));
 
@@ -36,7 +40,7 @@ constexpr AttentionBuild attention_build(bool narrow, int index, bool masked = f
 
 /// What the choice depends on.
 struct AttentionSize {
-  int64_t dims;  // the greater of D and Dv
+  int64_t dims, value_dims;
   int64_t sequences;
   int64_t queries;  // of a sequence; on average, where they vary
   int64_t keys;     // that a query sees at most; of a typical sequence
@@ -71,6 +75,9 @@ constexpr int64_t most_packed(int64_t group) {
     if (group % i == 0) return i;
   return 1;
 }
+constexpr bool has_dims(const AttentionBuild& build, const auto& wanted) {
+  return build.dims >= wanted.dims && build.value_dims >= wanted.value_dims;
+}
 /// Whether blocks consist of pages, of multiples of `least` keys, or pages of blocks.
 constexpr bool fits_pages(int64_t block_keys, int64_t page_keys,
                           int64_t least = kAttentionLeastBox) {
@@ -89,7 +96,7 @@ constexpr int greatest_team(int64_t count, int most, int multiprocessors) {
 /// run at a higher rate: from how many keys on a build is the better one.
 constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
   if (build.consumers == 3) return masked ? 6144 : 1536;
-  if (build.keys == 176) return 12288;
+  if (build.keys > 128) return 12288;
   if (build.keys == 80) return masked ? 1536 : 768;
   return 0;
 }
@@ -99,7 +106,7 @@ constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
 /// The first build that suffices.
 constexpr int choose_narrow_build(const AttentionSize& size) {
   for (int i = 0; i < kAttentionNarrowBuildCount; ++i)
-    if (kAttentionNarrowBuilds[i].dims >= size.dims &&
+    if (attention_policy::has_dims(kAttentionNarrowBuilds[i], size) &&
         attention_policy::fits_pages(kAttentionNarrowBuilds[i].keys, size.page_keys))
       return i;
   return -1;
@@ -115,10 +122,11 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   if (size.narrow) out.build = choose_narrow_build(size);
   for (int i = 0; i < kAttentionBuildCount && !size.narrow; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
-    if (build.dims < size.dims || !fits_pages(build.keys, size.page_keys)) continue;
+    if (!has_dims(build, size) || !fits_pages(build.keys, size.page_keys)) continue;
+    if ((build.consumers == 1) != few || size.keys < least_keys(build, size.masked)) continue;
     if (size.biased && !can_change_scores(build)) continue;
-    if (out.build >= 0 && kAttentionBuilds[out.build].dims < build.dims) break;
-    if ((build.consumers == 1) == few && size.keys >= least_keys(build, size.masked)) out.build = i;
+    if (out.build >= 0 && !has_dims(kAttentionBuilds[out.build], build)) break;
+    out.build = i;
   }
   if (out.build < 0 || !few) return out;
   constexpr int kMostTeam = 8;

@@ -27,8 +27,8 @@ namespace tw::kernels {
 template <class T, AttentionBuild kBuild, class Scored = AttentionPlainScores, class U = T>
 struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
-  using Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
-  using Block::kConsumers, Block::kDims, Block::kKeys;
+  using Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
+  using Block::kConsumers, Block::kDims, Block::kKeys, Block::kValueDims;
   using typename Block::Position;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
@@ -39,7 +39,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   using Arguments = AttentionArguments<T>;
   using Tile = AttentionTile;
-  using Store = AttentionStore<T, kDims, Block::kParts>;
+  using Store = AttentionStore<T, kValueDims, Block::kParts>;
   const Arguments& given;
 
   TW_PTX explicit AttentionSm90(const Arguments& arguments) : given(arguments) {}
@@ -72,7 +72,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
  private:
   using Scores = float[kKeys / 2];
   using Weights = uint32_t[kKeys / 4];
-  using Sums = float[kDims / 2];
+  using Sums = float[kValueDims / 2];
   using Added = typename Scored::template Ahead<T, kKeys / 2>;
 
   /// Where a consumer is in every ring.
@@ -121,7 +121,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       while (block > first) {
         block = step(shared, at, consumer, *tile, inner, block - 1, first, rows);
         TW_UNROLL
-        for (int i = 0; i < kDims / 2; ++i) rows.sums[i] *= rows.keep[i / 2 % 2];
+        for (int i = 0; i < kValueDims / 2; ++i) rows.sums[i] *= rows.keep[i / 2 % 2];
         rows.started = 1;
       }
       TilePlace after = at.tile;
@@ -206,15 +206,16 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   TW_PTX static void multiply_keys(Shared& shared, const Places& at, int consumer, Scores& scores) {
     using namespace tile::cuda;
-    constexpr int kSteps = kRowBytes / 32;  // of 16 dims in 128 bytes
+    constexpr int kSteps = kRowBytes / 32;  // of 16 dims, in a chunk
     const char* const q = shared.q[at.queries.index][consumer];
     const char* const k = shared.k[at.keys.index];
     wgmma_fence();
     TW_UNROLL
-    for (int c = 0; c < kChunks; ++c) TW_UNROLL
-    for (int i = 0; i < kSteps; ++i)
-      Wgmma<T, kKeys>::mma(scores, advance(operand(q), c * kQueryChunkBytes + i * 32),
-                           advance(operand(k), c * kChunkBytes + i * 32), c + i > 0);
+    for (int i = 0; i < kDims / 16; ++i) {
+      const int chunk = i / kSteps, offset = i % kSteps * 32;
+      Wgmma<T, kKeys>::mma(scores, advance(operand(q), chunk * kQueryChunkBytes + offset),
+                           advance(operand(k), chunk * kChunkBytes + offset), i > 0);
+    }
     wgmma_commit();
   }
   TW_PTX static void multiply_values(Shared& shared, const Places& at, Rows& rows) {
@@ -225,9 +226,9 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     wgmma_fence();
     TW_UNROLL
     for (int i = 0; i < kKeys / 16; ++i)
-      WgmmaFragment<T, kDims>::mma(rows.sums, rows.weights + 4 * i,
-                                   advance(operand(v, kChunkBytes), i * 16 * kRowBytes),
-                                   i > 0 ? 1 : rows.started);
+      WgmmaFragment<T, kValueDims>::mma(rows.sums, rows.weights + 4 * i,
+                                        advance(operand(v, kChunkBytes), i * 16 * kRowBytes),
+                                        i > 0 ? 1 : rows.started);
     wgmma_commit();
   }
 

@@ -91,6 +91,8 @@ struct AttentionPaged : AttentionFamily {
       {"decode, heads of 128, scales",
        "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +k_scale +v_scale +lse"},
       {"slopes", "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +alibi_slopes +lse"},
+      {"heads of 192, values of 128",
+       "N=300 Hq=2 P=20 S=64 H=1 D=192 Dv=128 B=2 W=5 C=3 causal=1 +cu_seqlens_q +lse"},
       {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},
       {"mixed stages, heads of 128",
        "N=400 Hq=4 P=64 S=16 H=2 D=128 Dv=128 B=4 W=30 C=5 causal=1 +cu_seqlens_q +lse"},

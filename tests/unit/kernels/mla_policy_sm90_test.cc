@@ -11,6 +11,7 @@ constexpr int kMultiprocessors = 132;
 
 AttentionSize decode(int64_t sequences, int64_t keys, int64_t heads, int64_t page_keys = 0) {
   return {.dims = 512,
+          .value_dims = 512,
           .sequences = sequences,
           .queries = 1,
           .keys = keys,
@@ -39,7 +40,7 @@ TEST(MlaPolicy, TilesThatShareKeysAreOneTeams) {
 TEST(AttentionPolicy, HeadsOfASequenceAreReadSideBySide) {
   const auto team = [](int64_t kv_heads, int multiprocessors = kMultiprocessors) {
     AttentionSize size = decode(1, 64, 4);
-    size.dims = 128, size.kv_heads = kv_heads;
+    size.dims = size.value_dims = 128, size.kv_heads = kv_heads;
     return choose_attention_sm90(size, multiprocessors).team.heads;
   };
   EXPECT_EQ(team(1), 1);
@@ -48,6 +49,26 @@ TEST(AttentionPolicy, HeadsOfASequenceAreReadSideBySide) {
   EXPECT_EQ(team(7), 7);
   EXPECT_EQ(team(11), 1);     // more than eight
   EXPECT_EQ(team(8, 20), 4);  // a team of eight would leave four of twenty
+}
+
+TEST(AttentionPolicy, TakesTheBuildOfTheFewestDimsThatSuffice) {
+  const auto dims = [](int64_t dims, int64_t value_dims, int64_t queries, int64_t page_keys = 0) {
+    AttentionSize size = decode(1, 4096, 1, page_keys);
+    size.dims = dims, size.value_dims = value_dims, size.queries = queries;
+    const int build = choose_attention_sm90(size, kMultiprocessors).build;
+    return build < 0 ? std::pair(0, 0)
+                     : std::pair(kAttentionBuilds[build].dims, kAttentionBuilds[build].value_dims);
+  };
+  EXPECT_EQ(dims(8, 64, 4096), std::pair(64, 64));
+  EXPECT_EQ(dims(72, 72, 4096), std::pair(96, 96));
+  EXPECT_EQ(dims(64, 112, 4096), std::pair(128, 128));
+  EXPECT_EQ(dims(192, 128, 4096), std::pair(192, 128));
+  EXPECT_EQ(dims(192, 128, 4096, 64), std::pair(192, 128));
+  EXPECT_EQ(dims(160, 160, 4096), std::pair(192, 192));
+  EXPECT_EQ(dims(160, 160, 4096, 64), std::pair(256, 256));  // 112 keys are no pages of 64
+  EXPECT_EQ(dims(256, 8, 4096), std::pair(256, 256));
+  EXPECT_EQ(dims(96, 96, 1), std::pair(128, 128));  // memory bounds a few queries
+  EXPECT_EQ(dims(264, 264, 4096), std::pair(0, 0));
 }
 
 TEST(MlaPolicy, PacksHeadsIntoRows) {

@@ -97,7 +97,8 @@ struct AttentionProblem {
     int64_t seen = typical_keys();  // by one query
     if (options.window_left >= 0 && after() >= 0)
       seen = std::min(seen, std::min(options.window_left, keys) + std::min(after(), keys) + 1);
-    return {.dims = std::max(q.dims, v.dims),
+    return {.dims = q.dims,
+            .value_dims = v.dims,
             .sequences = sequences,
             .queries = typical_queries(),
             .keys = seen,

@@ -42,9 +42,17 @@ TW_WGMMA_SHAPE(32, 16, 17, 18, 19, 20, 21, 22, TW_TEN() "%10, %11, %12, %13, %14
                TW_SUMS16(0));
 TW_WGMMA_SHAPE(64, 32, 33, 34, 35, 36, 37, 38, TW_TEN() TW_TEN(1) TW_TEN(2) "%30, %31",
                TW_SUMS16(0), TW_SUMS16(16));
+TW_WGMMA_SHAPE(96, 48, 49, 50, 51, 52, 53, 54,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) "%40, %41, %42, %43, %44, %45, %46, %47",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32));
 TW_WGMMA_SHAPE(128, 64, 65, 66, 67, 68, 69, 70,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) "%60, %61, %62, %63",
                TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48));
+TW_WGMMA_SHAPE(192, 96, 97, 98, 99, 100, 101, 102,
+               TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
+               TW_TEN(8) "%90, %91, %92, %93, %94, %95",
+               TW_SUMS16(0), TW_SUMS16(16), TW_SUMS16(32), TW_SUMS16(48), TW_SUMS16(64),
+               TW_SUMS16(80));
 TW_WGMMA_SHAPE(256, 128, 129, 130, 131, 132, 133, 134,
                TW_TEN() TW_TEN(1) TW_TEN(2) TW_TEN(3) TW_TEN(4) TW_TEN(5) TW_TEN(6) TW_TEN(7)
                TW_TEN(8) TW_TEN(9) TW_TEN(10) TW_TEN(11)
