@@ -8,6 +8,7 @@
 
 #include "tilewright/kernels/gemm_strided_load.h"
 #include "tilewright/kernels/gemm_strided_tile.h"
+#include "tilewright/tile/cuda/grid_dependency.h"
 
 namespace tw::kernels {
 
@@ -121,6 +122,7 @@ struct GemmStridedSum {
   int64_t parts;
 
   __device__ void operator()() const {
+    tile::cuda::wait_for_grids_before();
     const GemmStridedEpilogue<T> epilogue{given};
     const int64_t fours = given.parts_pitch() / 4;
     const int64_t count = given.batch * given.out.rows * fours;

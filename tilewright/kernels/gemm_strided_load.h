@@ -60,10 +60,6 @@ class GemmStridedLoader {
           tile::cuda::copy_async_or_zero<16>(&panel[at_k_ + k][at_row_],
                                              row_ + offset_ + k * stride_,
                                              at_k_ + k < left ? bytes_ : 0);
-    } else if (kIsFloat && left >= kDepth) {
-      each([&](int, int k, int row, const T* from) {
-        tile::cuda::copy_async<4>(&panel[k][row], from);
-      });
     } else {
       each([&](int i, int k, int row, const T* from) {
         if constexpr (kIsFloat)

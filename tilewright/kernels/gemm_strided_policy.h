@@ -75,6 +75,25 @@ constexpr GemmStridedChoice predict(int index, int64_t parts, const GemmStridedS
 }
 }  // namespace gemm_strided_policy
 
+/// Of a large float32 product, whether operands that lie along k are turned over before: their
+/// panels are then copied 16 bytes at a time, not 4.
+struct GemmStridedTurns {
+  bool a, b;
+
+  constexpr GemmStridedTurns(const GemmStridedChoice& choice, const GemmStridedSize& size)
+      : a(pays(0.10, choice, size, size.m)), b(pays(0.05, choice, size, size.n)) {}
+
+ private:
+  /// `share` of the time of a product is what copies of 4 bytes take.
+  static constexpr bool pays(double share, const GemmStridedChoice& choice,
+                             const GemmStridedSize& size, int64_t rows) {
+    constexpr double kMostBytes = 256 << 20, kAnotherLaunchUs = 5;
+    const double bytes = 4 * double(size.batch) * double(rows) * double(size.k);
+    const double turning = kAnotherLaunchUs + 2 * bytes / gemm_strided_policy::kBytesPerUs;
+    return choice.shape == 0 && bytes <= kMostBytes && turning < share * choice.us;
+  }
+};
+
 /// The build and parts with the shortest predicted time, for elements of T and sizes > 0 (k >= 0);
 /// the first of equals.
 template <class T>

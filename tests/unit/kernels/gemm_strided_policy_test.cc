@@ -2,6 +2,8 @@
 // once.
 #include "tilewright/kernels/gemm_strided_policy.h"
 
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "testing/random.h"
@@ -30,6 +32,20 @@ TEST(GemmStridedPolicy, OnlyFewTilesAreDivided) {
   EXPECT_EQ(1, choose_gemm_strided<float>({1, 8192, 8192, 8192}, kMultiprocessors).parts);
   EXPECT_GT(choose_gemm_strided<float>({1, 128, 128, 65536}, kMultiprocessors).parts, 8);
   EXPECT_EQ(1, choose_gemm_strided<float>({1, 16, 16, 8}, kMultiprocessors).parts);
+}
+
+TEST(GemmStridedPolicy, TurnsOperandsOverWhereThatIsALittleOfTheWhole) {
+  const auto turns = [](int64_t m, int64_t n, int64_t k) {
+    const GemmStridedSize size{1, m, n, k};
+    const GemmStridedTurns out(choose_gemm_strided<float>(size, kMultiprocessors), size);
+    return std::pair(out.a, out.b);
+  };
+  EXPECT_EQ(turns(4096, 4096, 4096), std::pair(true, true));
+  EXPECT_EQ(turns(1024, 8192, 4096), std::pair(true, false));
+  EXPECT_EQ(turns(8192, 512, 4096), std::pair(false, true));
+  EXPECT_EQ(turns(16384, 4096, 8192), std::pair(false, true));  // the one has 512 MiB
+  EXPECT_EQ(turns(1024, 1024, 1024), std::pair(false, false));
+  EXPECT_EQ(turns(128, 4096, 4096), std::pair(false, false));
 }
 
 TEST(GemmStridedPolicy, NarrowElementsHaveOneBuild) {

@@ -52,9 +52,9 @@ TEST(AttentionPolicy, HeadsOfASequenceAreReadSideBySide) {
 }
 
 TEST(AttentionPolicy, TakesTheBuildOfTheFewestDimsThatSuffice) {
-  const auto dims = [](int64_t dims, int64_t value_dims, int64_t queries, int64_t page_keys = 0) {
+  const auto dims = [](int64_t wanted, int64_t values, int64_t queries, int64_t page_keys = 0) {
     AttentionSize size = decode(1, 4096, 1, page_keys);
-    size.dims = dims, size.value_dims = value_dims, size.queries = queries;
+    size.dims = wanted, size.value_dims = values, size.queries = queries;
     const int build = choose_attention_sm90(size, kMultiprocessors).build;
     return build < 0 ? std::pair(0, 0)
                      : std::pair(kAttentionBuilds[build].dims, kAttentionBuilds[build].value_dims);

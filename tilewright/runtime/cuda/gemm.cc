@@ -154,14 +154,56 @@ bool launch_few_rows(kernels::GemmStridedArguments<float>& arguments, const Gpu&
 }
 
 template <class T>
-void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream) {
-  using kernels::kGemmStridedShapes;
-  if constexpr (std::is_same_v<T, float>)
-    if (launch_few_rows(arguments, on, stream)) return;
+Rows<T> as_rows(const GemmOperand<T>& matrix) {
+  Rows<T> out;
+  out.data = matrix.data;
+  out.rows = out.lead_sizes[0] = matrix.rows;
+  out.cols = matrix.columns;
+  out.lead_strides[0] = matrix.row_stride;
+  out.col_stride = matrix.column_stride;
+  return out;
+}
+
+/// An operand of float32 that lies along k, turned over if `wanted`, for as long as this lives.
+class TurnedOver {
+ public:
+  TurnedOver(kernels::GemmStridedOperand<float>& operand, int64_t batch, bool wanted, const Gpu& on,
+             Stream stream)
+      : reading_(Reading<float>::copied(across(operand, batch))),
+        memory_(wanted && lies_along_k(operand) ? reading_.bytes() : 0, stream, "gemm") {
+    if (memory_.data() == nullptr) return;
+    reading_.copy_to(memory_.data(), module<float>().realign, on, stream);
+    const GemmOperand<const float>& from = reading_.from;
+    operand = {as_rows(from.transposed()), from.batch > 1 ? from.batch_stride : 0};
+  }
+
+ private:
+  static bool lies_along_k(const kernels::GemmStridedOperand<float>& x) {
+    return x.rows.lead == 1 && x.rows.col_stride == 1 && x.rows.lead_strides[0] != 1;
+  }
+  /// Its rows are values of k.
+  static GemmOperand<const float> across(const kernels::GemmStridedOperand<float>& x,
+                                         int64_t batch) {
+    const GemmOperand<const float> one = as_operand(x.rows).transposed();
+    return {one.data,
+            one.rows,
+            one.columns,
+            one.row_stride,
+            one.column_stride,
+            x.batch_stride,
+            x.batch_stride == 0 ? 1 : batch};
+  }
+
+  Reading<float> reading_;
+  StreamMemory memory_;
+};
+
+/// The build that was chosen.
+template <class T>
+void launch_strided(kernels::GemmStridedArguments<T>& arguments,
+                    const kernels::GemmStridedChoice& choice, const Gpu& on, Stream stream) {
+  const GemmStridedBuild& build = kernels::kGemmStridedShapes[choice.shape].build;
   const int64_t m = arguments.out.rows, n = arguments.out.cols, batch = arguments.batch;
-  const kernels::GemmStridedChoice choice =
-      kernels::choose_gemm_strided<T>({batch, m, n, arguments.k}, on.multiprocessors);
-  const GemmStridedBuild& build = kGemmStridedShapes[choice.shape].build;
   arguments.a.choose(), arguments.b.choose();
   arguments.k_part = choice.k_part;
   const int64_t sums = batch * m * arguments.parts_pitch();
@@ -180,19 +222,29 @@ void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, 
   if (count == 1) return;
   constexpr int kThreads = 256, kResident = 8;
   const int64_t fours = blocks(sums / 4, kThreads);
-  launch(from.sum, {.x = std::min<int64_t>(fours, int64_t{on.multiprocessors} * kResident)},
-         kThreads, 0, pointers, stream);
+  check(launch_kernel(Start::kEarly, from.sum, on,
+                      unsigned(std::min<int64_t>(fours, int64_t{on.multiprocessors} * kResident)),
+                      kThreads, 1, 0, stream, pointers),
+        "gemm: launching the sum over parts of k");
 }
 
 template <class T>
-Rows<T> as_rows(const GemmOperand<T>& matrix) {
-  Rows<T> out;
-  out.data = matrix.data;
-  out.rows = out.lead_sizes[0] = matrix.rows;
-  out.cols = matrix.columns;
-  out.lead_strides[0] = matrix.row_stride;
-  out.col_stride = matrix.column_stride;
-  return out;
+void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream) {
+  if constexpr (std::is_same_v<T, float>)
+    if (launch_few_rows(arguments, on, stream)) return;
+  const int64_t m = arguments.out.rows, n = arguments.out.cols, batch = arguments.batch;
+  const kernels::GemmStridedSize size{batch, m, n, arguments.k};
+  const kernels::GemmStridedChoice choice =
+      kernels::choose_gemm_strided<T>(size, on.multiprocessors);
+  if constexpr (std::is_same_v<T, float>) {
+    const kernels::GemmStridedTurns turns(choice, size);
+    const bool can_turn{supports_hopper(on)};  // its image has the kernel that copies
+    const TurnedOver a(arguments.a, batch, can_turn && turns.a, on, stream);
+    const TurnedOver b(arguments.b, batch, can_turn && turns.b, on, stream);
+    launch_strided(arguments, choice, on, stream);
+  } else {
+    launch_strided(arguments, choice, on, stream);
+  }
 }
 
 /// Whether Hopper's tensor cores multiply it. float32 only if that may be as tf32, and is quicker:

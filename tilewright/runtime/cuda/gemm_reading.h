@@ -42,8 +42,13 @@ struct Reading {
                  (turned.is_tma_legal() || (operand.column_stride != 1 && operand.row_stride == 1));
     if (transposed) from = turned;
     copies = !from.is_tma_legal();
-    constexpr int64_t kLine = 128 / int64_t{sizeof(T)};  // a box's row is one line of L2
-    pitch = (from.columns + kLine - 1) / kLine * kLine;
+    pitch = pitch_of(from.columns);
+  }
+  /// From a copy whose columns run along memory, whether TMA needs one or not.
+  static Reading copied(const GemmOperand<const T>& operand) {
+    Reading out;
+    out.from = operand, out.copies = true, out.pitch = pitch_of(operand.columns);
+    return out;
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   /// By `realign`, the kernel of elements of that size.
@@ -75,6 +80,13 @@ struct Reading {
             1,
             from.rows * pitch,
             from.batch};
+  }
+
+ private:
+  Reading() = default;
+  static int64_t pitch_of(int64_t columns) {
+    constexpr int64_t kLine = 128 / int64_t{sizeof(T)};  // a box's row is one line of L2
+    return (columns + kLine - 1) / kLine * kLine;
   }
 };
 
