@@ -57,7 +57,7 @@ test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations
 	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 	ctest --preset release
-	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist loadgroup
+	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist worksteal
 
 bench: native  ## measure; FILTER=rms_norm for some of it
 	build/release/tilewright bench $(FILTER)

@@ -20,13 +20,10 @@ if WORKERS > 1:
         os.environ.setdefault(variable, share)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first; and one worker alone reads the published model."""
-    published = [item for item in items if "smollm_reference" in getattr(item, "fixturenames", ())]
-    for item in published:
-        item.add_marker(pytest.mark.xdist_group("published model"))
-    items.sort(key=lambda item: item not in published)
+    """What takes longest comes first; and one worker alone reads the published model: by --dist
+    worksteal each begins with a part of the list, and others take over from its end."""
+    items.sort(key=lambda item: "smollm_reference" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

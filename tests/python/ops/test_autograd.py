@@ -28,35 +28,41 @@ OF_POSITIVE = {"sqrt", "rsqrt", "log1p", "pow"}
 MAX_ELEMENTS = 30_000
 
 
-def elements(case: Case) -> int:
-    return sum(a.numel() for a in case.arguments() if isinstance(a, Tensor))
-
-
-def is_empty(case: Case) -> bool:
-    return any(a.numel() == 0 for a in case.arguments() if isinstance(a, Tensor))
-
-
-def has_rule(case: Case) -> bool:
+def has_rule(case: Case, arguments: list[Any]) -> bool:
     """Whether the operator has a gradient where its scalars and optional tensors are these."""
-    gradient = case.op.gradient
-    if gradient is None:
-        return False
-    if not any(a.is_floating_point() for a in case.arguments() if isinstance(a, Tensor)):
+    if not any(a.is_floating_point() for a in arguments if isinstance(a, Tensor)):
         return False
     if case.op.name in ("attention", "attention_varlen") and len(set(case.dtypes)) > 1:
         return False
-    named = dict(zip((arg.name for arg in case.op.inputs), case.arguments(), strict=True))
+    named = dict(zip((arg.name for arg in case.op.inputs), arguments, strict=True))
     given = {
         name: "absent" if value is None or value == "" else str(value)
         for name, value in named.items()
         if not isinstance(value, Tensor)
     }
-    return all(given.get(name) == value for name, value in gradient.conditions.items())
+    return all(given.get(name) == value for name, value in case.op.gradient.conditions.items())
 
 
-CASES = [c for c in every_case() if c.op.gradient and elements(c) < MAX_ELEMENTS and has_rule(c)]
+def sizes(case: Case) -> list[int] | None:
+    """How many elements its tensors have; None where it has no gradient, or too many of them."""
+    if not case.op.gradient:
+        return None
+    arguments = case.arguments()
+    found = [a.numel() for a in arguments if isinstance(a, Tensor)]
+    return found if sum(found) < MAX_ELEMENTS and has_rule(case, arguments) else None
+
+
+# Known once: to make all arguments takes a second, and each worker collects the tests.
+SIZES = {str(c): found for c in every_case() if (found := sizes(c)) is not None}
+CASES = [c for c in every_case() if str(c) in SIZES]
+
+
+def elements(case: Case) -> int:
+    return sum(SIZES[str(case)])
+
+
 # Small enough to be differentiated element by element.
-SMALL = [c for c in CASES if c.combo == 0 and elements(c) < 200 and not is_empty(c)]
+SMALL = [c for c in CASES if c.combo == 0 and elements(c) < 200 and 0 not in SIZES[str(c)]]
 FEW = {c.op.name: max((s for s in SMALL if s.op is c.op), key=elements) for c in SMALL}
 
 
