@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any
@@ -31,12 +32,26 @@ MASKS = {
 }
 
 
+def of_heads(x: Tensor, heads: int) -> Tensor:
+    return x.repeat_interleave(heads // x.shape[1], 1).double()
+
+
+def scores_of(q: Tensor, k: Tensor) -> Tensor:
+    k = of_heads(k, q.shape[1])
+    return torch.einsum("shd,lhd->hsl", q.double(), k) * q.shape[-1] ** -0.5
+
+
 def written_out(
-    q: Tensor, k: Tensor, v: Tensor, mask: str, batch: int = 0, causal: bool = False
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: str,
+    batch: int = 0,
+    causal: bool = False,
+    scores: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """One sequence, q [S, Hq, D], k and v [L, H, D], in float64; a row without keys is 0."""
     heads, queries, keys = q.shape[1], q.shape[0], k.shape[0]
-    k, v = (x.repeat_interleave(heads // x.shape[1], 1).double() for x in (k, v))
     at = {
         "b": batch,
         "h": torch.arange(heads).view(-1, 1, 1),
@@ -49,9 +64,8 @@ def written_out(
     sees = eval(text, {"abs": torch.abs}, at).expand(heads, queries, keys)
     if causal:
         sees = sees & (at["k"] <= at["q"] + keys - queries)
-    scores = torch.einsum("shd,lhd->hsl", q.double(), k) * q.shape[-1] ** -0.5
-    scores = scores.masked_fill(~sees, -math.inf)
-    out = torch.einsum("hsl,lhd->shd", scores.softmax(-1).nan_to_num(0), v)
+    scores = (scores_of(q, k) if scores is None else scores).masked_fill(~sees, -math.inf)
+    out = torch.einsum("hsl,lhd->shd", scores.softmax(-1).nan_to_num(0), of_heads(v, heads))
     return out, scores.logsumexp(-1)
 
 
@@ -70,22 +84,27 @@ def close(got: Tensor, want: Tensor) -> None:
 SIZES = [(700, 700, 64), (257, 5000, 128), (130, 4300, 256), (1, 9000, 128), (5, 4500, 64)]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("size", SIZES, ids=str)
-@pytest.mark.parametrize("mask", MASKS)
-def test_attention(mask: str, size: tuple[int, int, int], device: str) -> None:
+@functools.lru_cache(maxsize=1)  # all masks in turn
+def two_sequences(size: tuple[int, int, int], device: str) -> tuple[list[Tensor], list[Tensor]]:
+    """q, k and v, and the scores of each sequence."""
     queries, keys, dims = size
-    q, k, v = (
-        torch.stack(pair)
-        for pair in zip(*(tensors(queries, keys, (4, 2), dims, device) for _ in "ab"), strict=True)
-    )
+    drawn = (tensors(queries, keys, (4, 2), dims, device) for _ in "ab")
+    q, k, v = map(torch.stack, zip(*drawn, strict=True))
     q[1] += 1
+    return [q, k, v], [scores_of(*pair) for pair in zip(q, k, strict=True)]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_attention(mask: str, size: tuple[int, int, int], device: str) -> None:
+    (q, k, v), scores = two_sequences(size, device)
     for causal in (False, True):
         got, lse = OPS.attention.full(
             q, k, v, causal=causal, mask_mod=MASKS[mask], mod_i32=DOCUMENTS.to(device)
         )
         for b in range(2):
-            want, want_lse = written_out(q[b], k[b], v[b], MASKS[mask], b, causal)
+            want, want_lse = written_out(q[b], k[b], v[b], MASKS[mask], b, causal, scores[b])
             close(got[b], want)
             close(lse[b], want_lse)
 
@@ -105,13 +124,25 @@ def test_sequences_of_any_lengths(mask: str, device: str) -> None:
     close(got, torch.cat(want))
 
 
-@pytest.mark.parametrize("device", DEVICES)
+LENGTHS = [4500, 1, 777]  # of sequences whose keys lie on pages
+
+
+def parts_on_pages(queries: int, device: str) -> list[list[Tensor]]:
+    return [tensors(queries, n, (8, 2), 128, device) for n in LENGTHS]
+
+
+@functools.lru_cache(maxsize=1)  # for all sizes of pages
+def wanted_on_pages(mask: str, queries: int, device: str) -> Tensor:
+    parts = parts_on_pages(queries, device)
+    return torch.cat([written_out(*part, MASKS[mask], b)[0] for b, part in enumerate(parts)])
+
+
 @pytest.mark.parametrize("keys_of_page", [16, 256])
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("queries", [1, 200])
 @pytest.mark.parametrize("mask", MASKS)
 def test_pages(mask: str, queries: int, keys_of_page: int, device: str) -> None:
-    lengths = [4500, 1, 777]
-    parts = [tensors(queries, n, (8, 2), 128, device) for n in lengths]
+    parts = parts_on_pages(queries, device)
     count = 5000 // keys_of_page + 1
     order = torch.randperm(3 * count).int().view(3, count)
     pages = torch.full((2, 3 * count, keys_of_page, 2, 128), math.nan, dtype=torch.bfloat16)
@@ -122,11 +153,10 @@ def test_pages(mask: str, queries: int, keys_of_page: int, device: str) -> None:
             of[row.long()] = whole.view(count, keys_of_page, 2, 128)
     got = OPS.attention_paged(
         torch.cat([q for q, *_ in parts]), *pages.to(device), order.to(device),
-        torch.tensor(lengths, dtype=torch.int32, device=device),
+        torch.tensor(LENGTHS, dtype=torch.int32, device=device),
         mask_mod=MASKS[mask], mod_i32=DOCUMENTS.to(device),
     )  # fmt: skip
-    want = [written_out(*part, MASKS[mask], b)[0] for b, part in enumerate(parts)]
-    close(got, torch.cat(want))
+    close(got, wanted_on_pages(mask, queries, device))
 
 
 @pytest.mark.parametrize("device", DEVICES)
