@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import functools
 import json
 import os
+import pickle
 import random
 import subprocess
 from collections.abc import Iterable
@@ -75,19 +76,23 @@ def render_all(jobs: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
 def render_with_jinja(compiled: Any, variables: dict[str, Any]) -> str | Exception:
     """The text, or what was raised: by Jinja, or by Python when the text is not Unicode."""
     try:
-        text = compiled.render(**copy.deepcopy(variables))
+        text = compiled.render(**pickle.loads(pickle.dumps(variables)))  # may change them
         text.encode()
     except Exception as error:
         return error
     return text
 
 
-def compile_with_jinja(template: str) -> Any:
-    # Constant folding is off: it hides errors, such as those of slicing a number.
+@functools.cache  # transformers makes another one for each template
+def jinja_environment() -> Any:
     environment = _cached_compile_jinja_template("").environment
-    environment.optimized = False
+    environment.optimized = False  # constant folding hides errors: those of slicing a number
+    return environment
+
+
+def compile_with_jinja(template: str) -> Any:
     try:
-        return environment.from_string(template)
+        return jinja_environment().from_string(template)
     except Exception as error:
         return error
 
