@@ -37,6 +37,18 @@ def run(*arguments: object, before: str = "") -> subprocess.CompletedProcess[str
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
+def run_in_turn(*runs: tuple[list[object], str]) -> list[tuple[int, str]]:
+    """Exit codes and text of run.py, each after some code; in one process, as imports are slow."""
+    code = f"import contextlib, io, json, sys; sys.path[:0] = [{str(RUN.parent)!r}]; import run\n"
+    for arguments, before in runs:
+        code += f"{before}\nsys.argv = {['run.py', *map(str, arguments)]!r}\n"
+        code += "with contextlib.redirect_stdout(io.StringIO()) as out: code = run.main()\n"
+        code += "print(json.dumps([code, out.getvalue()]))\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
 def workload(op: str, label: str) -> Case:
     return next(
         case
@@ -218,39 +230,41 @@ def test_a_script_of_one_operator() -> None:
 def test_onnxruntime_is_a_peer(tmp_path) -> None:
     out = tmp_path / "out.json"
     arguments = ["--op", "fused_add_rms_norm", "--mode", "quick", "--peers", "onnxruntime"]
-    result = run(*arguments, "--out", out)
-    assert result.returncode == 0, result.stderr
+    wrong = "import peers; peers.PEER_OF['fused_add_rms_norm'] = lambda x, r, w, e: (x, r)"
+    (code, _), (_, printed) = run_in_turn(([*arguments, "--out", out], ""), (arguments, wrong))
+    assert code == 0
     (row,) = json.loads(out.read_text())["results"]
     assert row["peers"]["onnxruntime"]["ratio"] > 0
     assert row["peers_left_out"] == row["mismatched_peers"] == {}
-    wrong = "import peers; peers.PEER_OF['fused_add_rms_norm'] = lambda x, r, w, e: (x, r)"
-    result = run(*arguments, before=wrong)
-    assert "onnxruntime MISMATCH" in result.stdout
+    assert "onnxruntime MISMATCH" in printed
 
 
 def test_training_beside_torch(tmp_path) -> None:
     out = tmp_path / "out.json"
-    result = run("--suite", "training", "silu_and_mul", *QUICK, "--dtype", "f32", "--out", out)
-    assert result.returncode == 0, result.stderr
+    wrong = "import peers; peers.PEER_OF['silu_and_mul'] = lambda x: x.chunk(2, -1)[0]"
+    (code, _), (code_of_wrong, printed) = run_in_turn(
+        (["--suite", "training", "silu_and_mul", *QUICK, "--dtype", "f32", "--out", out], ""),
+        (["--op", "silu_and_mul", "--pass", "training", *QUICK], wrong),
+    )
+    assert (code, code_of_wrong) == (0, 1)
     row, *_ = json.loads(out.read_text())["results"]
     assert (row["pass"], row["checked"], row["status"]) == ("training", "torch in float64", "ok")
     assert "torch" in row["peers"]
     assert "gflops" not in row
-    wrong = "import peers; peers.PEER_OF['silu_and_mul'] = lambda x: x.chunk(2, -1)[0]"
-    result = run("--op", "silu_and_mul", "--pass", "training", *QUICK, before=wrong)
-    assert result.returncode == 1
-    assert "MISMATCH, not timed" in result.stdout
+    assert "MISMATCH, not timed" in printed
 
 
 def test_what_does_not_match_is_not_timed() -> None:
-    wrong = "import tilewright; tilewright.register_impl('rms_norm', 'torch', lambda x, w, e: x)"
-    result = run("--op", "rms_norm", "--backend", "torch", *QUICK, before=wrong)
-    assert result.returncode == 1
-    assert "MISMATCH, not timed: largest difference" in result.stdout
-    peer = "import peers; peers.PEER_OF['rms_norm'] = lambda x, w, e: x"
-    result = run("--op", "rms_norm", *QUICK, before=peer)
-    assert result.returncode == 0, result.stderr
-    assert "torch MISMATCH" in result.stdout
+    peer = "import peers; kept = dict(peers.PEER_OF); peers.PEER_OF['rms_norm'] = lambda x, w, e: x"
+    wrong = "peers.PEER_OF.update(kept)\nimport tilewright\n"
+    wrong += "tilewright.register_impl('rms_norm', 'torch', lambda x, w, e: x)"
+    (code, printed), (code_of_wrong, printed_of_wrong) = run_in_turn(
+        (["--op", "rms_norm", *QUICK], peer),
+        (["--op", "rms_norm", "--backend", "torch", *QUICK], wrong),
+    )
+    assert (code, code_of_wrong) == (0, 1)
+    assert "torch MISMATCH" in printed
+    assert "MISMATCH, not timed: largest difference" in printed_of_wrong
 
 
 def checked(tmp_path: Path, *ops: str, before: str = "") -> list[dict[str, str]]:
