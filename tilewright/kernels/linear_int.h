@@ -4,16 +4,14 @@
 //   g = k / group_size
 //
 // float32 accumulation. Numbers of 4 bits have no sign, lie two in a byte, the low half first, and
-// their zero points are 8 where none are given; those of 8 bits have a sign, and 0. On a CPU this
-// is a matrix product whose panels are taken apart as they are wanted, so a row of out has the same
-// bits whatever batch it is computed in. Elsewhere a program has one feature.
+// their zero points are 8 where none are given; those of 8 bits have a sign, and 0. A row of out
+// has the same bits whatever batch it is computed in. linear_int_cpu.h says how on a CPU; elsewhere
+// a program has one feature.
 #pragma once
 
 #include "tilewright/tile/tile.h"
 #if !defined(__CUDACC__)
-#include "tilewright/kernels/gemm_cpu.h"
-#include "tilewright/kernels/int_panels_cpu.h"
-#include "tilewright/kernels/linear_epilogue.h"
+#include "tilewright/kernels/linear_int_cpu.h"
 #endif
 
 namespace tw::kernels {
@@ -36,7 +34,8 @@ struct LinearInt {
       return tile::plan_of(out.rows > 0 ? out.cols : 0).over(x.cols);
     } else {
 #if !defined(__CUDACC__)
-      return plan_gemm<P>(problem(), machine);
+      return out.rows > 0 && out.cols > 0 ? LinearIntCpu<P, T, kBits>(*this, machine).plan()
+                                          : tile::plan_of(0);
 #endif
     }
   }
@@ -47,27 +46,10 @@ struct LinearInt {
       feature(p, p.index());
     } else {
 #if !defined(__CUDACC__)
-      run_gemm(p, problem());
+      LinearIntCpu<P, T, kBits>(*this, p.machine()).run(p);
 #endif
     }
   }
-
-#if !defined(__CUDACC__)
-  struct Problem {
-    using Panels = IntPanels<T, kBits>;
-    const LinearInt& layer;
-    int64_t batch, m, n, k;
-
-    TW_INLINE Rows<const T> a(int64_t) const { return layer.x; }
-    TW_INLINE Panels b(int64_t) const {
-      return {layer.weight, layer.scale, layer.zero, layer.group_size};
-    }
-    TW_INLINE LinearEpilogue<T> epilogue(int64_t) const {
-      return {layer.bias, {}, Activation::kNone, layer.out};
-    }
-  };
-  TW_INLINE Problem problem() const { return {*this, 1, x.rows, out.cols, x.cols}; }
-#endif
 
  private:
   /// Weight (n, k) less its zero point, without its scale.

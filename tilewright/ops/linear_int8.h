@@ -13,7 +13,8 @@ struct LinearInt8 : LinearIntDefinition<8> {
       "group_size: i64 = 128) -> out: T[*, N]"};
 
   // On Hopper: one kernel for up to four tokens, long k and groups of 64, one for few tokens by the
-  // length of a group, one for many. On a CPU few are up to 4 or 8.
+  // length of a group, one for many. On a CPU few are up to 24 (6 with AVX2), of
+  // groups that are no whole vectors up to 6 (3).
   static constexpr Case kEdgeCases[] = {
       {"no tokens", "*=0 K=16 N=3 G=1"},
       {"no features", "*=3 K=16 N=0 G=1"},
@@ -37,6 +38,8 @@ struct LinearInt8 : LinearIntDefinition<8> {
       {"many tokens, groups of 32", "*=70 K=80 N=24 G=3 group_size=32"},
       {"two tokens, groups of one", "*=2 K=70 N=17 G=70 group_size=1 +zero"},
       {"few tokens, groups read in several pieces", "*=4 K=300 N=37 G=43 group_size=7 +zero"},
+      {"stretches of k in groups that share vectors", "*=9 K=1100 N=37 G=79 group_size=14 +zero"},
+      {"tiles of few tokens, the last one smaller", "*=23 K=1100 N=6 G=9 +bias"},
       {"one group", "*=40 K=272 N=33 G=1 group_size=1000 +zero"},
       {"much k", "*=2 K=4112 N=16 G=33 +zero"}};
   static constexpr Case kWorkloads[] = {

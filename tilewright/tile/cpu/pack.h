@@ -212,34 +212,7 @@ TW_INLINE void pack_wide(P, const PackRows<P, T>& rows, int64_t first, int64_t k
   detail::pack<Units, true>(rows, first, k, detail::PackTarget<Unit, true>{to, pitch, nullptr});
 }
 
-// ---- panels of narrow weights --------------------------------------------------------------
-
-/// to[u * pitch + lane] = bytes 4 u to 4 u + 3 of a row in each lane of a vector, of `count` bytes
-/// from `first` on, `stride` apart; those past them are zero.
-template <class P>
-TW_INLINE void pack_bytes(P, const int8_t* const* row, int64_t stride, int64_t first, int64_t count,
-                          uint32_t* to, int64_t pitch) {
-  using V = typename P::template Vec<uint32_t>;
-  constexpr int kN = kLanesOf<V>;
-  int64_t done = 0;
-  for (; stride == 1 && done + 16 <= count; done += 16) {
-    V v[4];
-    TW_UNROLL
-    for (int r = 0; r < 4; ++r) v[r] = load_quads<uint32_t, kN>(row + r, first + done);
-    transpose_quads(v);
-    TW_UNROLL
-    for (int u = 0; u < 4; ++u) store(to + (done / 4 + u) * pitch, v[u]);
-  }
-  for (; done < count; done += 4) {
-    for (int lane = 0; lane < kN; ++lane) {
-      const int8_t* const from = row[lane] + (first + done) * stride;
-      uint32_t quad = 0;
-      for (int i = 0; i < 4 && done + i < count; ++i)
-        quad |= uint32_t(uint8_t(from[i * stride])) << (8 * i);
-      to[done / 4 * pitch + lane] = quad;
-    }
-  }
-}
+// ---- packed panels, widened ----------------------------------------------------------------
 
 /// `values` elements, a multiple of 32, widened.
 template <class T, class P>

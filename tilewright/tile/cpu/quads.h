@@ -62,6 +62,32 @@ TW_INLINE V every_other_quad(V a, V b) {
         __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27));
 }
 
+/// The sum of all quads of v.
+template <class V>
+TW_INLINE auto add_quads(V v) {
+  const auto half = [](auto all) TW_INLINED {
+    return __builtin_shufflevector(all, all, 0, 1, 2, 3) +
+           __builtin_shufflevector(all, all, 4, 5, 6, 7);
+  };
+  if constexpr (kLanesOf<V> == 8)
+    return half(v);
+  else
+    return half(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+
+/// Lanes kFirst, kFirst + 2 ... of a, then of b.
+template <int kFirst, class V>
+TW_INLINE V every_other(V a, V b) {
+  constexpr int k = kFirst;
+  if constexpr (kLanesOf<V> == 8)
+    return V(__builtin_shufflevector(a, b, k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14));
+  else
+    return V(__builtin_shufflevector(a, b, k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14,
+                                     k + 16, k + 18, k + 20, k + 22, k + 24, k + 26, k + 28,
+                                     k + 30));
+}
+
 /// Eight 32-bit lanes of each of 16 rows, at `at`, turned: v[i] has element i of all rows. Half as
 /// many loads as by quads.
 template <class E, class V, class T>

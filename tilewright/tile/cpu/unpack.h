@@ -17,18 +17,6 @@ TW_INLINE V byte_field(V bytes, int from, int count, int to) {
   return bit_cast<V>(moved) & splat<V>(uint8_t(((1 << count) - 1) << to));
 }
 
-/// 2^23 plus the four bits of every lane from `from` on, as float32: less 2^23, it is exact.
-template <class F, class U>
-TW_INLINE F raised_nibble(U bits, int from) {
-  return bit_cast<F>(((bits >> from) & 15u) | 0x4b000000u);
-}
-
-/// 2^23 + 128 plus the byte with a sign of every lane from bit `from` on, as float32.
-template <class F, class U>
-TW_INLINE F raised_byte(U bits, int from) {
-  return bit_cast<F>(((bits >> from) & 255u) ^ 0x4b000080u);
-}
-
 /// table[index] per byte, index in [0, 16).
 TW_INLINE u8x32 lookup(const int8_t (&table)[16], u8x32 index) {
   const __m128i values = _mm_loadu_si128((const __m128i*)table);
@@ -74,6 +62,10 @@ TW_INLINE V widen_u4(const uint8_t* p)
 TW_INLINE u8x64 lookup(const int8_t (&table)[16], u8x64 index) {
   const __m128i values = _mm_loadu_si128((const __m128i*)table);
   return (u8x64)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), (__m512i)index);
+}
+/// table[index] per lane, of which the lowest four bits count.
+TW_INLINE f32x16 lookup(f32x16 table, i32x16 index) {
+  return (f32x16)_mm512_permutexvar_ps((__m512i)index, (__m512)table);
 }
 template <class V>
 TW_INLINE V widen_u8(const uint8_t* p)
