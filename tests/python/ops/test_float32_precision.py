@@ -16,7 +16,14 @@ torch = pytest.importorskip("torch")
 ROOT = Path(__file__).resolve().parents[3]
 ON_HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
 STEPS = 8  # products of an instruction
-SIZES = [(1024, 1024, 1024), (640, 768, 96), (1000, 1031, 517), (131, 4096, 2048), (257, 300, 33)]
+SIZES = [
+    (1024, 1024, 1024),
+    (640, 768, 96),
+    (1000, 1031, 517),
+    (131, 4096, 2048),
+    (257, 300, 33),
+    (4001, 1501, 517),  # whose operands along k are turned over
+]
 
 
 @pytest.fixture(autouse=True)
