@@ -30,6 +30,18 @@
 #define TW_INLINED __attribute__((always_inline))
 #endif
 
+// Of a function that a CPU rarely runs and that is long: a call, so that each kernel which may need
+// it does not hold its code. Internal to the object file: see TW_INLINE.
+#define TW_APART static __attribute__((noinline))
+
+// Of a member of a template on the program: on a CPU compiled once for all the kernels that call
+// it, with what it calls inlined.
+#if defined(__CUDACC__)
+#define TW_SHARED TW_INLINE
+#else
+#define TW_SHARED __attribute__((noinline, flatten))
+#endif
+
 #define TW_RESTRICT __restrict__
 
 #if defined(__clang__) || defined(__CUDACC__)
@@ -38,6 +50,12 @@
 #else
 #define TW_UNROLL _Pragma("GCC unroll 32")
 #define TW_NO_UNROLL
+#endif
+// The same of a loop that g++ would unroll: it refuses loops over members, which device code has.
+#if defined(__clang__) || defined(__CUDACC__)
+#define TW_ROLLED TW_NO_UNROLL
+#else
+#define TW_ROLLED _Pragma("GCC unroll 1")
 #endif
 // Of a loop over memory whose loads are to be on their way together: a CPU foresees them.
 #if defined(__CUDACC__)

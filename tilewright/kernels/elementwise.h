@@ -92,23 +92,26 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
         in...);
   } else {
     const ElementwiseBlock block = block_of(p, out);
-    const int64_t count = block.count;
-    const auto run = [&](const auto& to_rows, const auto&... from_rows) {
+    const bool adjacent = out.col_stride == 1 && ((in.col_stride == 1) && ...);
+    const auto run = [&](tile::StagedRows<T> to, auto... from) {
       for (int64_t r = block.first_row; r < block.end_row; ++r) {
-        const auto whole = to_rows.row(r).part(block.begin, count);
-        int64_t n = tile::first_part(whole);
-        for (int64_t c = 0; c < count; c += n, n = count - c) {
-          const auto to = whole.part(c, n);
-          [&](const auto&... from) {
+        for (int64_t c = 0, n; c < block.count; c += n) {
+          const int64_t rest = block.count - c;
+          const bool whole = adjacent || rest < tile::kStaged;
+          const auto all = to.place(r, block.begin + c, whole ? rest : tile::kStaged);
+          n = adjacent ? tile::first_part(all) : all.count;
+          const auto target = all.part(0, n);
+          [&](const auto&... row) {
             tile::for_row<C, kChains>(p, n, [&](auto at) TW_INLINED {
-              if constexpr (kChains > 1) (tile::prefetch_ahead(p, from, at), ...);
-              tile::store(p, to, at, f(tile::load(from, at)...));
+              if constexpr (kChains > 1) (tile::prefetch_ahead(p, row, at), ...);
+              tile::store(p, target, at, f(tile::load(row, at)...));
             });
-          }(from_rows.row(r).part(block.begin + c, n)...);
+          }(from.read(r, block.begin + c, n, c == 0)...);
+          to.write(r, block.begin + c, n);
         }
       }
     };
-    tile::with_rows(p, run, out, in...);
+    run({out, p.streaming()}, tile::StagedRows<const In>(in, p.streaming())...);
   }
 }
 

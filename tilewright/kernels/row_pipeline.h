@@ -56,7 +56,8 @@ template <class C = float, int kChains = 1, class P, tile::Reduction R, class Op
 TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open, Read&& read,
                              Write&& write) {
   if (group.first >= group.last) return;
-  if constexpr (P::kOnGpu) {
+  constexpr bool kLoose = requires { decltype(open(0))::kLoose; };  // slow anyway; spares a loop
+  if constexpr (P::kOnGpu || kLoose) {
     rows_in_turn<C>(p, reduction, group, open, read, write);
   } else {
     auto row = open(group.first);

@@ -306,6 +306,31 @@ TW_INLINE void scatter(T* p, int64_t stride, V v, int n = kLanesOf<V>) {
   for (int i = 0; i < n; ++i) p[i * stride] = buffer[i];
 }
 
+// The same where few calls have such rows.
+template <class V, class T>
+TW_APART V gather_apart(const T* p, int64_t stride, int n) {
+  return gather<V>(p, stride, n);
+}
+template <class T, class V>
+TW_APART void scatter_apart(T* p, int64_t stride, V v, int n) {
+  scatter(p, stride, v, n);
+}
+/// to[i] = from[i * stride].
+template <class T>
+TW_APART void pack_apart(T* to, const T* from, int64_t stride, int64_t n) {
+  if (stride == 0) {  // broadcast: whole vectors of it
+    const T all = *from;
+    for (int64_t i = 0; i < n; ++i) to[i] = all;
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i * stride];
+}
+/// to[i * stride] = from[i].
+template <class T>
+TW_APART void unpack_apart(T* to, int64_t stride, const T* from, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i * stride] = from[i];
+}
+
 inline constexpr int64_t kLineBytes = 64;
 
 /// Begins to fetch a line, into the nearest cache.

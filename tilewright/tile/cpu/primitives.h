@@ -100,8 +100,9 @@ TW_INLINE auto columns(const Span<P, C, kFull>& at) {
 
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
 /// alone. Blocks of the row are reduced by themselves and then combined, so that the error of a sum
-/// grows with the block and hardly with the row. An empty row gives the identity.
-template <class C = float, int kChains = 1, Reduction R, class P, class F>
+/// grows with the block and hardly with the row. An empty row gives the identity. kRolled: in a
+/// loop of little code, as a LooseRow is walked.
+template <class C = float, int kChains = 1, bool kRolled = false, Reduction R, class P, class F>
 TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int kN = P::template kLanes<C>;
@@ -121,14 +122,20 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
     }
     const int64_t end = n - c < kBlock ? n - 4 * kN : c + kBlock - 4 * kN;
     for (; c <= end; c += 4 * kN) {
-      TW_UNROLL
-      for (int u = 0; u < 4; u += kChains) {
-        const auto value = f(Span<P, C, true, kChains>{c + u * kN, kChains * kN});
-        if constexpr (kChains == 1) {
-          acc[u] = R::combine(acc[u], value);
-        } else {
-          TW_UNROLL
-          for (int i = 0; i < kChains; ++i) acc[u + i] = R::combine(acc[u + i], value.part[i]);
+      if constexpr (kRolled) {
+        TW_ROLLED
+        for (int u = 0; u < 4; ++u)
+          acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+      } else {
+        TW_UNROLL
+        for (int u = 0; u < 4; u += kChains) {
+          const auto value = f(Span<P, C, true, kChains>{c + u * kN, kChains * kN});
+          if constexpr (kChains == 1) {
+            acc[u] = R::combine(acc[u], value);
+          } else {
+            TW_UNROLL
+            for (int i = 0; i < kChains; ++i) acc[u + i] = R::combine(acc[u + i], value.part[i]);
+          }
         }
       }
     }
@@ -148,6 +155,10 @@ TW_INLINE C reduce_row(P p, R r, const View<T, 1>& row, F&& f) {
 template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
   return reduce_row<C, kChains>(p, r, row.count, f);
+}
+template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
+TW_INLINE C reduce_row(P p, R r, const LooseRow<T>& row, F&& f) {
+  return reduce_row<C, 1, true>(p, r, row.size(0), f);
 }
 
 /// The reduction of a row's elements, which are read once.
@@ -192,8 +203,13 @@ TW_INLINE Two<C> sum_two(P, const Row& row, F&& f) {
     };
     int64_t c = begin;
     for (; c + kSums * kN <= end; c += kSums * kN) {
-      TW_UNROLL
-      for (int i = 0; i < kSums; ++i) add_span(sums[i], Span<P, C, true>{c + i * kN, kN});
+      if constexpr (requires { Row::kLoose; }) {
+        TW_ROLLED
+        for (int i = 0; i < kSums; ++i) add_span(sums[i], Span<P, C, true>{c + i * kN, kN});
+      } else {
+        TW_UNROLL
+        for (int i = 0; i < kSums; ++i) add_span(sums[i], Span<P, C, true>{c + i * kN, kN});
+      }
     }
     for (; c + kN <= end; c += kN) add_span(sums[0], Span<P, C, true>{c, kN});
     if (c < end) add_span(sums[1], Span<P, C, false>{c, int(end - c)});

@@ -63,6 +63,14 @@ template <class C = float, int kChains = 1, class P, class T, class F>
 TW_INLINE void for_row(P p, const AdjacentRow<T>& row, F&& f) {
   for_row<C, kChains>(p, row.count, f);
 }
+template <class C = float, int kChains = 1, class P, class T, class F>
+TW_INLINE void for_row(P, const LooseRow<T>& row, F&& f) {
+  constexpr int kN = P::template kLanes<C>;
+  const int64_t n = row.size(0);
+  int64_t c = 0;
+  for (; c + kN <= n; c += kN) f(Span<P, C, true>{c, kN});
+  if (c < n) f(Span<P, C, false>{c, int(n - c)});
+}
 
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
 template <class P, class C, bool kFull, class T>
@@ -79,7 +87,7 @@ TW_INLINE auto load(const View<T, 1>& row, const Span<P, C, kFull>& at) {
   if (row.stride(0) == 1) [[likely]]
     return load(AdjacentRow<T>{row.data, row.size(0)}, at);
   if (row.stride(0) == 0) return splat<V>(compute_t<T>(row.data[0]));
-  return gather<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
+  return gather_apart<V>(row.data + at.offset * row.stride(0), row.stride(0), at.count);
 }
 
 /// Elements to be widened when they are wanted: a CPU does so as it loads them.
@@ -109,7 +117,7 @@ TW_INLINE void store_cached(const View<T, 1>& row, const Span<P, C, kFull>& at, 
   if (row.stride(0) == 1) [[likely]]
     store_cached(AdjacentRow<T>{row.data, row.size(0)}, at, v);
   else
-    scatter(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
+    scatter_apart(row.data + at.offset * row.stride(0), row.stride(0), v, at.count);
 }
 
 /// Writes the span's lanes to a row, around the caches when the program streams.

@@ -10,8 +10,7 @@
 #include "tilewright/tile/cuda/memory.h"
 #include "tilewright/tile/cuda/program.h"
 
-// What is not spelled out stays a loop: registers are worth more than branches.
-#define TW_ROLLED _Pragma("unroll 1")
+// What is not spelled out stays a loop, TW_ROLLED: registers are worth more than branches.
 #define TW_UNROLL_4 _Pragma("unroll 4")
 
 namespace tw::tile {
@@ -306,6 +305,10 @@ template <class T>
 TW_INLINE int64_t first_part(const View<T, 1>& row) {
   return row.size(0);
 }
+/// Of CPUs; skeletons of both name them.
+template <class T>
+struct StagedRows;
+inline constexpr int64_t kStaged = 1;
 
 /// Of a program: one row, unless its threads are spread.
 template <class P>
