@@ -45,7 +45,7 @@ struct Query {
 
   /// By one thread, or in vectors: on a GPU the lanes have a key each.
   template <class E>
-  TW_INLINE float dot(const View<const T, 1>& row, const KeySource<E>& keys, int64_t key) const {
+  TW_SHARED float dot(const View<const T, 1>& row, const KeySource<E>& keys, int64_t key) const {
     const KeySegment<E> at = keys.head(kv_head()).at(key, key + 1);
     if constexpr (P::kOnGpu) {
       float sum = 0;
@@ -123,7 +123,7 @@ struct Query {
     });
   }
 
-  TW_INLINE void run() const {
+  TW_SHARED void run() const {
     constexpr float kLow = -__builtin_inff();
     float* const scores = p.template scratch<float>();
     const auto acc = view(scores + kKeyBlock, shape.value_dims);
@@ -135,9 +135,13 @@ struct Query {
     for (int64_t first = keys.begin; first < keys.end; first += kKeyBlock) {
       const int64_t rest = keys.end - first, count = rest < kKeyBlock ? rest : kKeyBlock;
       const auto row = view(scores, count);
-      tile::for_row(p, count, [&](auto at) {
-        for (int i = 0; i < at.count; ++i) scores[at.offset + i] = score(first + at.offset + i);
-      });
+      if constexpr (P::kOnGpu) {
+        tile::for_row(p, count, [&](auto at) {
+          for (int i = 0; i < at.count; ++i) scores[at.offset + i] = score(first + at.offset + i);
+        });
+      } else {
+        for (int64_t i = 0; i < count; ++i) scores[i] = score(first + i);
+      }
       tile::sync(p);
       const float before = high;
       high = tile::Max::combine(high, tile::reduce_row(p, tile::Max{}, count, [&](auto at) {

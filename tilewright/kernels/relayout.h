@@ -179,7 +179,7 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
                          kLine * kPitch * int64_t{sizeof(U)});
   }
 
-  TW_INLINE void operator()(P p) const {
+  TW_SHARED void operator()(P p) const {
     if (turned)
       turn(p);
     else

@@ -75,10 +75,14 @@ struct Sum {
         tile::store_cached(to, at, kMean ? total / static_cast<C>(x.cols) : total);
         return;
       }
-      TW_UNROLL
-      for (int i = 0; i < at.kLanes; ++i)
-        if (i < at.count) put(first + at.offset + i, total[i]);
+      put_each(p, first + at.offset, total, at.count);
     });
+  }
+  template <class P, class V>
+  TW_SHARED void put_each(P, int64_t first, V totals, int count) const {
+    TW_UNROLL
+    for (int i = 0; i < tile::kLanesOf<V>; ++i)
+      if (i < count) put(first + i, totals[i]);
   }
   template <class P>
   TW_INLINE void add_row(P p, const Parts& parts) const {
