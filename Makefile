@@ -8,6 +8,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
 WHEEL_OPTIONS ?=
+CMAKE_OPTIONS ?=
 JOBS ?= $(shell nproc)
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
@@ -22,7 +23,7 @@ PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
 BUILD = cmake --build --preset $(1) --parallel $(JOBS)
-CONFIGURE = cmake --preset $(1) $(2) >build/.configure.log || { cat build/.configure.log; exit 1; }
+CONFIGURE = cmake --preset $(1) $(2) $(CMAKE_OPTIONS) >build/.configure.log || { cat build/.configure.log; exit 1; }
 # Kernels for this machine, a fraction of the time; a folder that `make build` has filled stays so.
 HERE = $(if $(wildcard build/release/CMakeCache.txt),,-DTILEWRIGHT_ISAS=native)
 

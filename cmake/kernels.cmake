@@ -8,8 +8,8 @@ set(TILEWRIGHT_KERNEL_OPTIMIZATION -O3 CACHE STRING "Optimization level of the k
 mark_as_advanced(TILEWRIGHT_KERNEL_OPTIMIZATION)
 
 set(TILEWRIGHT_OPERATORS all CACHE STRING
-    "Operators with kernels for CPUs: all, or `models` for those that language models need; the \
-others refuse calls")
+    "Operators with kernels for CPUs: all, or `models` for those that language models need and what \
+is compiled with them; the others refuse calls")
 
 set(TILEWRIGHT_BUILT_ISAS ${TILEWRIGHT_ISAS})
 if(TILEWRIGHT_ISAS STREQUAL "all")
@@ -64,20 +64,37 @@ function(tilewright_model_operators out)
   set(${out} ${names} PARENT_SCOPE)
 endfunction()
 
-# With a unity build: operators that share much code are compiled together, the others in sixteen
-# groups by their names alone, so that a new operator leaves the other groups as they are.
-function(tilewright_set_unity_groups target)
+tilewright_model_operators(model_operators)
+
+# Sets `out` to the group of an operator in a unity build: operators that share much code are
+# compiled together; so are those that models launch, for preset `demo` to compile what other builds
+# do; the others by their names alone, so that a new operator leaves most groups as they are.
+function(tilewright_unity_group name out)
+  tilewright_camel_case(${name} camel_name)
+  if(name MATCHES "^attention(_paged|_varlen)?$")
+    set(group attention)
+  elseif(name MATCHES "^(linear|linear_packed|matmul|(k_)?grouped_matmul|fused_linear_cross_entropy)$")
+    set(group gemm)
+  elseif(name MATCHES "^(attention|linear_attention|delta_rule|engram|fft|mla|segment)")
+    set(group sequence)
+  elseif(camel_name IN_LIST model_operators OR name MATCHES "^(permute|transpose)$")  # as copy
+    set(group models)
+  else()
+    string(MD5 group ${name})
+    string(SUBSTRING ${group} 0 1 group)
+    math(EXPR group "0x${group} % 8")
+  endif()
+  set(${out} ${group} PARENT_SCOPE)
+endfunction()
+
+# tilewright_set_unity_groups(TARGET FEW SOURCE...): FEW is true where most sources say no more than
+# that the operator has nothing there.
+function(tilewright_set_unity_groups target few)
   foreach(source IN LISTS ARGN)
     get_filename_component(name ${source} NAME_WE)
-    if(name MATCHES "^attention")
-      set(group attention)
-    elseif(name MATCHES "^(linear|linear_packed|matmul|(k_)?grouped_matmul|fused_linear_cross_entropy)$")
-      set(group gemm)
-    elseif(name MATCHES "^(linear_attention|delta_rule|engram|fft|segment)")
-      set(group sequence)
-    else()
-      string(MD5 group ${name})
-      string(SUBSTRING ${group} 0 1 group)
+    tilewright_unity_group(${name} group)
+    if(few AND NOT group MATCHES "^(attention|gemm)$")
+      set(group others)
     endif()
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
   endforeach()
@@ -96,7 +113,7 @@ endforeach()
 add_library(tilewright_operators OBJECT ${sources})
 target_link_libraries(tilewright_operators PRIVATE tilewright_build_settings)
 target_compile_options(tilewright_operators PRIVATE $<$<CONFIG:Release>:-O1>)
-tilewright_set_unity_groups(tilewright_operators ${sources})
+tilewright_set_unity_groups(tilewright_operators OFF ${sources})
 
 set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -fno-trapping-math)
 # g++ 12's own AVX-512 headers read a variable to say "undefined".
@@ -108,14 +125,24 @@ if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   list(APPEND kernel_flags -Wno-pass-failed)
 endif()
 
+# Whole groups, so that their objects are those of other builds.
+set(wanted_groups)
 if(TILEWRIGHT_OPERATORS STREQUAL "models")
-  tilewright_model_operators(wanted_operators)
+  foreach(header IN LISTS operator_headers)
+    string(REGEX REPLACE "\\.h$" "" NAME ${header})
+    tilewright_camel_case(${NAME} CAMEL_NAME)
+    if(CAMEL_NAME IN_LIST model_operators)
+      tilewright_unity_group(${NAME} group)
+      list(APPEND wanted_groups ${group})
+    endif()
+  endforeach()
 elseif(NOT TILEWRIGHT_OPERATORS STREQUAL "all")
   message(FATAL_ERROR "TILEWRIGHT_OPERATORS: unknown `${TILEWRIGHT_OPERATORS}`; known: all models")
 endif()
 
 set(TILEWRIGHT_KERNEL_TARGETS)
 set(isa_entries)
+set(has_wide_set OFF)
 foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
   string(APPEND isa_entries " X(${ISA})")
   set(sources)
@@ -123,7 +150,8 @@ foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
   foreach(header IN LISTS operator_headers)
     string(REGEX REPLACE "\\.h$" "" NAME ${header})
     tilewright_camel_case(${NAME} CAMEL_NAME)
-    if(wanted_operators AND NOT CAMEL_NAME IN_LIST wanted_operators)
+    tilewright_unity_group(${NAME} group)
+    if(wanted_groups AND NOT group IN_LIST wanted_groups)
       string(APPEND LEFT_OUT "TW_LEAVE_OUT(${CAMEL_NAME}, ${ISA})\n")
       continue()
     endif()
@@ -140,8 +168,12 @@ foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
     add_library(tilewright_kernels_${ISA} OBJECT ${sources})
     target_compile_options(tilewright_kernels_${ISA} PRIVATE ${kernel_flags} ${${ISA}_flags})
     target_link_libraries(tilewright_kernels_${ISA} PRIVATE tilewright_build_settings)
-    tilewright_set_unity_groups(tilewright_kernels_${ISA} ${sources})
+    # Only operators that list it in kIsas have a build for a set beyond another of its width.
+    tilewright_set_unity_groups(tilewright_kernels_${ISA} ${has_wide_set} ${sources})
     list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_${ISA})
+  endif()
+  if(NOT ISA STREQUAL avx2)
+    set(has_wide_set ON)
   endif()
 endforeach()
 

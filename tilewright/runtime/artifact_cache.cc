@@ -60,7 +60,7 @@ bool read_all(int fd, char* to, size_t count) {
   return true;
 }
 
-bool write_all(int fd, std::string_view bytes) {
+bool wrote_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = ::write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
@@ -148,9 +148,9 @@ void ArtifactCache::keep(const Digest& key, std::string_view bytes) const {
   bool ok = false;
   {
     const File file(mkostemp(temporary.data(), O_CLOEXEC));
-    ok = file && write_all(file.get(), kMagic) && write_all(file.get(), as_text(key)) &&
-         write_all(file.get(), as_text(Sha256().add(bytes).digest())) &&
-         write_all(file.get(), bytes);
+    ok = file && wrote_all(file.get(), kMagic) && wrote_all(file.get(), as_text(key)) &&
+         wrote_all(file.get(), as_text(Sha256().add(bytes).digest())) &&
+         wrote_all(file.get(), bytes);
   }
   if (!ok || rename(temporary.c_str(), path_of(key).c_str()) != 0) {
     say_once("a compiled kernel is not kept: cannot write " + temporary + ": " +
