@@ -73,8 +73,13 @@ def descriptions() -> dict[str, str]:
 
 
 # Of operators whose arguments must fit each other in a way that their schemas do not tell.
+E4M3 = "torch.zeros(4, 2, 8, dtype=torch.float8_e4m3fn)"
 GATED = {"grad": "np.zeros((2, 4), np.float32)", "x": "np.zeros((2, 8), np.float32)"}
 ARGUMENTS = {
+    "attention_fp8": {
+        **dict.fromkeys(("q", "k", "v"), E4M3),
+        **dict.fromkeys(("cu_seqlens_q", "cu_seqlens_kv"), "torch.tensor([0, 4]).int()"),
+    },
     "cross_entropy_backward": {
         "grad": "np.ones((), np.float32)",
         "target": "np.zeros((4,), np.int64)",

@@ -331,6 +331,67 @@ def attention_backward(
         (4, 4, 4, 4)
     """
 
+def attention_fp8(
+    q: _Array,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_kv: Any,
+    q_scale: Any | None = None,
+    k_scale: Any | None = None,
+    v_scale: Any | None = None,
+    sinks: Any | None = None,
+    scale: float = 0.0,
+    causal: bool = False,
+    window_left: int = -1,
+    window_right: int = -1,
+    softcap: float = 0.0,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""Attention of e4m3 queries over e4m3 keys and values, sequences one after the other as in
+    `attention_varlen`: each has a scale for the queries, the keys and the values of every head
+    of keys. Rows of queries outside all sequences are left alone in outputs that are given, and
+    0 in new ones.
+
+    attention_fp8(q: f8_e4m3fn[N, Hq, D], k: f8_e4m3fn[M, H, D], v: f8_e4m3fn[M, H, Dv],
+    cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], q_scale: f32[R, H]?, k_scale: f32[R, H]?,
+    v_scale: f32[R, H]?, sinks: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64
+    = -1, window_right: i64 = -1, softcap: f32 = 0) -> out: bf16[N, Hq, Dv], lse: f32[Hq, N]?
+
+    Args:
+        q: f8_e4m3fn[N, Hq, D].
+        k: f8_e4m3fn[M, H, D].
+        v: f8_e4m3fn[M, H, Dv].
+        cu_seqlens_q: i32[C].
+        cu_seqlens_kv: i32[C].
+        q_scale: f32[R, H], or None.
+        k_scale: f32[R, H], or None.
+        v_scale: f32[R, H], or None.
+        sinks: f32[Hq], or None.
+        scale: f32, by default 0.
+        causal: bool, by default false.
+        window_left: i64, by default -1.
+        window_right: i64, by default -1.
+        softcap: f32, by default 0.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: bf16[N, Hq, Dv].
+
+    Example:
+        >>> import torch
+        >>> from tilewright import ops
+        >>> ops.attention_fp8(
+        ...     torch.zeros(4, 2, 8, dtype=torch.float8_e4m3fn),
+        ...     torch.zeros(4, 2, 8, dtype=torch.float8_e4m3fn),
+        ...     torch.zeros(4, 2, 8, dtype=torch.float8_e4m3fn),
+        ...     torch.tensor([0, 4]).int(),
+        ...     torch.tensor([0, 4]).int(),
+        ... ).shape
+        torch.Size([4, 2, 8])
+    """
+
 def attention_paged(
     q: _Array,
     k_pages: Any,

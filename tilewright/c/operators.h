@@ -130,6 +130,40 @@ static inline tw_status tw_attention_backward(
   return tw_call(context, op, arguments, 15, NULL, NULL);
 }
 
+/* attention_fp8(q: f8_e4m3fn[N, Hq, D], k: f8_e4m3fn[M, H, D], v: f8_e4m3fn[M, H, Dv],
+ * cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], q_scale: f32[R, H]?, k_scale: f32[R, H]?, v_scale:
+ * f32[R, H]?, sinks: f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1,
+ * window_right: i64 = -1, softcap: f32 = 0) -> out: bf16[N, Hq, Dv], lse: f32[Hq, N]? */
+static inline tw_status tw_attention_fp8(tw_context* context, const tw_tensor* q,
+                                         const tw_tensor* k, const tw_tensor* v,
+                                         const tw_tensor* cu_seqlens_q,
+                                         const tw_tensor* cu_seqlens_kv, const tw_tensor* q_scale,
+                                         const tw_tensor* k_scale, const tw_tensor* v_scale,
+                                         const tw_tensor* sinks, double scale, int64_t causal,
+                                         int64_t window_left, int64_t window_right, double softcap,
+                                         tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(q),
+                                tw_tensor_value(k),
+                                tw_tensor_value(v),
+                                tw_tensor_value(cu_seqlens_q),
+                                tw_tensor_value(cu_seqlens_kv),
+                                tw_tensor_value(q_scale),
+                                tw_tensor_value(k_scale),
+                                tw_tensor_value(v_scale),
+                                tw_tensor_value(sinks),
+                                tw_float_value(scale),
+                                tw_int_value(causal),
+                                tw_int_value(window_left),
+                                tw_int_value(window_right),
+                                tw_float_value(softcap),
+                                tw_tensor_value(out),
+                                tw_tensor_value(lse)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("attention_fp8", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 16, NULL, NULL);
+}
+
 /* attention_paged(q: T[N, Hq, D], k_pages: U[P, S, H, D], v_pages: U[P, S, H, Dv], block_table:
  * i32[B, W], kv_lens: i32[B], cu_seqlens_q: i32[C]?, sinks: f32[Hq]?, k_scale: f32[P, S, H]?,
  * v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false,

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/attention_output.h"
 #include "tilewright/kernels/score_program.h"
 #include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/paged.h"
@@ -75,10 +76,10 @@ struct TileRows {
 /// One sequence of a batch: its queries over its keys.
 template <class T, class U>
 struct AttentionSequence {
-  View<const T, 3> q;  // [q_len, Hq, D]
-  View<T, 3> out;      // [q_len, Hq, Dv]
-  View<float, 2> lse;  // [Hq, q_len], or no data
-  int64_t index = 0;   // in the batch
+  View<const T, 3> q;                  // [q_len, Hq, D]
+  View<attention_output_t<T>, 3> out;  // [q_len, Hq, Dv]
+  View<float, 2> lse;                  // [Hq, q_len], or no data
+  int64_t index = 0;                   // in the batch
   int64_t kv_len = 0;
   KeySource<U> k, v;                  // of kv head 0
   KeySource<float> k_scale, v_scale;  // of kv head 0, or no data
@@ -86,7 +87,9 @@ struct AttentionSequence {
   View<const T, 3> q_pe{};            // [q_len, Hq, R], further dims of queries, or no data
   KeySource<T> k_pe{};                // and of keys
   View<const T, 3> bias{};            // [Hq, q_len, kv_len or more], or no data
+  View<const float, 1> q_scale{};     // of the queries of each kv head, or no data
 
+  TW_INLINE float query_scale(int64_t kv_head) const { return q_scale ? q_scale(kv_head) : 1.0f; }
   TW_INLINE int64_t q_len() const { return q.size(0); }
 };
 

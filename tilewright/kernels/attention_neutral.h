@@ -179,9 +179,10 @@ TW_INLINE void run(P p, const K& kernel) {
   while (b < lengths.sequences && lengths.first_query(b + 1) <= query) ++b;
   if (b == lengths.sequences || query < lengths.first_query(b)) return;  // of no sequence
   const AttentionSequence<T, U> sequence = kernel.sequence(b);
-  const float scale =
-      options.scale == 0 ? tile::rsqrt(static_cast<float>(shape.dims)) : options.scale;
   const int64_t of_sequence = query - lengths.first_query(b), q_head = p.index() % shape.q_heads;
+  const float scale =
+      (options.scale == 0 ? tile::rsqrt(static_cast<float>(shape.dims)) : options.scale) *
+      sequence.query_scale(q_head / shape.group());
   const AddedToScores<T> added(sequence, options, q_head, of_sequence);
   Query<P, T, U>{p, sequence, shape, options, of_sequence, q_head, scale, added}.run();
 }

@@ -162,18 +162,24 @@ TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
   return tile;
 }
 
+template <class M, class P, class T, class U>
+TW_INLINE void load_queries(P p, const AttentionTile<P, U, M>& tile,
+                            const AttentionSequence<T, U>& sequence) {
+  load_queries<M>(p, tile.who, sequence.q, tile.factor * sequence.query_scale(tile.who.kv_head),
+                  tile.queries());
+}
 /// The keys `blocks`, left for another task.
 template <class M, class P, class T, class U>
 TW_INLINE void leave(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
                      const AttentionSequence<T, U>& sequence, const Partials& partials) {
-  load_queries<M>(p, tile.who, sequence.q, tile.factor, tile.queries());
+  load_queries<M>(p, tile, sequence);
   leave_blocks(p, tile, blocks.begin, blocks.end, partials);
 }
 /// All keys.
 template <class M, class P, class T, class U>
 TW_INLINE void walk(P p, const AttentionTile<P, U, M>& tile, const AttentionOptions& options,
                     const AttentionSequence<T, U>& sequence) {
-  load_queries<M>(p, tile.who, sequence.q, tile.factor, tile.queries());
+  load_queries<M>(p, tile, sequence);
   walk_blocks(p, tile, options.sinks);
 }
 
@@ -185,7 +191,7 @@ TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange block
   const AttentionHeads<P, U, M> all{tile};
   for (int64_t h = 0; h < all.heads(); ++h) {
     const auto here = all.tile(h);
-    load_queries<M>(p, here.who, sequence.q, here.factor, here.queries());
+    load_queries<M>(p, here, sequence);
     if (partials == nullptr) start_rows(p, here, options.sinks);
   }
   for (int64_t b = blocks.begin; b < blocks.end; ++b) all.process(p, b, partials);

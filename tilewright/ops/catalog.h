@@ -9,6 +9,7 @@
 #include "tilewright/ops/argmax.h"
 #include "tilewright/ops/attention.h"
 #include "tilewright/ops/attention_backward.h"
+#include "tilewright/ops/attention_fp8.h"
 #include "tilewright/ops/attention_paged.h"
 #include "tilewright/ops/attention_varlen.h"
 #include "tilewright/ops/attention_varlen_backward.h"
@@ -124,6 +125,7 @@ using All = Catalog<          //
     Argmax,                   //
     Attention,                //
     AttentionBackward,        //
+    AttentionFp8,             //
     AttentionPaged,           //
     AttentionVarlen,          //
     AttentionVarlenBackward,  //

@@ -186,6 +186,43 @@ def attention_varlen(
     return _attend_packed(mask, q, cu_seqlens_q.tolist(), sequences, v.shape[2], sinks)
 
 
+@composite_full
+def attention_fp8(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_kv: Tensor,
+    q_scale: Tensor | None,
+    k_scale: Tensor | None,
+    v_scale: Tensor | None,
+    sinks: Tensor | None,
+    scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    softcap: float,
+) -> Outputs:
+    queries, keys = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
+    group = q.shape[1] // max(k.shape[1], 1)
+
+    def read(x: Tensor, scales: Tensor | None, offsets: list[int], heads: int) -> Tensor:
+        out = x.float()
+        if scales is None:
+            return out
+        for b, (begin, end) in enumerate(pairwise(offsets)):
+            each = scales[b].repeat_interleave(heads)[:, None]
+            out = out.slice_scatter(out[begin:end] * each, 0, begin, end)
+        return out
+
+    wide_q = read(q, q_scale, queries, group)
+    wide_k, wide_v = read(k, k_scale, keys, 1), read(v, v_scale, keys, 1)
+    mask = Mask(scale, causal, window_left, window_right, softcap)
+    sequences = ((wide_k[begin:end], wide_v[begin:end]) for begin, end in pairwise(keys))
+    out, lse = _attend_packed(mask, wide_q, queries, sequences, v.shape[2], sinks)
+    return out.bfloat16(), lse
+
+
 def _unpaged(pages: Tensor, table: Tensor, count: int) -> Tensor:
     """The first `count` rows of a sequence."""
     used = -(-count // max(pages.shape[1], 1))

@@ -30,6 +30,7 @@ LEAST = EXAMPLES // 3  # of these that give numbers to compare
 # Sizes that others follow from: tables, heads that share a head, lengths that must add up.
 KEPT = {
     "attention_paged": {"N", "P", "S", "B", "W", "C", "Hq", "H"},
+    "attention_fp8": {"N", "M", "C", "R", "Hq", "H"},
     "attention_varlen": {"N", "M", "C", "Hq", "H"},
     "attention_varlen_backward": {"N", "M", "C", "Hq", "H"},
     "attention": {"Hq", "H"},
@@ -56,6 +57,7 @@ KEPT = {
 # multiply blocks: a NaN times the weight 0 of a key that is not seen.
 FINITE = (
     "attention_backward",
+    "attention_fp8",
     "attention_paged",
     "attention_varlen_backward",
     "cross_entropy_backward",

@@ -229,7 +229,8 @@ struct AttentionFamily {
                             int64_t h, const WideHead& head) {
     const kernels::AttentionMask mask = options.mask(s.q_len(), s.kv_len);
     std::vector<double> query;
-    for (int64_t d = 0; d < s.q.size(2); ++d) query.push_back(double(s.q(i, h, d)));
+    const double q_scale = double(s.query_scale(head.index));
+    for (int64_t d = 0; d < s.q.size(2); ++d) query.push_back(q_scale * double(s.q(i, h, d)));
     for (int64_t d = s.q.size(2); d < head.dims; ++d)
       query.push_back(double(s.q_pe(i, h, d - s.q.size(2))));
     std::vector<double> scores(static_cast<size_t>(s.kv_len), -HUGE_VAL);
@@ -264,7 +265,8 @@ struct AttentionFamily {
                      [&](double r, double v) { return r + weight * v; });
     }
     for (int64_t d = 0; d < s.out.size(2); ++d)
-      s.out(i, h, d) = T(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);
+      s.out(i, h, d) =
+          kernels::attention_output_t<T>(sum == 0 ? 0.0 : result[static_cast<size_t>(d)] / sum);
     if (s.lse) s.lse(h, i) = float(top + std::log(sum));
   }
 };
