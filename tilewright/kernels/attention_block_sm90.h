@@ -5,10 +5,15 @@
 
 namespace tw::kernels {
 
-/// Keys and values of 8 bits as they arrive, rows after each other, and what they are multiplied
-/// with.
+/// What arrives for those who make operands of it: nothing.
 template <AttentionBuild kBuild>
 struct AttentionNarrowBlocks {
+  TW_PTX void init() {}
+};
+/// Keys and values of 8 bits, rows after each other, and what they are multiplied with.
+template <AttentionBuild kBuild>
+  requires(kBuild.widens())
+struct AttentionNarrowBlocks<kBuild> {
   static constexpr int kStages = kBuild.narrow_stages, kWarps = 4;  // that widen
 
   alignas(128) char k[kStages][kBuild.narrow_bytes()];
@@ -26,16 +31,21 @@ struct AttentionNarrowBlocks {
     }
   }
 };
-struct AttentionNoNarrowBlocks {
-  TW_PTX void init() {}
-};
-template <bool kWidens, AttentionBuild kBuild>
-struct AttentionNarrowBlocksOf {
-  using Type = AttentionNoNarrowBlocks;
-};
+/// Values to be transposed, in the swizzle.
 template <AttentionBuild kBuild>
-struct AttentionNarrowBlocksOf<true, kBuild> {
-  using Type = AttentionNarrowBlocks<kBuild>;
+  requires(kBuild.transposes())
+struct AttentionNarrowBlocks<kBuild> {
+  static constexpr int kStages = kBuild.stages;
+
+  alignas(1024) char v[kStages][kBuild.loaded_value_bytes()];
+  tile::cuda::Mbarrier v_full[kStages], v_empty[kStages];
+
+  TW_PTX void init() {
+    for (int i = 0; i < kStages; ++i) {
+      v_full[i].init(1);
+      v_empty[i].init(kBuild.transposers);
+    }
+  }
 };
 
 template <class T, AttentionBuild kBuild>
@@ -45,20 +55,23 @@ struct AttentionBlock {
   static constexpr int kConsumers = kBuild.consumers, kQueryBuffers = kBuild.query_buffers();
   static constexpr bool kParts = kBuild.parts();
   static constexpr int kRows = 64, kRowBytes = 128;
-  static constexpr int kChunk = 64;  // columns in 128 bytes
+  static constexpr int kChunk = kRowBytes / kBuild.bytes();  // columns in 128 bytes
   static constexpr int kChunks = kBuild.chunks(), kValueChunks = kBuild.value_chunks();
   static constexpr int kChunkBytes = kKeys * kRowBytes, kQueryChunkBytes = kRows * kRowBytes;
 
-  static constexpr bool kWidens = kBuild.widens();
-  static constexpr int kFillers = kWidens ? 4 : 1;  // arrivals that make a block full
+  static constexpr bool kWidens = kBuild.widens(), kTransposes = kBuild.transposes();
+  static_assert(sizeof(T) == kBuild.bytes());
+  // Arrivals that make a block full.
+  static constexpr int kKeyFillers = kWidens ? 4 : 1,
+                       kValueFillers = kWidens || kTransposes ? kBuild.helpers() : 1;
 
-  using Tiles = AttentionTileRing<4 * kConsumers + 2 + (kWidens ? 4 : 0)>;  // two warps load
+  using Tiles = AttentionTileRing<4 * kConsumers + 2 + kBuild.helpers()>;  // two warps load
 
   struct alignas(1024) Shared {
     char k[kStages][kBuild.key_bytes()];
     char v[kStages][kBuild.value_bytes()];
     char q[kQueryBuffers][kConsumers][kBuild.query_bytes()];
-    typename AttentionNarrowBlocksOf<kWidens, kBuild>::Type narrow;
+    AttentionNarrowBlocks<kBuild> narrow;
     Tiles tiles;
     AttentionMark marks[kStages];  // of the blocks of keys, where some are skipped
     tile::cuda::Mbarrier k_full[kStages], k_empty[kStages], v_full[kStages], v_empty[kStages];
@@ -73,8 +86,8 @@ struct AttentionBlock {
 
   TW_PTX static void init(Shared& shared) {
     for (int i = 0; i < kStages; ++i) {
-      shared.k_full[i].init(kFillers);
-      shared.v_full[i].init(kFillers);
+      shared.k_full[i].init(kKeyFillers);
+      shared.v_full[i].init(kValueFillers);
       shared.k_empty[i].init(kConsumers);
       shared.v_empty[i].init(kConsumers);
     }

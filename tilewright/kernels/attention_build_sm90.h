@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/attention_output.h"
 #include "tilewright/kernels/score_program.h"
 #include "tilewright/tile/cuda/tensor_map.h"
 
@@ -16,19 +17,34 @@ struct AttentionBuild {
   int keys;            // of a block
   int stages;          // of the rings of keys and of values
   bool turns = false;  // whether the consumers take turns with the tensor cores
-  /// Of the rings of keys and values of 8 bits, which a warpgroup more widens; 0: they have 16.
+  /// Of the rings of keys and values of 8 bits, which a warpgroup more widens; 0: nothing is
+  /// widened.
   int narrow_stages = 0;
   bool skips = false;  // blocks of keys that a mask hides wholly (AttentionSeen)
+  /// Warps that transpose values, where queries have 8 bits, too: the producers' fourth, or four, a
+  /// warpgroup more.
+  int transposers = 0;
 
   TW_INLINE constexpr bool widens() const { return narrow_stages > 0; }
-  TW_INLINE constexpr int threads() const { return 128 * (1 + consumers + int(widens())); }
+  TW_INLINE constexpr bool transposes() const { return transposers > 0; }
+  /// Of an element of what is multiplied.
+  TW_INLINE constexpr int bytes() const { return transposes() ? 1 : 2; }
+  /// Warps that make operands of what arrives.
+  TW_INLINE constexpr int helpers() const { return widens() ? 4 : transposers; }
+  TW_INLINE constexpr bool has_helper_group() const { return helpers() == 4; }
+  TW_INLINE constexpr int threads() const {
+    return 128 * (1 + consumers + int(has_helper_group()));
+  }
   /// Whether blocks of threads take parts of tiles, which balances but costs a sum over the parts.
   TW_INLINE constexpr bool parts() const { return consumers == 1; }
-  TW_INLINE constexpr int chunks() const { return (dims + 63) / 64; }  // 128 bytes of a row
-  TW_INLINE constexpr int value_chunks() const { return (value_dims + 63) / 64; }
+  TW_INLINE constexpr int chunks() const { return chunks(dims); }  // 128 bytes of a row
+  TW_INLINE constexpr int value_chunks() const { return chunks(value_dims); }
   TW_INLINE constexpr int query_bytes() const { return 64 * 128 * chunks(); }  // of a consumer
   TW_INLINE constexpr int key_bytes() const { return keys * 128 * chunks(); }  // of a block
-  TW_INLINE constexpr int value_bytes() const { return keys * 128 * value_chunks(); }
+  TW_INLINE constexpr int value_bytes() const {
+    return transposes() ? value_dims * 128 : loaded_value_bytes();
+  }
+  TW_INLINE constexpr int loaded_value_bytes() const { return keys * 128 * value_chunks(); }
   TW_INLINE constexpr int narrow_bytes() const { return keys * dims; }
   /// Two buffers of queries where they fit: the next tile's arrive while one is worked on, and its
   /// first scores are multiplied beside the last values of this one.
@@ -36,12 +52,16 @@ struct AttentionBuild {
   TW_INLINE constexpr int shared_bytes() const { return shared_bytes(query_buffers()); }
   /// 64 Ki registers, less what the producer keeps, in the units of setmaxnreg.
   TW_INLINE constexpr int producer_registers() const {
-    return consumers == 1 ? 56 : consumers == 2 ? 40 : 32;
+    return consumers == 1 || transposers == 1 ? 56 : consumers == 2 ? 40 : 32;
   }
   TW_INLINE constexpr int consumer_registers() const {
-    return consumers == 1 ? 248 : consumers == 2 ? 232 : 160;
+    return consumers == 1       ? 248
+           : consumers == 3     ? 160
+           : has_helper_group() ? 208
+           : transposers == 1   ? 224
+                                : 232;
   }
-  TW_INLINE constexpr int widening_registers() const { return 152; }
+  TW_INLINE constexpr int helper_registers() const { return widens() ? 152 : 56; }
   /// Of a consumer's thread, beside scores, weights and sums.
   TW_INLINE constexpr int spare_registers() const {
     return consumer_registers() - keys / 2 - keys / 4 - value_dims / 2;
@@ -49,11 +69,13 @@ struct AttentionBuild {
 
  private:
   static constexpr int kMostShared = 227 * 1024;  // of a block of threads
+  TW_INLINE constexpr int chunks(int of) const { return (of * bytes() + 127) / 128; }
   TW_INLINE constexpr int shared_bytes(int buffers) const {
     constexpr int kScaleBytes = 4, kBarriers = 1024;  // what keeps the end aligned
     const int narrow = 2 * narrow_stages * (narrow_bytes() + keys * kScaleBytes);
-    return buffers * consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + narrow +
-           kBarriers;
+    const int loaded = transposes() ? stages * loaded_value_bytes() + kBarriers : 0;
+    return buffers * consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + loaded +
+           narrow + kBarriers;
   }
 };
 
@@ -178,16 +200,22 @@ struct AttentionRows {
   }
 };
 
-/// What keys or values of 8 bits are multiplied with, one for each key and head.
+/// What numbers of 8 bits are multiplied with, one for each key and head; one for each sequence and
+/// head where queries have 8 bits, too.
 struct AttentionScales {
   const float* data;                              // null: 1
-  int64_t outer_stride, row_stride, head_stride;  // outer: batch entries or pages
+  int64_t outer_stride, row_stride, head_stride;  // outer: batch entries, pages or sequences
+
+  TW_INLINE float at(int outer, int row, int head) const {
+    return data == nullptr ? 1.0f
+                           : data[outer * outer_stride + row * row_stride + head * head_stride];
+  }
 };
 
 template <class T>
 struct AttentionArguments {
-  tile::cuda::TensorMap q;     // [B, Hq / pack, S, pack, D], a box is queries x pack x 64
-  tile::cuda::TensorMap k, v;  // [B or pages, H, S, D], a box is box_keys x 64
+  tile::cuda::TensorMap q;     // [B, Hq / pack, S, pack, D], a box is queries x pack x 128 bytes
+  tile::cuda::TensorMap k, v;  // [B or pages, H, S, D], a box is box_keys x 128 bytes
   AttentionOrder order;
   int q_heads, value_dims;
   int pack;              // heads of one query that are rows of one tile
@@ -202,13 +230,13 @@ struct AttentionArguments {
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   View<const float, 1> sinks;
-  AttentionScales k_scale, v_scale;
-  View<const T, 4> bias;        // [sequences, Hq, queries, keys], or no data
-  View<const float, 1> slopes;  // [Hq], or no data
-  ScoreNumbers numbers;         // of programs, which are compiled into the kernel
-  AttentionSeen seen;           // by such a mask
-  AttentionRows<T> rows;        // out; rows begin at multiples of 16 bytes
-  AttentionRows<float> lse;     // or no data
+  AttentionScales q_scale, k_scale, v_scale;
+  View<const T, 4> bias;                      // [sequences, Hq, queries, keys], or no data
+  View<const float, 1> slopes;                // [Hq], or no data
+  ScoreNumbers numbers;                       // of programs, which are compiled into the kernel
+  AttentionSeen seen;                         // by such a mask
+  AttentionRows<attention_output_t<T>> rows;  // out; rows begin at multiples of 16 bytes
+  AttentionRows<float> lse;                   // or no data
   // Of tiles in parts. A block of threads has two slots: for what goes on from the block before,
   // and for what it begins.
   float* partials;          // [2 blocks][part_rows][value_dims]

@@ -6,6 +6,7 @@
 #include "tilewright/kernels/attention_block_sm90.h"
 #include "tilewright/kernels/attention_keys_sm90.h"
 #include "tilewright/kernels/attention_line_sm90.h"
+#include "tilewright/kernels/attention_transpose_sm90.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/tma.h"
 
@@ -31,6 +32,8 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
     if (warp == 0) load_keys(shared);
     if (warp == 1) load_values(shared);
     if (warp == 2) deal(shared);
+    if constexpr (kBuild.transposers == 1)
+      if (warp == 3) AttentionTranspose<T, kBuild>{given}(shared);
   }
 
  private:
@@ -49,16 +52,17 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       shared.tiles.deal(walk, given, queries, kKeys);
   }
 
-  /// Where blocks are loaded to, and by whose barriers.
+  /// Where blocks of keys or of values are loaded to, and by whose barriers.
+  template <bool kHelped>
   TW_PTX static auto& loaded(Shared& shared) {
-    if constexpr (Block::kWidens)
+    if constexpr (kHelped)
       return shared.narrow;
     else
       return shared;
   }
 
   TW_PTX void load_keys(Shared& shared) const {
-    auto& to = loaded(shared);
+    auto& to = loaded<Block::kWidens>(shared);
     LoadPosition at;
     QueryBuffer queries;
     shared.tiles.for_each([&](const AttentionTile& tile) {
@@ -77,14 +81,14 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
 
   TW_PTX void load_values(Shared& shared) const {
     using namespace tile::cuda;
-    auto& ring = loaded(shared);
+    auto& ring = loaded<(kBuild.helpers() > 0)>(shared);
     LoadPosition at;
     uint32_t tail_phase = 0;
     shared.tiles.for_each([&](const AttentionTile& tile) {
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
-        // Who widens blocks clears their tails.
-        const bool tail = !Block::kWidens && block.keys < kKeys && given.shares_memory();
+        // Who makes operands of blocks clears their tails.
+        const bool tail = !(kBuild.helpers() > 0) && block.keys < kKeys && given.shares_memory();
         char* const to = ring.v[at.index];
         Mbarrier& full = ring.v_full[at.index];
         ring.v_empty[at.index].wait(at.phase ^ 1);
@@ -118,7 +122,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
                          const AttentionKeyBlock& block) const {
     using namespace tile::cuda;
-    constexpr int kParts = Block::kWidens ? 1 : kOfRow;  // of 64 columns, of 128 bytes
+    constexpr int kParts = Block::kWidens ? 1 : kOfRow;  // of 128 bytes
     const int box_bytes = given.box_keys * (Block::kWidens ? Block::kDims : kRowBytes);
     if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kParts);
 #pragma unroll 1

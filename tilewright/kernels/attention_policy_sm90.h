@@ -31,9 +31,32 @@ inline constexpr AttentionBuild kAttentionNarrowBuilds[] = {
 inline constexpr int kAttentionNarrowBuildCount =
     int(sizeof(kAttentionNarrowBuilds) / sizeof(kAttentionNarrowBuilds[0]));
 
-/// `masked`: as it is compiled for a mask_mod.
-constexpr AttentionBuild attention_build(bool narrow, int index, bool masked = false) {
-  AttentionBuild out = narrow ? kAttentionNarrowBuilds[index] : kAttentionBuilds[index];
+/// Those of queries, keys and values of 8 bits, few queries or many.
+inline constexpr AttentionBuild kAttentionFp8Builds[] = {
+    {.dims = 64,
+     .value_dims = 64,
+     .consumers = 2,
+     .keys = 128,
+     .stages = 3,
+     .turns = true,
+     .transposers = 4},
+    {.dims = 128,
+     .value_dims = 128,
+     .consumers = 2,
+     .keys = 128,
+     .stages = 3,
+     .turns = true,
+     .transposers = 4},
+    {.dims = 256, .value_dims = 256, .consumers = 2, .keys = 96, .stages = 2, .transposers = 1}};
+inline constexpr int kAttentionFp8BuildCount =
+    int(sizeof(kAttentionFp8Builds) / sizeof(kAttentionFp8Builds[0]));
+
+/// Of queries and keys of so many bytes. `masked`: as it is compiled for a mask_mod.
+constexpr AttentionBuild attention_build(int query_bytes, int key_bytes, int index,
+                                         bool masked = false) {
+  AttentionBuild out = query_bytes == 1 ? kAttentionFp8Builds[index]
+                       : key_bytes == 1 ? kAttentionNarrowBuilds[index]
+                                        : kAttentionBuilds[index];
   out.skips = masked;
   return out;
 }
@@ -51,10 +74,11 @@ struct AttentionSize {
   bool varies;          // the number of queries, among sequences
   bool biased = false;  // something is added to scores
   bool narrow = false;  // keys and values have 8 bits
+  bool fp8 = false;     // and queries
 };
 
 struct AttentionChoice {
-  int build = -1;  // in kAttentionBuilds, or kAttentionNarrowBuilds; -1: none takes it
+  int build = -1;  // of those of its types, above; -1: none takes it
   int pack = 1;    // heads in the rows of a tile
   // Of AttentionOrder, where blocks of threads take parts of tiles.
   AttentionTeam team;
@@ -104,10 +128,11 @@ constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
 }  // namespace attention_policy
 
 /// The first build that suffices.
-constexpr int choose_narrow_build(const AttentionSize& size) {
-  for (int i = 0; i < kAttentionNarrowBuildCount; ++i)
-    if (attention_policy::has_dims(kAttentionNarrowBuilds[i], size) &&
-        attention_policy::fits_pages(kAttentionNarrowBuilds[i].keys, size.page_keys))
+template <int kCount>
+constexpr int first_build(const AttentionBuild (&builds)[kCount], const AttentionSize& size) {
+  for (int i = 0; i < kCount; ++i)
+    if (attention_policy::has_dims(builds[i], size) &&
+        attention_policy::fits_pages(builds[i].keys, size.page_keys))
       return i;
   return -1;
 }
@@ -119,7 +144,11 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   AttentionChoice out;
   const bool few = size.narrow || size.queries * size.group <= kRows;
   if (size.queries < kRows) out.pack = int(most_packed(size.group));
-  if (size.narrow) out.build = choose_narrow_build(size);
+  if (size.fp8) {
+    out.build = first_build(kAttentionFp8Builds, size);
+    return out;
+  }
+  if (size.narrow) out.build = first_build(kAttentionNarrowBuilds, size);
   for (int i = 0; i < kAttentionBuildCount && !size.narrow; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
     if (!has_dims(build, size) || !fits_pages(build.keys, size.page_keys)) continue;

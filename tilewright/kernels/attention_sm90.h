@@ -7,7 +7,9 @@
 // one computes weights while the other multiplies. Blocks of keys are walked from the last: what a
 // causal mask cuts comes first.
 //
-// Keys and values of 8 bits arrive in rings of their own; a warpgroup more widens them.
+// Keys and values of 8 bits arrive in rings of their own; a warpgroup more widens them. Where
+// queries have 8 bits, too, keys are multiplied as they arrive, and values are transposed: tensor
+// cores take them only with keys along the rows.
 //
 // Rows of a tile are queries, or queries times the heads that share keys. What a box has outside
 // its tensor reads as zero and is not written.
@@ -35,7 +37,12 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using TilePlace = typename Block::Tiles::Position;
   static constexpr int kWarpgroup = 128;
   static constexpr bool kChained = Block::kQueryBuffers > 1;  // from tile to tile
-  static constexpr int kTurn = 1;  // the named barriers of the consumers' turns
+  static constexpr int kTurn = 1;               // the named barriers of the consumers' turns
+  static constexpr float kNearlyZero = 1e-30F;  // times -inf, unlike zero, no NaN
+  /// Weights of e4m3 are at most 2^8: it has up to 448, and its full precision down to 2^-6. Row
+  /// sums are of weights that are not rounded, so that lse is as exact as scores are; sums of
+  /// rounded ones would follow the values' more closely, for two more conversions of each.
+  static constexpr float kLift = Block::kTransposes ? 8 : 0;
 
   using Arguments = AttentionArguments<T>;
   using Tile = AttentionTile;
@@ -60,9 +67,10 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     if (warpgroup == 0) {
       give_registers<kBuild.producer_registers()>();
       AttentionFeed<T, kBuild>{given}(shared);
-    } else if (Block::kWidens && warpgroup == 1 + kConsumers) {
-      give_registers<kBuild.widening_registers()>();
+    } else if (kBuild.has_helper_group() && warpgroup == 1 + kConsumers) {
+      give_registers<kBuild.helper_registers()>();
       if constexpr (Block::kWidens) AttentionWiden<T, U, kBuild>{given}(shared);
+      if constexpr (kBuild.transposers == 4) AttentionTranspose<T, kBuild>{given}(shared);
     } else {
       take_registers<kBuild.consumer_registers()>();
       consume(shared, warpgroup - 1);
@@ -71,7 +79,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
  private:
   using Scores = float[kKeys / 2];
-  using Weights = uint32_t[kKeys / 4];
+  using Weights = uint32_t[kKeys / 8 * int(sizeof(T))];
   using Sums = float[kValueDims / 2];
   using Added = typename Scored::template Ahead<T, kKeys / 2>;
 
@@ -105,6 +113,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     Sums sums;
     float keep[2];
     int started = 0;  // whether the sums have anything of the tile
+    float scale;      // of the tile's scores, where they are products of 8 bits
   };
 
   /// A tile; or several, up to one that sees no key: the first scores of each are multiplied beside
@@ -131,6 +140,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       AttentionRowState ended = rows.state;
       rows.state = {};
       tile = &shared.tiles.tiles[after.index];
+      rows.scale = scale_of(*tile);
       shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
       step(shared, at, consumer, *tile, tile->inner(), tile->last_block - 1, tile->first_block,
            rows);
@@ -149,6 +159,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   /// The weights of a tile's last block, which is its first here.
   TW_PTX void start(Shared& shared, Places& at, int consumer, const Tile& tile, Rows& rows) const {
     using namespace tile::cuda;
+    rows.scale = scale_of(tile);
     shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
     shared.k_full[at.keys.index].wait(at.keys.phase);
     const AttentionMark here = mark(shared, at, tile.last_block - 1);
@@ -159,7 +170,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     scale_scores(shared, at, rows.scores);
     finish_keys(shared, at, consumer, here.block == tile.first_block);
     weigh(tile, tile.inner(), consumer, here, added, rows);
-    round(rows);
+    round_weights<T>(rows.scores, rows.weights);
   }
   /// The weights of a block of keys, while the values of the block before are added up. The block
   /// is `next`, or the one before it that is there; it is returned. `first` is the tile's last.
@@ -182,7 +193,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
-    round(rows);
+    round_weights<T>(rows.scores, rows.weights);
     return here.block;
   }
 
@@ -206,13 +217,13 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   TW_PTX static void multiply_keys(Shared& shared, const Places& at, int consumer, Scores& scores) {
     using namespace tile::cuda;
-    constexpr int kSteps = kRowBytes / 32;  // of 16 dims, in a chunk
+    constexpr int kStep = 32;  // bytes
     const char* const q = shared.q[at.queries.index][consumer];
     const char* const k = shared.k[at.keys.index];
     wgmma_fence();
     TW_UNROLL
-    for (int i = 0; i < kDims / 16; ++i) {
-      const int chunk = i / kSteps, offset = i % kSteps * 32;
+    for (int i = 0; i < kDims * int(sizeof(T)); i += kStep) {
+      const int chunk = i / kRowBytes, offset = i % kRowBytes;
       Wgmma<T, kKeys>::mma(scores, advance(operand(q), chunk * kQueryChunkBytes + offset),
                            advance(operand(k), chunk * kChunkBytes + offset), i > 0);
     }
@@ -225,11 +236,16 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     pin(rows.sums);
     wgmma_fence();
     TW_UNROLL
-    for (int i = 0; i < kKeys / 16; ++i)
-      WgmmaFragment<T, kValueDims>::mma(rows.sums, rows.weights + 4 * i,
-                                        advance(operand(v, kChunkBytes), i * 16 * kRowBytes),
+    for (int i = 0; i < int(sizeof(Weights)) / 16; ++i)
+      WgmmaFragment<T, kValueDims>::mma(rows.sums, rows.weights + 4 * i, values(v, i),
                                         i > 0 ? 1 : rows.started);
     wgmma_commit();
+  }
+  /// The i-th 32 bytes of keys of a block: keys are rows, or along them.
+  TW_PTX static uint64_t values(const char* v, int i) {
+    using namespace tile::cuda;
+    return Block::kTransposes ? advance(operand(v), i * 32)
+                              : advance(operand(v, kChunkBytes), i * 16 * kRowBytes);
   }
 
   /// By the scales of keys of 8 bits.
@@ -245,10 +261,29 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     }
   }
 
+  /// What queries and keys of 8 bits stand for, of the tile's sequence and head.
+  TW_PTX float scale_of(const Tile& tile) const {
+    if constexpr (Block::kTransposes) {
+      const int head = tile.head / given.heads_per_kv;
+      const float scale =
+          given.q_scale.at(tile.batch, 0, head) * given.k_scale.at(tile.batch, 0, head);
+      return scale == 0 ? kNearlyZero : scale;
+    } else {
+      return 1;
+    }
+  }
+
   /// Scores of a block become weights.
   TW_PTX void weigh(const Tile& tile, const AttentionSpan& inner, int consumer,
                     const AttentionMark& here, const Added& added, Rows& rows) const {
-    if (given.score_scale != 0) cap_scores(rows.scores, given.score_scale);
+    float exponent_scale = given.exponent_scale;
+    if constexpr (Block::kTransposes) {
+      if (rows.scale < 0) negate_scores(rows.scores);  // the largest has the largest exponent
+      if (given.score_scale == 0) exponent_scale *= fabsf(rows.scale);
+    }
+    if (given.score_scale != 0)
+      cap_scores(rows.scores,
+                 Block::kTransposes ? given.score_scale * fabsf(rows.scale) : given.score_scale);
     const int first = here.block * kKeys;
     if constexpr (Scored::kChanges)
       Scored::change(given, tile, consumer, first, given.exponent_scale, added, here.cut,
@@ -264,14 +299,8 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       }
       mask_scores(rows.scores, seen);
     }
-    rows.state.update(rows.scores, Scored::kChanges ? 1.0f : given.exponent_scale, rows.keep);
+    rows.state.update(rows.scores, Scored::kChanges ? 1.0f : exponent_scale, rows.keep, kLift);
   }
-  TW_PTX static void round(Rows& rows) {
-    TW_UNROLL
-    for (int i = 0; i < kKeys / 4; ++i)
-      rows.weights[i] = tile::cuda::pack<T>(rows.scores[2 * i], rows.scores[2 * i + 1]);
-  }
-
   TW_PTX static void pass_turn(int consumer) {
     tile::cuda::arrive_named(kTurn + (consumer + 1) % kConsumers, 2 * kWarpgroup);
   }

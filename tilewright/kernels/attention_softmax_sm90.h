@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tilewright/kernels/attention_tiles_sm90.h"
+#include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/exponential.h"
 
 namespace tw::kernels {
@@ -39,6 +40,12 @@ TW_PTX void cap_scores(float (&scores)[kScores], float scale) {
 }
 
 template <int kScores>
+TW_PTX void negate_scores(float (&scores)[kScores]) {
+  TW_UNROLL
+  for (float& score : scores) score = -score;
+}
+
+template <int kScores>
 TW_PTX void mask_scores(float (&scores)[kScores], const AttentionSpan (&seen)[2]) {
   TW_UNROLL
   for (int i = 0; i < kScores; ++i) {
@@ -48,27 +55,44 @@ TW_PTX void mask_scores(float (&scores)[kScores], const AttentionSpan (&seen)[2]
   }
 }
 
+/// Weights of all keys become the left operand of wgmma (tile/cuda/wgmma_fragment.h): as they
+/// stand, if values are where AttentionTranspose puts them where these have 8 bits.
+template <class T, int kScores, int kWords>
+TW_PTX void round_weights(const float (&weights)[kScores], uint32_t (&words)[kWords]) {
+  if constexpr (sizeof(T) == 1) {
+    TW_UNROLL
+    for (int i = 0; i < kWords; ++i) {  // a word of each row for every 16 keys
+      const float* const w = weights + i / 2 * 8 + i % 2 * 2;
+      words[i] = tile::cuda::pack_e4m3(w[0], w[1], w[4], w[5]);
+    }
+  } else {
+    TW_UNROLL
+    for (int i = 0; i < kWords; ++i)
+      words[i] = tile::cuda::pack<T>(weights[2 * i], weights[2 * i + 1]);
+  }
+}
+
 /// The two rows of a thread.
 struct AttentionRowState {
-  float high[2] = {attention_sm90::kLow, attention_sm90::kLow};  // in powers of two
+  float high[2] = {attention_sm90::kLow, attention_sm90::kLow};  // in powers of two, less the lift
   float total[2] = {0, 0};                                       // of the thread's own columns
 
-  /// Scores become weights; what was summed before is to be multiplied by `keep`.
+  /// Scores become weights, up to 2^lift; what was summed before is to be multiplied by `keep`.
   template <int kScores>
-  TW_PTX void update(float (&scores)[kScores], float scale, float (&keep)[2]) {
-    raise(scores, scale, keep);
+  TW_PTX void update(float (&scores)[kScores], float scale, float (&keep)[2], float lift = 0) {
+    raise(scores, scale, keep, lift);
     weigh(scores, scale, keep);
   }
   /// The first half of it: the maxima.
   template <int kScores>
-  TW_PTX void raise(const float (&scores)[kScores], float scale, float (&keep)[2]) {
+  TW_PTX void raise(const float (&scores)[kScores], float scale, float (&keep)[2], float lift = 0) {
     using namespace attention_sm90;
     TW_UNROLL
     for (int r = 0; r < 2; ++r) {
       float top = scores[2 * r];
       TW_UNROLL
       for (int i = 2 * r; i < kScores; i += 4) top = fmaxf(top, fmaxf(scores[i], scores[i + 1]));
-      raise(r, max_over_quad(top) * scale, keep[r]);
+      raise(r, max_over_quad(top) * scale - lift, keep[r]);
     }
   }
   TW_PTX void raise(int r, float to, float& keep) {

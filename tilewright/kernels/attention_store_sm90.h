@@ -33,6 +33,7 @@ struct AttentionRowPair {
 template <class T, int kDims, bool kParts>
 struct AttentionStore {
   using Arguments = AttentionArguments<T>;
+  using Out = attention_output_t<T>;
   using Sums = float[kDims / 2];
 
   const Arguments& given;
@@ -80,6 +81,11 @@ struct AttentionStore {
     state.finish(sink, factor);
     TW_UNROLL
     for (int r = 0; r < 2; ++r) put_lse(rows, r, state.lse(r));
+    if constexpr (sizeof(T) == 1) {  // values are as they came
+      const float scale = given.v_scale.at(tile.batch, 0, tile.head / given.heads_per_kv);
+      TW_UNROLL
+      for (int r = 0; r < 2; ++r) factor[r] *= scale;
+    }
   }
 
   TW_PTX static int lane() { return int(threadIdx.x) % 32; }
@@ -100,9 +106,9 @@ struct AttentionStore {
   template <int kColumns>
   TW_PTX void put_columns(const AttentionRowPair& rows, int r, int first, const float* sums) const {
     first += first_column;
-    T* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) + first;
-    tile::cuda::store_fragment_row<T, kColumns>(rows.exists[r] ? to : nullptr,
-                                                given.value_dims - first, sums);
+    Out* const to = given.rows.at(tile.q_outer, tile.q_base + rows.query[r], rows.head[r]) + first;
+    tile::cuda::store_fragment_row<Out, kColumns>(rows.exists[r] ? to : nullptr,
+                                                  given.value_dims - first, sums);
   }
 
   TW_PTX void put_partial(const AttentionRowPair& rows, int r, const float* sums) const {

@@ -80,12 +80,7 @@ struct AttentionWiden : AttentionBlock<T, kBuild> {
       outer = given.table(tile.batch, page);
     }
     const int head = tile.head / given.heads_per_kv;
-    const auto at = [&](const AttentionScales& scales) {
-      if (scales.data == nullptr) return 1.0f;
-      return scales
-          .data[outer * scales.outer_stride + row * scales.row_stride + head * scales.head_stride];
-    };
-    return {at(given.k_scale), at(given.v_scale)};
+    return {given.k_scale.at(outer, row, head), given.v_scale.at(outer, row, head)};
   }
 
   /// Rows from `keys` on are not the sequence's: zeros. kScaled: times `scales`. All is read before

@@ -57,6 +57,7 @@ struct Program {
 /// Those of a combination; none where another one's serves, or there is none.
 std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std::string& arch,
                                  const kernels::ScoreMods& mods) {
+  constexpr DType kFp8 = DType::kF8E4m3fn;
   const std::vector<DType>& dtypes = op.combos[combo];
   if (is_product(op)) return {{"gemm", "", runtime::cuda::gemm_program(dtypes.front())}};
   if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return {};
@@ -75,6 +76,10 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
         out.push_back(
             {"attention", "seen" + build, runtime::cuda::attention_seen_program(variant)});
     }
+  if (op.name() == "attention_fp8")
+    for (const auto& variant : runtime::cuda::attention_variants(kFp8, kFp8))
+      out.push_back({"attention_fp8", "build" + std::to_string(variant.build),
+                     runtime::cuda::attention_program(variant)});
   if (op.name() == "mla")
     for (const auto& variant : runtime::cuda::mla_variants(dtypes.front(), dtypes.back()))
       out.push_back(

@@ -71,6 +71,23 @@ TEST(AttentionPolicy, TakesTheBuildOfTheFewestDimsThatSuffice) {
   EXPECT_EQ(dims(264, 264, 4096), std::pair(0, 0));
 }
 
+TEST(AttentionPolicy, QueriesOfEightBitsHaveBuildsOfTheirOwn) {
+  constexpr int kMostShared = 227 * 1024;  // of a block of threads
+  for (const auto& build : kAttentionFp8Builds) {
+    AttentionSize size = decode(1, 4096, 1, 0);
+    size.dims = size.value_dims = build.dims, size.queries = 4096, size.fp8 = true;
+    const AttentionChoice choice = choose_attention_sm90(size, kMultiprocessors);
+    EXPECT_EQ(kAttentionFp8Builds[choice.build].dims, build.dims);
+    EXPECT_EQ(choice.step, 0);  // tiles are whole
+    EXPECT_EQ(build.query_buffers(), 2);
+    EXPECT_LE(build.shared_bytes(), kMostShared);
+    const int helping = build.has_helper_group() ? build.helper_registers() : 0;
+    EXPECT_LE(
+        128 * (build.producer_registers() + helping + build.consumers * build.consumer_registers()),
+        1 << 16);
+  }
+}
+
 TEST(MlaPolicy, PacksHeadsIntoRows) {
   EXPECT_EQ(choose_mla_sm90(decode(1, 64, 128), 64, kMultiprocessors).pack, 64);
   EXPECT_EQ(choose_mla_sm90(decode(1, 64, 16), 64, kMultiprocessors).pack, 16);

@@ -75,7 +75,8 @@ Kernel finder_for(const AttentionProblem<T, U>& p, int number, const Gpu& on) {
 template <class T, class U>
 void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionChoice choice = kernels::choose_attention_sm90(p.size(), on.multiprocessors);
-  const AttentionBuild build = kernels::attention_build(p.kNarrow, choice.build);
+  const AttentionBuild build =
+      kernels::attention_build(int{sizeof(T)}, int{sizeof(U)}, choice.build);
   AttentionArguments<T> arguments{};
   const AttentionCut cut{64 * build.consumers, build.keys, choice};
   set_arguments(p, cut, on.multiprocessors, arguments);

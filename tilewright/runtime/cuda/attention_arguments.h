@@ -80,7 +80,7 @@ void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int
   a.before = attention_window(p.options.window_left), a.after = attention_window(p.after());
   a.q_offsets = p.q_offsets, a.kv_offsets = p.kv_offsets, a.kv_lens = p.kv_lens;
   a.table = p.table, a.sinks = p.options.sinks;
-  a.k_scale = p.k_scale, a.v_scale = p.v_scale;
+  a.q_scale = p.q_scale, a.k_scale = p.k_scale, a.v_scale = p.v_scale;
   a.bias = p.bias, a.slopes = p.options.slopes;
   a.numbers = p.options.mods.numbers;
   a.rows = {p.out.data, p.out.outer_stride, p.out.row_stride, p.out.head_stride};

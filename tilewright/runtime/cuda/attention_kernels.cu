@@ -1,9 +1,9 @@
 // The device code of attention on Hopper, compiled once for each element type: TW_ATTENTION_ELEMENT
 // is tw::f16 or tw::bf16. The runtime finds the functions by name and number. With
 // TW_ATTENTION_BUILD it is one function, of that build, which NVRTC compiles when it is asked for:
-// TW_ATTENTION_KEYS is the type of keys and values, TW_ATTENTION_SCORES one of
-// attention_bias_sm90.h or attention_mods_sm90.h. With TW_ATTENTION_SEEN, too, it is the function
-// that runs before that one if there is a mask_mod.
+// TW_ATTENTION_ELEMENT may be tw::f8_e4m3fn, too, TW_ATTENTION_KEYS is the type of keys and values,
+// TW_ATTENTION_SCORES one of attention_bias_sm90.h or attention_mods_sm90.h. With
+// TW_ATTENTION_SEEN, too, it is the function that runs before that one if there is a mask_mod.
 #include "tilewright/kernels/attention_combine_sm90.h"
 #include "tilewright/kernels/attention_mods_sm90.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
@@ -18,8 +18,8 @@ extern __shared__ __align__(1024) char dynamic_shared[];
 
 #if defined(TW_ATTENTION_BUILD)
 
-constexpr AttentionBuild kBuild =
-    attention_build(sizeof(TW_ATTENTION_KEYS) == 1, TW_ATTENTION_BUILD, PrintedMask::kAny);
+constexpr AttentionBuild kBuild = attention_build(sizeof(Element), sizeof(TW_ATTENTION_KEYS),
+                                                  TW_ATTENTION_BUILD, PrintedMask::kAny);
 
 #if defined(TW_ATTENTION_SEEN)
 

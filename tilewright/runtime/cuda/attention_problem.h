@@ -8,6 +8,7 @@
 
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/attention.h"
+#include "tilewright/kernels/attention_fp8.h"
 #include "tilewright/kernels/attention_paged.h"
 #include "tilewright/kernels/attention_policy_sm90.h"
 #include "tilewright/kernels/attention_varlen.h"
@@ -33,23 +34,28 @@ inline kernels::AttentionScales scales_of(const View<const float, 3>& x) {
 inline kernels::AttentionScales scales_of(const View<const float, 2>& x) {
   return {x.data, 0, x.stride(0), x.stride(1)};
 }
+/// Of all keys of a sequence.
+inline kernels::AttentionScales scales_of_sequences(const View<const float, 2>& x) {
+  return {x.data, x.stride(0), 0, x.stride(1)};
+}
 
 /// A kernel's queries of T over keys and values of U.
 template <class T, class U = T>
 struct AttentionProblem {
   AttentionTensor<const T> q;
   AttentionTensor<const U> k, v;
-  AttentionTensor<T> out;
+  AttentionTensor<kernels::attention_output_t<T>> out;
   kernels::AttentionRows<float> lse{};
   kernels::AttentionOptions options;
   View<const int32_t, 1> q_offsets, kv_offsets, kv_lens;
   View<const int32_t, 2> table;
   int64_t sequences = 0;
   int64_t keys = 0;  // of a sequence, at most
-  kernels::AttentionScales k_scale{}, v_scale{};
+  kernels::AttentionScales q_scale{}, k_scale{}, v_scale{};
   View<const T, 4> bias{};  // [sequences, Hq, queries, keys]
 
-  static constexpr bool kNarrow = sizeof(U) == 1;
+  static constexpr bool kFp8 = sizeof(T) == 1;                      // queries have 8 bits
+  static constexpr bool kNarrow = sizeof(U) == 1 && sizeof(T) > 1;  // keys and values alone have
 
   explicit AttentionProblem(const kernels::Attention<T, U>& call)
       : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
@@ -64,6 +70,14 @@ struct AttentionProblem {
     q_offsets = call.cu_seqlens_q, kv_offsets = call.cu_seqlens_kv;
     sequences = q_offsets.size(0) - 1, keys = k.rows;
     k_scale = scales_of(call.k_scale), v_scale = scales_of(call.v_scale);
+  }
+  explicit AttentionProblem(const kernels::AttentionFp8& call)
+      : q(call.q), k(call.k), v(call.v), out(call.out), options(call.options()) {
+    if (call.lse) lse = {call.lse.data, 0, call.lse.stride(1), call.lse.stride(0)};
+    q_offsets = call.cu_seqlens_q, kv_offsets = call.cu_seqlens_kv;
+    sequences = q_offsets.size(0) - 1, keys = k.rows;
+    q_scale = scales_of_sequences(call.q_scale), k_scale = scales_of_sequences(call.k_scale);
+    v_scale = scales_of_sequences(call.v_scale);
   }
   explicit AttentionProblem(const kernels::AttentionPaged<T, U>& call)
       : k(call.k_pages), v(call.v_pages), options(call.options()) {
@@ -82,7 +96,7 @@ struct AttentionProblem {
   bool changes_scores() const { return bias || options.slopes; }
   const kernels::ScoreMods& mods() const { return options.mods; }
   /// Whether its kernel is none that the library carries (jit.h).
-  bool is_compiled() const { return kNarrow || changes_scores() || mods(); }
+  bool is_compiled() const { return kFp8 || kNarrow || changes_scores() || mods(); }
   int64_t after() const { return options.causal ? 0 : options.window_right; }
   /// Whether later queries see more keys, or may: of a mask nothing is known.
   bool grows() const { return (after() == 0 && options.window_left < 0) || mods().mask; }
@@ -108,7 +122,8 @@ struct AttentionProblem {
             .masked = after() >= 0 || options.window_left >= 0,
             .varies = bool(q_offsets),
             .biased = changes_scores() || mods(),
-            .narrow = kNarrow};
+            .narrow = kNarrow,
+            .fp8 = kFp8};
   }
 
   Support support() const {
@@ -119,7 +134,7 @@ struct AttentionProblem {
   }
   /// Whatever the build.
   Support supports_tensors() const {
-    if (!kNarrow && (k_scale.data != nullptr || v_scale.data != nullptr))
+    if (!kFp8 && !kNarrow && (k_scale.data != nullptr || v_scale.data != nullptr))
       return Support::no("scales of keys or values of 16 bits");
     if (options.scale < 0) return Support::no("negative scale");
     if (q.is_empty() || k.is_empty() || v.is_empty() || sequences == 0)

@@ -60,14 +60,14 @@ struct AttentionTensor {
   }
 };
 
-/// Boxes of 64 elements of `box`; sizes and strides of the dimensions after the innermost.
+/// Boxes of 128 bytes of `box`; sizes and strides of the dimensions after the innermost.
 template <class T, size_t kRank>
 tile::cuda::TensorMap tensor_map(const AttentionTensor<const T>& of,
                                  const std::array<int64_t, kRank>& sizes,
                                  const std::array<int64_t, kRank>& strides,
                                  const std::array<uint32_t, kRank>& box) {
   std::array<int64_t, kRank + 1> all_sizes{of.dims};
-  std::array<uint32_t, kRank + 1> whole_box{64};
+  std::array<uint32_t, kRank + 1> whole_box{128 / sizeof(T)};
   std::copy(sizes.begin(), sizes.end(), all_sizes.begin() + 1);
   std::copy(box.begin(), box.end(), whole_box.begin() + 1);
   return encode_tensor_map<T, kRank + 1>("attention", of.data, all_sizes, strides, whole_box);

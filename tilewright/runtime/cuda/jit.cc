@@ -111,6 +111,9 @@ CompiledKernel compile_kernel(std::string_view op, const DeviceProgram& program,
 std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
                                                  const kernels::ScoreMods& mods) {
   std::vector<AttentionVariant> out;
+  if (queries == DType::kF8E4m3fn)
+    for (int i = 0; i < kernels::kAttentionFp8BuildCount; ++i)
+      out.push_back({queries, keys, false, i, mods});
   if (queries != DType::kF16 && queries != DType::kBf16) return out;
   if (keys == DType::kI8 || keys == DType::kF8E4m3fn)
     for (int i = 0; i < kernels::kAttentionNarrowBuildCount; ++i)

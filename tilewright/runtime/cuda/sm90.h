@@ -3,6 +3,7 @@
 
 #include "tilewright/runtime/cuda/attention.h"
 #include "tilewright/runtime/cuda/attention_backward.h"
+#include "tilewright/runtime/cuda/attention_fp8.h"
 #include "tilewright/runtime/cuda/gemm_grouped.h"
 #include "tilewright/runtime/cuda/gemm_int8.h"
 #include "tilewright/runtime/cuda/gemm_scaled.h"

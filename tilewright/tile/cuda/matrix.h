@@ -12,6 +12,13 @@ TW_PTX void load_matrices(uint32_t (&r)[4], const void* row) {
                : "r"(shared_address(row))
                : "memory");
 }
+/// Each matrix transposed: rows 2 i and 2 i + 1 of column l / 4, for i = l % 4.
+TW_PTX void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
 TW_PTX void store_matrices(void* row, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),

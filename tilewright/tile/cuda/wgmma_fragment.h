@@ -1,9 +1,11 @@
 // wgmma whose left operand is in registers: WgmmaFragment<T, N, transB>::mma, m64 x N x 16 of
 // 16-bit elements; a transposed b has n along its rows in shared memory, as it mostly has here.
+// Of e4m3 m64 x N x 32, whose b always has k along its rows.
 //
 // Thread t of warp w gives rows 16 w + t / 4 (+ 8) and columns 2 (t % 4) (+ 1, + 8, + 9): a[0] and
 // a[1] are the two rows of the first eight columns, a[2] and a[3] those of the others. Sums of an
-// earlier wgmma, rounded and paired, are such a fragment as they stand.
+// earlier wgmma, rounded and paired, are such a fragment as they stand. Of e4m3 columns come in
+// fours, 4 (t % 4) to + 3, of the first sixteen and of the others.
 #pragma once
 
 #include "tilewright/tile/cuda/ptx.h"
@@ -31,9 +33,21 @@ struct WgmmaFragment;
                      "n"(int(kTransposedB)));                                                      \
     }                                                                                              \
   }
+#define TW_WGMMA_E4M3(N, k0, k1, k2, k3, k4, k5, k6, REGISTERS, ...)                               \
+  template <>                                                                                      \
+  struct WgmmaFragment<f8_e4m3fn, N> {                                                             \
+    TW_PTX static void mma(float (&d)[N / 2], const uint32_t* a, uint64_t b, int keep) {           \
+      asm volatile("{ .reg .pred keep; setp.ne.b32 keep, %" #k5 ", 0;\n"                           \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 {" REGISTERS "},"     \
+                   " {%" #k0 ", %" #k1 ", %" #k2 ", %" #k3 "}, %" #k4 ", keep, 1, 1; }"            \
+                   : __VA_ARGS__                                                                   \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep));               \
+    }                                                                                              \
+  }
 #define TW_WGMMA_SHAPE(...)      \
   TW_WGMMA(bf16, __VA_ARGS__);   \
-  TW_WGMMA(f16, __VA_ARGS__)
+  TW_WGMMA(f16, __VA_ARGS__);    \
+  TW_WGMMA_E4M3(__VA_ARGS__)
 
 TW_WGMMA_SHAPE(8, 4, 5, 6, 7, 8, 9, 10, "%0, %1, %2, %3", TW_SUMS4(0));
 TW_WGMMA_SHAPE(16, 8, 9, 10, 11, 12, 13, 14, "%0, %1, %2, %3, %4, %5, %6, %7", TW_SUMS4(0),
@@ -65,6 +79,7 @@ TW_WGMMA_SHAPE(256, 128, 129, 130, 131, 132, 133, 134,
 #undef TW_SUMS4
 #undef TW_SUMS16
 #undef TW_WGMMA
+#undef TW_WGMMA_E4M3
 #undef TW_WGMMA_SHAPE
 
 }  // namespace tw::tile::cuda

@@ -23,4 +23,6 @@ inline void sync_named(int id, int threads) {
   barrier->arrive_and_wait();
 }
 
+inline void fence_async_shared() {}
+
 }  // namespace tw::tile::cuda

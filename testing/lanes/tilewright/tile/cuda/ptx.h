@@ -24,6 +24,7 @@ struct Index {
 struct Warp {
   std::barrier<> meeting{32};
   uint32_t words[32] = {};
+  char* addresses[32] = {};
 };
 
 }  // namespace tw::testing
@@ -109,6 +110,14 @@ inline int __ffs(int x) {
 inline int __popc(unsigned x) {
   return std::popcount(x);
 }
+/// Bytes of two words, by number.
+inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t numbers) {
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t out = 0;
+  for (int i = 0; i < 4; ++i)
+    out |= uint32_t(both >> (8 * (numbers >> (4 * i) & 7)) & 0xff) << (8 * i);
+  return out;
+}
 inline float rsqrtf(float x) {
   return 1 / std::sqrt(x);
 }
@@ -130,6 +139,9 @@ inline float __fmaf_rn(float a, float b, float c) {
 
 namespace tw::tile::cuda {
 
+inline bool elect_one() {
+  return testing::lane() == 0;
+}
 inline int uniform(int x) {
   return x;
 }
