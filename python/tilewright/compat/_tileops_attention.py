@@ -94,7 +94,7 @@ def multi_head_attention_bwd(
     return grouped_query_attention_bwd(q, k, v, o, do, lse, is_causal=is_causal)
 
 
-@uses("attention_varlen")
+@uses("attention_varlen", "attention_fp8")
 def grouped_query_attention_prefill(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -114,26 +114,15 @@ def grouped_query_attention_prefill(
     window_size_right: int = -1,
     dtype: str | torch.dtype = "float16",
 ) -> torch.Tensor:
-    """Requests one after the other: q [tokens, H, D]; 8-bit floats with a scale per request."""
-    if q.itemsize == 1:
-        starts = (cu_seqlens_q, cu_seqlens_kv, cu_seqlens_kv)
-        scaled = zip((q, k, v), (q_scale, k_scale, v_scale), starts, strict=True)
-        wide = (_unscaled(x, scale, at) for x, scale, at in scaled)
-        q, k, v = wide
+    """Requests one after the other: q [tokens, H, D]; e4m3 with scales [requests, Hkv]."""
     mask = _window(is_causal, window_size_left, window_size_right)
     options = {**mask, **_scores(sm_scale, softcap)}
-    out = tensor(ops.attention_varlen(q, k, v, cu_seqlens_q, cu_seqlens_kv, **options))
-    return out.to(dtype_of(dtype))
-
-
-def _unscaled(x: torch.Tensor, scale: torch.Tensor | None, starts: torch.Tensor) -> torch.Tensor:
-    """X [tokens, H, D] in float32, by the scales [requests, Hkv] of its tokens."""
-    wide = x.float()
-    if scale is None:
-        return wide
-    each = scale.float().repeat_interleave(starts.diff().long(), 0)
-    each = each.repeat_interleave(x.shape[1] // each.shape[1], 1)
-    return tensor(ops.mul(wide, each[..., None]))
+    given = (q, k, v, cu_seqlens_q, cu_seqlens_kv)
+    if q.itemsize > 1:
+        return tensor(ops.attention_varlen(*given, **options)).to(dtype_of(dtype))
+    scales = {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
+    options.update((name, x.float()) for name, x in scales.items() if x is not None)
+    return tensor(ops.attention_fp8(*given, **options)).to(dtype_of(dtype))
 
 
 @uses("attention")
