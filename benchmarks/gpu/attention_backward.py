@@ -171,7 +171,8 @@ def _measure(row: Row, dtype: torch.dtype) -> None:
     row.timings = in_turns(ours, peers, most=20, seconds=6e-3)
 
 
-def _describe(row: Row) -> dict[str, Any]:
+def describe(row: Any) -> dict[str, Any]:
+    """Prints a row's rates of useful work; what its JSON says."""
     rates = {name: row.flops() * 1e-12 / seconds for name, seconds in row.timings.items()}
     text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
     best = max((rate for name, rate in rates.items() if name != "ours"), default=math.nan)
@@ -185,7 +186,7 @@ def _describe(row: Row) -> dict[str, Any]:
 
 def main() -> None:
     """Measures what the command line asks for."""
-    run(arguments(__doc__), _rows(), _measure, _describe)
+    run(arguments(__doc__), _rows(), _measure, describe)
 
 
 if __name__ == "__main__":
