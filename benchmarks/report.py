@@ -218,6 +218,7 @@ SECTIONS = (
     ("Linear layers of narrow weights on a GPU", "gpu_gemm_weights.json", gpu_gemm_weights, True),
     ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
+    ("Attention of 8-bit floats on a GPU", "gpu_attention_fp8.json", gpu_rates, True),
     ("Modified scores and masks on a GPU", "gpu_flex_attention.json", gpu_rates, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_rates, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_rates, True),

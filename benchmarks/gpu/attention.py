@@ -3,9 +3,9 @@
     python benchmarks/gpu/attention.py [--out FILE] [--dtype bf16|f16] [FILTER ...]
 
 Every row checks sampled rows of our output against float64, then times ours and the peers in turn
-on the same random data. Rates count useful work only: 2 (D + Dv) flops for every pair of a query and a
-key that it sees. Decoding is measured by the bytes of the keys and values, as a fraction of what a copy
-on the device moves.
+on the same random data. Rates count useful work only: 2 (D + Dv) flops for every pair of a query
+and a key that it sees. Decoding is measured by the bytes of the keys and values, as a fraction of
+what a copy on the device moves.
 """
 
 from __future__ import annotations

@@ -94,8 +94,8 @@ struct GemmStridedTile {
     for (int i = 0; i < kColumns / 4; ++i)
       to.b[i] = *reinterpret_cast<const float4*>(b + 4 * thread_column + i * kApartN);
   }
-  /// To and fro along the longer side, so that each product shares a factor with the one before,
-  /// which the units still hold.
+  /// Back and forth along the longer side, so that each product shares a factor with the one
+  /// before, which the units still hold.
   __device__ static __forceinline__ void add(Sums& sums, const Fragment& f) {
     constexpr bool kAlongRows = kRows > kColumns;
     constexpr int kShort = kAlongRows ? kColumns : kRows, kLong = kAlongRows ? kRows : kColumns;
