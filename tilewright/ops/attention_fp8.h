@@ -19,8 +19,9 @@ struct AttentionFp8 : AttentionFamily {
   using Types = Combos<Combo<>>;
   static constexpr std::string_view kSequences = "cu_seqlens_q";
   /// Hopper's tensor cores take weights in e4m3, rounded by up to 2^-4 of themselves, and keep some
-  /// 14 bits of a sum of its products, scores among them. CPUs err as in all attention.
-  static constexpr double kGpuToleranceScale = 16;
+  /// 14 bits of a sum of its products, scores among them. Exact arithmetic with such weights is off
+  /// by 0.28 of all outputs' root mean square in "heads of 128". CPUs err as in all attention.
+  static constexpr double kGpuToleranceScale = 24;
 
   template <class...>
   using Kernel = kernels::AttentionFp8;
