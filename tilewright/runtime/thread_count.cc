@@ -141,9 +141,9 @@ int usable_processors() {
 
 ThreadCount resolve_threads(int requested) {
   if (requested != 0) return {checked_threads(std::to_string(requested), "threads"), "argument"};
-  constexpr const char* kVariable = "TILEWRIGHT_NUM_THREADS";
-  if (const char* value = std::getenv(kVariable); value != nullptr && *value != '\0')
-    return {checked_threads(value, kVariable), kVariable};
+  constexpr const char* kAsked = "TILEWRIGHT_NUM_THREADS";
+  if (const char* value = std::getenv(kAsked); value != nullptr && *value != '\0')
+    return {checked_threads(value, kAsked), kAsked};
   const int processors = affinity_count(), usable = usable_processors();
   return {std::min(usable, ThreadPool::kMaxThreads),
           usable < processors ? "cgroup cpu quota" : "affinity"};
