@@ -114,15 +114,30 @@ def grouped_query_attention_prefill(
     window_size_right: int = -1,
     dtype: str | torch.dtype = "float16",
 ) -> torch.Tensor:
-    """Requests one after the other: q [tokens, H, D]; e4m3 with scales [requests, Hkv]."""
+    """Requests one after the other: q [tokens, H, D]; 8-bit floats with a scale per request."""
     mask = _window(is_causal, window_size_left, window_size_right)
     options = {**mask, **_scores(sm_scale, softcap)}
-    given = (q, k, v, cu_seqlens_q, cu_seqlens_kv)
-    if q.itemsize > 1:
-        return tensor(ops.attention_varlen(*given, **options)).to(dtype_of(dtype))
-    scales = {"q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale}
-    options.update((name, x.float()) for name, x in scales.items() if x is not None)
-    return tensor(ops.attention_fp8(*given, **options)).to(dtype_of(dtype))
+    starts = (cu_seqlens_q, cu_seqlens_kv)
+    scales = (q_scale, k_scale, v_scale)
+    if q.dtype == torch.float8_e4m3fn and dtype_of(dtype) == torch.bfloat16:
+        names = ("q_scale", "k_scale", "v_scale")
+        given = zip(names, scales, strict=True)
+        options |= {name: x.float() for name, x in given if x is not None}
+        return tensor(ops.attention_fp8(q, k, v, *starts, **options))
+    if q.itemsize == 1:  # attention_fp8 would round the result to bfloat16 first
+        at = (cu_seqlens_q, cu_seqlens_kv, cu_seqlens_kv)
+        q, k, v = map(_unscaled, (q, k, v), scales, at)
+    return tensor(ops.attention_varlen(q, k, v, *starts, **options)).to(dtype_of(dtype))
+
+
+def _unscaled(x: torch.Tensor, scale: torch.Tensor | None, starts: torch.Tensor) -> torch.Tensor:
+    """X [tokens, H, D] in float32, by the scales [requests, Hkv] of its tokens."""
+    wide = x.float()
+    if scale is None:
+        return wide
+    each = scale.float().repeat_interleave(starts.diff().long(), 0)
+    each = each.repeat_interleave(x.shape[1] // each.shape[1], 1)
+    return tensor(ops.mul(wide, each[..., None]))
 
 
 @uses("attention")
