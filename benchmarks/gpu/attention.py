@@ -91,13 +91,18 @@ class Row:
         return each * sum(self.lengths()) * self.kv_heads
 
 
-def _rows() -> Iterator[Row]:
+def square_rows() -> Iterator[Row]:
+    """As many queries as keys, 16384 in all, and heads of 2048 dims together."""
     for dims in (128, 64, 256):
         heads = 2048 // dims
         for queries in (512, 1024, 2048, 4096, 8192, 16384):
             for causal in (False, True):
                 name = f"D{dims} S{queries}{' causal' if causal else ''}"
                 yield Row(name, 16384 // queries, queries, queries, heads, heads, dims, causal)
+
+
+def _rows() -> Iterator[Row]:
+    yield from square_rows()
     for dims, values in ((96, 96), (192, 128), (192, 192)):
         for queries in (1024, 4096, 16384):
             for causal in (False, True):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import tilewright.torch  # noqa: F401
 import torch
-from attention import OPS, Call, Row, arguments, in_turns, run
+from attention import OPS, Call, Row, arguments, in_turns, run, square_rows
 from attention_backward import describe
 
 SAMPLES = 48
@@ -23,12 +23,7 @@ LARGEST = 448  # of e4m3
 
 
 def _rows() -> Iterator[Row]:
-    for dims in (128, 64, 256):
-        heads = 2048 // dims
-        for length in (512, 1024, 2048, 4096, 8192, 16384):
-            for causal in (False, True):
-                name = f"D{dims} S{length}{' causal' if causal else ''}"
-                yield Row(name, 16384 // length, length, length, heads, heads, dims, causal)
+    yield from square_rows()
     yield Row("GQA 32/8 S4096 causal", 2, 4096, 4096, 32, 8, 128, True)
 
 

@@ -117,6 +117,23 @@ struct SequenceLengths {
   }
 };
 
+/// Sequence b of a kernel whose queries lie one after the other: all but its keys.
+template <class T, class U, class K>
+TW_INLINE AttentionSequence<T, U> packed_sequence(const K& kernel, int64_t b) {
+  const SequenceLengths all = kernel.lengths();
+  const int64_t first = all.first_query(b), queries = all.q_len(b);
+  AttentionSequence<T, U> out;
+  out.q = rows_from(kernel.q, first, queries);
+  out.out = rows_from(kernel.out, first, queries);
+  if (kernel.lse) {
+    out.lse = kernel.lse;
+    out.lse.data += first * kernel.lse.stride(1);
+  }
+  out.index = b;
+  out.kv_len = all.kv_len(b);
+  return out;
+}
+
 /// What the sequences of a batch share.
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, dims = 0, value_dims = 0;

@@ -36,17 +36,8 @@ struct AttentionFp8 {
   }
 
   TW_INLINE AttentionSequence<T, T> sequence(int64_t b) const {
-    const int64_t first = cu_seqlens_q(b), queries = cu_seqlens_q(b + 1) - first;
-    const int64_t first_key = cu_seqlens_kv(b), keys = cu_seqlens_kv(b + 1) - first_key;
-    AttentionSequence<T, T> here;
-    here.q = rows_from(q, first, queries);
-    here.out = rows_from(out, first, queries);
-    if (lse) {
-      here.lse = lse;
-      here.lse.data += first * lse.stride(1);
-    }
-    here.index = b;
-    here.kv_len = keys;
+    auto here = packed_sequence<T, T>(*this, b);
+    const int64_t first_key = cu_seqlens_kv(b), keys = here.kv_len;
     here.k = key_source(rows_from(k, first_key, keys));
     here.v = key_source(rows_from(v, first_key, keys));
     if (q_scale) here.q_scale = q_scale[b];

@@ -48,18 +48,8 @@ struct AttentionPaged {
   }
 
   TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
-    const SequenceLengths all = lengths();
-    const int64_t first = all.first_query(b), queries = all.q_len(b);
+    auto here = packed_sequence<T, U>(*this, b);
     const View<const int32_t, 1> table = block_table[b];
-    AttentionSequence<T, U> here;
-    here.q = rows_from(q, first, queries);
-    here.out = rows_from(out, first, queries);
-    if (lse) {
-      here.lse = lse;
-      here.lse.data += first * lse.stride(1);
-    }
-    here.index = b;
-    here.kv_len = all.kv_len(b);
     here.k = key_source(k_pages, table);
     here.v = key_source(v_pages, table);
     if (k_scale) here.k_scale = key_source(k_scale, table);

@@ -301,6 +301,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     }
     rows.state.update(rows.scores, Scored::kChanges ? 1.0f : exponent_scale, rows.keep, kLift);
   }
+
   TW_PTX static void pass_turn(int consumer) {
     tile::cuda::arrive_named(kTurn + (consumer + 1) % kConsumers, 2 * kWarpgroup);
   }

@@ -56,8 +56,7 @@ struct GemmStrided {
       __syncthreads();
       Sums sums = {};
       multiply(a, b, depth, sums);
-      threads.store(given, sums, shared.staged, {blockIdx.z, batch, row, column},
-                    [] { __syncthreads(); });
+      threads.store(given, sums, shared.staged, {blockIdx.z, batch, row, column});
       __syncthreads();
     }
   }

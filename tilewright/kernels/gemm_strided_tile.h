@@ -108,14 +108,13 @@ struct GemmStridedTile {
     }
   }
 
-  /// Through shared memory, so that a warp writes whole rows. sync() is a barrier of the threads.
-  template <class Sync>
+  /// Through shared memory, so that a warp writes whole rows.
   __device__ void store(const GemmStridedArguments<T>& given, const Sums& sums, Staged& staged,
-                        const GemmStridedPlace& place, Sync sync) const {
+                        const GemmStridedPlace& place) const {
     const GemmStridedEpilogue<T> epilogue{given};
     TW_UNROLL
     for (int part = 0; part < kRows / 4; ++part) {
-      sync();
+      __syncthreads();
       // One by one: four at once would lie in the register banks of the four values of b that they
       // are sums of products of, and every multiply-add would read one bank twice.
       TW_UNROLL
@@ -124,7 +123,7 @@ struct GemmStridedTile {
         const_cast<volatile float&>(
             staged[4 * thread_row + i][4 * thread_column + j / 4 * kApartN + j % 4]) =
             sums[part * 4 + i][j];
-      sync();
+      __syncthreads();
 #pragma unroll 1
       for (int at = int(threadIdx.x); at < kApartM * (kN / 4); at += kThreads) {
         const int i = at / (kN / 4), j = at % (kN / 4) * 4;

@@ -206,17 +206,16 @@ def attention_fp8(
     queries, keys = cu_seqlens_q.tolist(), cu_seqlens_kv.tolist()
     group = q.shape[1] // max(k.shape[1], 1)
 
-    def read(x: Tensor, scales: Tensor | None, offsets: list[int], heads: int) -> Tensor:
-        out = x.float()
-        if scales is None:
-            return out
-        for b, (begin, end) in enumerate(pairwise(offsets)):
-            each = scales[b].repeat_interleave(heads)[:, None]
-            out = out.slice_scatter(out[begin:end] * each, 0, begin, end)
-        return out
+    def read(x: Tensor, scales: Tensor | None, offsets: Tensor, heads: int) -> Tensor:
+        if scales is None or len(scales) == 0:
+            return x.float()
+        tokens = torch.arange(len(x), device=x.device, dtype=offsets.dtype)
+        sequence = torch.searchsorted(offsets, tokens, right=True) - 1  # of others, any
+        each = scales[sequence.clamp(0, len(scales) - 1)].repeat_interleave(heads, 1)
+        return x.float() * each[..., None]
 
-    wide_q = read(q, q_scale, queries, group)
-    wide_k, wide_v = read(k, k_scale, keys, 1), read(v, v_scale, keys, 1)
+    wide_q = read(q, q_scale, cu_seqlens_q, group)
+    wide_k, wide_v = read(k, k_scale, cu_seqlens_kv, 1), read(v, v_scale, cu_seqlens_kv, 1)
     mask = Mask(scale, causal, window_left, window_right, softcap)
     sequences = ((wide_k[begin:end], wide_v[begin:end]) for begin, end in pairwise(keys))
     out, lse = _attend_packed(mask, wide_q, queries, sequences, v.shape[2], sinks)
