@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ LIMITS = Path(__file__).parent / "results" / "gpu_limits.json"
 # What multiplies operands of a dtype: float32 as tf32 has its own.
 ARITHMETIC = {
     "bf16": "tensor cores, bf16, random",
+    "f16": "tensor cores, f16, random",
     "f32": "f32 multiply-add",
     "tf32": "tensor cores, tf32, random",
     "f8_e4m3fn": "tensor cores, e4m3, random",
@@ -32,12 +35,27 @@ def with_card(
     return [*heads, "card"], [[*row, card] for row, card in zip(rows, cards, strict=True)]
 
 
-def _of_limit(row: dict[str, Any]) -> str:
-    """How near a product is to what the card needs to multiply, or to read the weight, at least."""
+def _of_limit(seconds: float, flops: float, moved: float, dtype: str) -> str:
+    """How near a call is to what the card needs to calculate, or to read, at least."""
     limits = json.loads(LIMITS.read_text())["gpu"]["limits"]
-    least = row["flops"] / limits[ARITHMETIC[row["dtype"]]]["value"] * 1e-12
-    least = max(least, row.get("weight_bytes", 0) / limits["read memory"]["value"] * 1e-9)
-    return f"{100 * least / row['seconds']['ours']:.0f} %"
+    least = flops / limits[ARITHMETIC[dtype]]["value"] * 1e-12
+    least = max(least, moved / limits["read memory"]["value"] * 1e-9)
+    return f"{100 * least / seconds:.0f} %"
+
+
+def _product_of_limit(row: dict[str, Any]) -> str:
+    """Of a product that has to read its weight."""
+    ours = row["seconds"]["ours"]
+    return _of_limit(ours, row["flops"], row.get("weight_bytes", 0), row["dtype"])
+
+
+def _rate_of_limit(row: dict[str, Any], dtype: str) -> str:
+    """By pairs that are visible, where rates count others, too; decoding by what it reads."""
+    ours = row["seconds"]["ours"]
+    work = row["rates"]["ours"] * ours * 1e12
+    if row.get("unit") == "TB/s":
+        return _of_limit(ours, 0, work, dtype)
+    return _of_limit(ours, work * row.get("visible", 1), row.get("bytes", 0), dtype)
 
 
 def gpu_limits(data: dict[str, Any]) -> str:
@@ -62,28 +80,48 @@ def gpu_limits(data: dict[str, Any]) -> str:
     return f"{shown}\n{table('Blocks that a multiprocessor has at once:', heads, resident)}"
 
 
-LARGE = 100e6  # bytes: what takes long enough for bandwidth to be what counts
+PEERS = {"torch": "PyTorch", "torch.compile": "torch.compile", "liger": "Liger"}
+
+
+def _memory_bound(
+    data: dict[str, Any], about: str, cell: Callable[[dict[str, Any], str], str]
+) -> str:
+    """One row for each operator and shape, with what `cell` says of ours and of each peer."""
+    gpu, results = data["machine"], data["results"]
+    names = [name for name in PEERS if any(name in row["seconds"] for row in results)]
+    heads = ["operator", "shape", "tilewright", "of copy", *(PEERS[name] for name in names)]
+    rows = []
+    for row in results:
+        seconds = row["seconds"]
+        shape = " x ".join(map(str, row["shape"]))
+        best = min(s for name, s in seconds.items() if name != "ours")
+        cells = [cell(row, name) if name in seconds else "" for name in names]
+        rows.append([row["op"], shape, cell(row, "ours"), f"{100 * row['fraction_of_copy']:.0f} %",
+                     *cells, f"{best / seconds['ours']:.2f} x"])  # fmt: skip
+    liger = gpu.get("liger", "absent")
+    about = (
+        f"{gpu['gpu']}; bf16; tilewright {gpu['tilewright']}, PyTorch {gpu['torch']}, Liger Kernel "
+        f"{liger}. {about} Measured copy: {gpu['copy_gbs']:.0f} GB/s."
+    )
+    return table(about, *with_card(results, [*heads, "against the best"], rows))
 
 
 def gpu_memory_bound(data: dict[str, Any]) -> str:
-    """One row for each operator and large shape, beside PyTorch; the file has small shapes too."""
-    gpu = data["machine"]
-    about = (
-        f"{gpu['gpu']}; tilewright {gpu['tilewright']}, PyTorch {gpu['torch']}. "
-        f"Measured copy: {gpu['copy_gbs']:.0f} GB/s."
+    """Large shapes, whose bandwidth is what counts."""
+    return _memory_bound(
+        data,
+        "GB/s of what must be moved; of gradients, PyTorch's are the kernels of its autograd.",
+        lambda row, name: f"{row['bytes'] / row['seconds'][name] * 1e-9:.0f}",
     )
-    heads = ["operator", "shape", "dtype", "tilewright", "of copy", "PyTorch", "against PyTorch"]
-    rows = []
-    large = [row for row in data["results"] if row["bytes"] >= LARGE]
-    for row in large:
-        ours, torch = row["seconds"]["ours"], row["seconds"]["torch"]
-        shape = " x ".join(map(str, row["shape"]))
-        rows.append([
-            row["op"], shape, row["dtype"],
-            f"{row['bytes'] / ours * 1e-9:.0f} GB/s", f"{100 * row['fraction_of_copy']:.0f} %",
-            f"{row['bytes'] / torch * 1e-9:.0f} GB/s", f"{torch / ours:.2f} x",
-        ])  # fmt: skip
-    return table(about, *with_card(large, heads, rows))
+
+
+def gpu_few_rows(data: dict[str, Any]) -> str:
+    """From 1 to 64 rows, whose time is what counts."""
+    return _memory_bound(
+        data,
+        "Microseconds, by graphs; operands may lie in the cache.",
+        lambda row, name: f"{row['seconds'][name] * 1e6:.2f}",
+    )
 
 
 def gpu_gemm(data: dict[str, Any]) -> str:
@@ -93,12 +131,15 @@ def gpu_gemm(data: dict[str, Any]) -> str:
         f"bf16 (f32: float32; tf32: float32 as tf32), {gpu['gpu']}, cuBLAS through PyTorch "
         f"{gpu['torch']}; m x n x k, nt: rows of the weight along k. Limits: see above."
     )
-    heads = ["product", "tilewright", "of limit", "cuBLAS; in groups torch._grouped_mm"]
+    heads = ["product", "tilewright", "of limit", "of aligned sizes' speed",
+             "cuBLAS; in groups torch._grouped_mm"]  # fmt: skip
     rows = []
     for row in data["results"]:
         ours, peer = (f"{row['flops'] / row['seconds'][who] * 1e-12:.1f} TFLOP/s, "
                       f"{row['seconds'][who] * 1e6:.1f} us" for who in row["seconds"])  # fmt: skip
-        rows.append([row["case"], ours, _of_limit(row), peer, f"{row['ratio']:.2f} x"])
+        near = f"{row['of_neighbour']:.2f}, {row['neighbour']}" if "neighbour" in row else ""
+        rows.append([row["case"], ours, _product_of_limit(row), near, peer,
+                     f"{row['ratio']:.2f} x"])  # fmt: skip
     return table(about, *with_card(data["results"], [*heads, "against it"], rows))
 
 
@@ -110,7 +151,8 @@ def _weights(data: dict[str, Any], about: str, prefix: str) -> str:
         rates = [f"{row['flops'] / s * 1e-12:.0f} TFLOP/s, {s * 1e6:.1f} us"
                  for s in (ours, peers[0])]  # fmt: skip
         rows.append([row["case"].removeprefix(prefix), rates[0],
-                     f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", _of_limit(row), rates[1],
+                     f"{row['weight_bytes'] / ours * 1e-12:.2f} TB/s", _product_of_limit(row),
+                     rates[1],
                      f"{row['ratio']:.2f} x"])  # fmt: skip
     heads = ["product", "tilewright", "weights", "of limit", "peer", "against it"]
     return table(f"{about}; m x n x k.", *with_card(data["results"], heads, rows))
@@ -140,8 +182,11 @@ def gpu_gemm_weights(data: dict[str, Any]) -> str:
     )
 
 
-def gpu_rates(data: dict[str, Any]) -> str:
-    """One row for each shape, beside its peers; the memory that each takes, where it is known."""
+def gpu_rates(data: dict[str, Any], dtype: str = "") -> str:
+    """One row for each shape, beside its peers; the memory that each takes, where it is known.
+
+    `dtype` is what is multiplied, where that is not what the results are of.
+    """
     gpu = data["machine"]
     names = list(dict.fromkeys(name for row in data["results"] for name in row["rates"]))
     about = f"{gpu['gpu']}, {gpu['dtype']}; PyTorch {gpu['torch']}, cuDNN {gpu['cudnn']}."
@@ -150,15 +195,16 @@ def gpu_rates(data: dict[str, Any]) -> str:
     rows = []
     for row in data["results"]:
         rates = row["rates"]
-        digits = 2 if row["unit"] == "TB/s" else 0
+        digits = 2 if row.get("unit") == "TB/s" else 0
         cells = [f"{rates[name]:.{digits}f}" if name in rates else "" for name in names]
         if memory := row.get("memory"):
             sizes = (f" ({memory[name] / 2**30:.2f} GiB)" for name in names)
             cells = [cell + size for cell, size in zip(cells, sizes, strict=True)]
         peers = [rate for name, rate in rates.items() if name != "ours"]
         ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
-        rows.append([row["name"], row["unit"], *cells, ratio])
-    heads = ["shape", "unit", *names, "against the best"]
+        limit = _rate_of_limit(row, dtype or gpu["dtype"])
+        rows.append([row["name"], row["unit"], cells[0], limit, *cells[1:], ratio])
+    heads = ["shape", "unit", names[0], "of limit", *names[1:], "against the best"]
     return table(about, *with_card(data["results"], heads, rows))
 
 
@@ -169,11 +215,50 @@ def gpu_experts(data: dict[str, Any]) -> str:
         f"{gpu['gpu']}, {gpu['dtype']}; microseconds of `fused_experts`, of its two products "
         f"alone, and of PyTorch {gpu['torch']} (`_grouped_mm` and the same steps around it)."
     )
-    heads = ["layer", "tilewright", "products alone", "PyTorch", "of the products' speed"]
+    heads = ["layer", "tilewright", "of limit", "products alone", "PyTorch",
+             "of the products' speed"]  # fmt: skip
     rows = []
     for row in data["results"]:
         seconds = row["seconds"]
         ours, bound, torch = (seconds[name] for name in ("ours", "products", "torch"))
-        cells = [row["name"], *(f"{s * 1e6:.0f}" for s in (ours, bound, torch))]
-        rows.append([*cells, f"{bound / ours:.2f}", f"{torch / ours:.2f} x"])
+        cells = [f"{s * 1e6:.0f}" for s in (ours, bound, torch)]
+        limit = _rate_of_limit(row, gpu["dtype"])
+        rows.append(
+            [
+                row["name"],
+                cells[0],
+                limit,
+                *cells[1:],
+                f"{bound / ours:.2f}",
+                f"{torch / ours:.2f} x",
+            ]
+        )
     return table(about, *with_card(data["results"], [*heads, "against it"], rows))
+
+
+def gpu_profiles(data: dict[str, Any]) -> str:
+    """One row for each kernel of a profiled call that takes a tenth of it or more."""
+    about = (
+        f"{data['machine']['gpu']}, Nsight Compute at its base clock (`benchmarks/gpu/"
+        "profile_cases.py`); per cent of the peak, of stalls those of the time of warps."
+    )
+    rows = []
+    for row in data["results"]:
+        whole = sum(kernel["duration_us"] for kernel in row["kernels"])
+        for kernel in row["kernels"]:
+            if kernel["duration_us"] < 0.1 * whole:
+                continue
+            stalls, of = kernel["stalls"], kernel["throughput"] | kernel["pipes"]
+            most = sorted(stalls, key=stalls.__getitem__, reverse=True)[:3]
+            shares = (f"{of[x]:.0f}" if x in of else "" for x in ("tensor", "dram", "issue"))
+            rows.append([row["case"], _short(kernel["kernel"]), f"{kernel['duration_us']:.1f} us",
+                         *shares,
+                         ", ".join(f"{name} {stalls[name]:.0f}" for name in most)])  # fmt: skip
+    heads = ["call", "kernel", "time", "tensor pipe", "DRAM", "issue slots", "top stalls"]
+    return table(about, heads, rows)
+
+
+def _short(kernel: str) -> str:
+    """A kernel's name without namespaces, what it is instantiated for and its parameters."""
+    words = re.split(r"[<(]", kernel.removeprefix("void "))
+    return str(words[0].split("::")[-1])

@@ -11,16 +11,19 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpu_tables import (
     gpu_experts,
+    gpu_few_rows,
     gpu_gemm,
     gpu_gemm_fp8,
     gpu_gemm_weights,
     gpu_limits,
     gpu_memory_bound,
+    gpu_profiles,
     gpu_rates,
 )
 from tables import limits, table
@@ -218,7 +221,12 @@ SECTIONS = (
     ("Linear layers of narrow weights on a GPU", "gpu_gemm_weights.json", gpu_gemm_weights, True),
     ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts, True),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates, True),
-    ("Attention of 8-bit floats on a GPU", "gpu_attention_fp8.json", gpu_rates, True),
+    (
+        "Attention of 8-bit floats on a GPU",
+        "gpu_attention_fp8.json",
+        partial(gpu_rates, dtype="f8_e4m3fn"),
+        True,
+    ),
     ("Modified scores and masks on a GPU", "gpu_flex_attention.json", gpu_rates, True),
     ("Multi-head latent attention on a GPU", "gpu_mla.json", gpu_rates, True),
     ("Gradients of attention on a GPU", "gpu_attention_backward.json", gpu_rates, True),
@@ -229,6 +237,8 @@ SECTIONS = (
         True,
     ),
     ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound, True),
+    ("Other operators on a GPU, few rows", "gpu_few_rows.json", gpu_few_rows, True),
+    ("Profiles of kernels on a GPU", "gpu_profiles.json", gpu_profiles, True),
 )
 
 

@@ -35,6 +35,7 @@ class Row:
 
     kind: str
     tokens: int
+    visible: float = 1.0  # of all pairs
     timings: Timings = field(default_factory=Timings)
 
     @property
@@ -94,6 +95,9 @@ def _measure(row: Row, dtype: torch.dtype) -> None:
     shape = (row.batch, HEADS, row.tokens, DIMS)
     q, k, v = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(3))
     score_mod, mask_mod = _mods(row)
+    if mask_mod:
+        at = torch.arange(row.tokens, device="cuda")
+        row.visible = float(mask_mod(0, 0, at[:, None], at).float().mean())
     ours = partial(nn.flex_attention, q, k, v, score_mod, mask_mod=mask_mod)
     plain = partial(nn.flex_attention, q, k, v)
 
@@ -117,7 +121,7 @@ def _describe(row: Row) -> dict[str, Any]:
     print(f"{row.name:20} TFLOP/s  {text}{row.timings.shown()}", flush=True)
     plain = rates.pop("plain")
     return {"name": row.name, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates,
-            "plain": plain}  # fmt: skip
+            "visible": row.visible, "plain": plain}  # fmt: skip
 
 
 def main() -> None:

@@ -32,11 +32,16 @@ class Row:
     experts: int
     inner: int
     top_k: int
+    chosen: int = 0  # experts that tokens chose, whose weights have to be read
     timings: Timings = field(default_factory=Timings)
 
     def flops(self) -> float:
         """Of both products."""
         return 6.0 * self.tokens * self.top_k * self.hidden * self.inner
+
+    def bytes(self) -> float:
+        """Of the chosen experts' weights, and of tokens once in and once out."""
+        return 2.0 * self.hidden * (3 * self.chosen * self.inner + 2 * self.tokens)
 
 
 def _rows() -> Iterator[Row]:
@@ -99,14 +104,20 @@ def _normal(dtype: torch.dtype, *shape: int) -> torch.Tensor:
     return torch.randn(shape, device="cuda", dtype=dtype).mul_(shape[-1] ** -0.5)
 
 
-def _measure(row: Row, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
+def operands(row: Row, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
+    """Tokens, both weights, and the experts of each token with their weights."""
     x = torch.randn(row.tokens, row.hidden, device="cuda", dtype=dtype)
     gate_up = _normal(dtype, row.experts, 2 * row.inner, row.hidden)
     down = _normal(dtype, row.experts, row.hidden, row.inner)
     logits = torch.randn(row.tokens, row.experts, device="cuda")
     weights, ids = OPS.moe_topk(logits, row.top_k, None, "softmax", True)
-    given = (x, gate_up, down, weights, ids)
+    return x, gate_up, down, weights, ids
+
+
+def _measure(row: Row, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    given = x, gate_up, down, _, ids = operands(row, dtype)
+    row.chosen = len(ids.unique())
     _check(OPS.fused_experts(*given), *given)
     row.timings = in_turns(
         _captured(lambda: OPS.fused_experts(*given)),
@@ -126,7 +137,8 @@ def _describe(row: Row) -> dict[str, Any]:
     print(f"{row.name:28} us  {text}   {rates['ours']:4.0f} TFLOP/s  {bound:.2f} of the bound"
           f"{row.timings.shown()}")  # fmt: skip
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
-    return {**shape, "seconds": row.timings, "rates": rates, "fraction_of_bound": bound}
+    return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates,
+            "bytes": row.bytes(), "fraction_of_bound": bound}  # fmt: skip
 
 
 def main() -> None:

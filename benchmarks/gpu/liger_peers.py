@@ -6,8 +6,10 @@ the row holds one more for them: its numbers soon mean nothing, and times do not
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
+import sys
 from typing import Any
 
 import torch
@@ -16,14 +18,17 @@ from replay import Call
 EPS, LLAMA = 1e-6, 0  # what a norm rounds, as Llama's code does
 
 
+@functools.cache
 def version() -> str:
-    """Its version, or "absent"."""
+    """Its version, or "absent"; says why it cannot be imported where it is there."""
     if not importlib.util.find_spec("liger_kernel"):
         return "absent"
     try:
+        importlib.import_module("liger_kernel.ops")
         return importlib.metadata.version("liger-kernel")
-    except importlib.metadata.PackageNotFoundError:  # on the path without its metadata
-        return "of no version"
+    except ImportError as error:
+        print(f"without Liger Kernel: {error}", file=sys.stderr)
+        return "absent"
 
 
 def _norms() -> dict[str, Call]:

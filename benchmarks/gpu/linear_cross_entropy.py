@@ -11,12 +11,12 @@ Liger Kernel is a peer where it is installed.
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import liger_peers
 import tilewright.torch  # noqa: F401
 import torch
 import torch.nn.functional as F
@@ -69,7 +69,7 @@ def _liger(x: torch.Tensor, weight: torch.Tensor, target: torch.Tensor) -> torch
 
 def _peers() -> dict[str, Loss]:
     out: dict[str, Loss] = {"torch": _eager, "compiled": torch.compile(_eager)}
-    if importlib.util.find_spec("liger_kernel"):
+    if liger_peers.version() != "absent":
         out["liger"] = _liger
     return out
 

@@ -164,7 +164,8 @@ def _describe(row: Row) -> dict[str, Any]:
     text = "  ".join(f"{name} {rate:7.0f}" for name, rate in rates.items())
     print(f"{row.name:28} TFLOP/s {text}   {bandwidth:.2f} TB/s{row.timings.shown()}", flush=True)
     shape = {key: value for key, value in vars(row).items() if key != "timings"}
-    return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates}
+    return {**shape, "seconds": row.timings, "unit": "TFLOP/s", "rates": rates,
+            "bytes": row.bytes()}  # fmt: skip
 
 
 def main() -> None:

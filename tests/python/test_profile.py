@@ -24,6 +24,7 @@ COLUMNS = [
     ("gpu__time_duration.sum", "ns", "12,345", "2000000"),
     ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%", "91.5", "30"),
     ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%", "22.25", "80"),
+    (f"sm__inst_issued{TAIL}", "%", "40", ""),
     ("sm__throughput.max.pct_of_peak_sustained_elapsed", "%", "99", "99"),
     ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "%", "90", "n/a"),
     (f"sm__inst_executed_pipe_fma{TAIL}", "%", "12", "3"),
@@ -85,7 +86,7 @@ def test_three_categories(tmp_path: Path) -> None:
     norm, gemm = run_json("ncu-extract", path)
     assert norm["kernel"] == "void run<1, RmsNorm<bf16>>(K, Launch)"
     assert norm["duration_us"] == pytest.approx(12.345)
-    assert norm["throughput"] == {"memory": 91.5, "sm": 22.25, "dram": 90}
+    assert norm["throughput"] == {"memory": 91.5, "sm": 22.25, "issue": 40, "dram": 90}
     assert norm["pipes"] == {"fma": 15, "alu": 7, "tensor": 0}
     assert norm["stalls"] == {"long_scoreboard": 60, "barrier": 15, "lg_throttle": 15}
     assert gemm["throughput"] == {"memory": 30, "sm": 80}
@@ -113,7 +114,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert "holds no table" in refusal("")
     without = [column for column in COLUMNS if column[0] != "Kernel Name"]
     assert 'no column "Kernel Name"' in refusal(raw_page(without))
-    assert "row 4 has 2 fields, not 22" in refusal(raw_page().rsplit("\r\n", 2)[0] + '\n"1","x"\n')
+    assert "row 4 has 2 fields, not 23" in refusal(raw_page().rsplit("\r\n", 2)[0] + '\n"1","x"\n')
     assert 'no kernel\'s name contains "frob"' in refusal(raw_page(), "--kernel", "frob")
     assert run_tool("ncu-extract", tmp_path / "none.ncu-rep").returncode == 6
 

@@ -69,6 +69,7 @@ std::optional<std::string> between(std::string_view name, std::string_view head,
 constexpr std::pair<const char*, const char*> kThroughput[] = {
     {"memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"},
     {"sm", "sm__throughput.avg.pct_of_peak_sustained_elapsed"},
+    {"issue", "sm__inst_issued.avg.pct_of_peak_sustained_active"},
     {"dram", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"},
     {"l1", "l1tex__throughput.avg.pct_of_peak_sustained_active"},
     {"l2", "lts__throughput.avg.pct_of_peak_sustained_elapsed"}};

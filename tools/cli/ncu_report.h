@@ -12,7 +12,7 @@ namespace tw::cli {
 /// An array with an object for each launch of a kernel whose name contains `kernel`:
 ///
 ///   kernel, grid, block, duration_us
-///   throughput  per cent of the peak: memory, sm, dram, l1, l2
+///   throughput  per cent of the peak: memory, sm, issue, dram, l1, l2
 ///   pipes       per cent of the peak, while a multiprocessor works: tensor, fma, alu, ...
 ///   stalls      per cent of the time of warps: long_scoreboard, barrier, lg_throttle, ...
 ///

@@ -1,0 +1,172 @@
+"""One call of each of the kernels that notes explain, under Nsight Compute.
+
+    python benchmarks/gpu/profile_cases.py --list
+    python benchmarks/gpu/profile_cases.py --run NAME      # once to warm up, once to be profiled
+    python benchmarks/gpu/profile_cases.py [--out FILE] [NAME ...]
+
+The last runs every case under `tilewright profile ncu` and collects what `tilewright ncu-extract`
+says of the kernels of the profiled call: throughput, pipes and stalls. TILEWRIGHT_BIN is that tool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TOOL = os.environ.get("TILEWRIGHT_BIN", "tilewright")
+LONGEST = 180  # seconds of a case
+
+Call = Callable[[], Any]
+
+
+def _attention(batch: int, queries: int, keys: int, heads: int, kv_heads: int, dims: int) -> Call:
+    from replay import OPS, normal
+
+    q = normal(batch, queries, heads, dims)
+    k, v = (normal(batch, keys, kv_heads, dims) for _ in range(2))
+    return lambda: OPS.attention(q, k, v, causal=True)
+
+
+def _square_attention(length: int, dims: int) -> Call:
+    heads = 2048 // dims
+    return _attention(16384 // length, length, length, heads, heads, dims)
+
+
+def _row(name: str, rows: int, cols: int) -> Call:
+    """One of the rows of torch_peers.py."""
+    from memory_gradients import gradient_rows
+    from memory_rows import forward_rows
+
+    row = next(r for r in forward_rows(rows, cols) + gradient_rows(rows, cols) if r.name == name)
+    operands = row.make()
+    return lambda: row.ours(*operands)
+
+
+def _linear(m: int, n: int, k: int, dtype: str) -> Call:
+    import torch
+    from replay import OPS
+
+    x, w = (torch.randn(r, k, device="cuda").to(getattr(torch, dtype)) for r in (m, n))
+    return lambda: OPS.linear(x, w)
+
+
+def _fp8(size: int) -> Call:
+    from gemm_narrow import fp8_operands, ours_fp8
+
+    operands = fp8_operands((size, size, size), None)
+    return lambda: ours_fp8(*operands)
+
+
+def _int4(m: int, n: int, k: int) -> Call:
+    from gemm_narrow import layer_operands
+    from replay import OPS
+
+    x, weight, scale, zero, _ = layer_operands((m, n, k), 4)
+    return lambda: OPS.linear_int4(x, weight, scale, zero)
+
+
+def _experts(tokens: int) -> Call:
+    """Of qwen3-30b-a3b."""
+    import torch
+    from fused_experts import Row, operands
+    from replay import OPS
+
+    given = operands(Row("", tokens, 2048, 128, 768, 8), torch.bfloat16)
+    return lambda: OPS.fused_experts(*given)
+
+
+CASES: dict[str, Callable[[], Call]] = {
+    "attention D64 S512 causal": lambda: _square_attention(512, 64),
+    "attention D256 S512 causal": lambda: _square_attention(512, 256),
+    "attention D128 S4096 causal": lambda: _square_attention(4096, 128),
+    "decode B1 L65536": lambda: _attention(1, 1, 65536, 32, 8, 128),
+    "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
+    "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
+    "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
+    "experts qwen3-30b-a3b 8192 tokens": lambda: _experts(8192),
+    "bf16 4096x4096x4096": lambda: _linear(4096, 4096, 4096, "bfloat16"),
+    "f32 4096x4096x4096": lambda: _linear(4096, 4096, 4096, "float32"),
+    "fp8 4096x4096x4096": lambda: _fp8(4096),
+    "int4 1x4096x4096": lambda: _int4(1, 4096, 4096),
+    "int4 128x4096x4096": lambda: _int4(128, 4096, 4096),
+}
+
+
+def _run(name: str) -> None:
+    import tilewright.torch  # noqa: F401
+    import torch
+
+    call = CASES[name]()
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()
+    call()
+    torch.cuda.synchronize()
+    torch.cuda.profiler.stop()
+
+
+def _profiled(name: str, folder: str) -> list[dict[str, Any]]:
+    """What ncu-extract says of each kernel of the profiled call."""
+    base = str(Path(folder) / "profile")
+    program = [sys.executable, __file__, "--run", name]
+    command = [TOOL, "profile", "ncu", "--out", base, "--", "--profile-from-start", "off"]
+    _output([*command, *program])
+    kernels: list[dict[str, Any]] = json.loads(
+        _output([TOOL, "ncu-extract", f"{base}.ncu-rep", "--json"])
+    )
+    return kernels
+
+
+def _output(command: list[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
+    if done.returncode:
+        raise OSError(f"{command[1]} failed: {(done.stdout + done.stderr)[-600:]}")
+    return done.stdout
+
+
+def _collect(names: list[str], out: Path | None) -> None:
+    from torch.cuda import get_device_name
+
+    results, machine = [], {"gpu": get_device_name()}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                kernels = _profiled(name, folder)
+            except (OSError, subprocess.SubprocessError, ValueError) as error:
+                print(f"{name}: FAILED {error!s:.800}", file=sys.stderr, flush=True)
+                continue
+        for kernel in kernels:
+            print(f"{name:36} {kernel.get('duration_us', 0):9.1f} us  {kernel['throughput']}",
+                  flush=True)  # fmt: skip
+        results.append({"case": name, "kernels": kernels})
+        if out:  # after every case, for runs that are cut short
+            out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+
+
+def main() -> None:
+    """Lists, runs or profiles."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--run", choices=CASES, metavar="NAME")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(CASES):
+        parser.error(f"no such case: {', '.join(sorted(unknown))}")
+    if options.list:
+        print("\n".join(CASES))
+    elif options.run:
+        _run(options.run)
+    else:
+        _collect(options.names or list(CASES), options.out)
+
+
+if __name__ == "__main__":
+    main()
