@@ -26,17 +26,27 @@ LONGEST = 180  # seconds of a case
 Call = Callable[[], Any]
 
 
-def _attention(batch: int, queries: int, keys: int, heads: int, kv_heads: int, dims: int) -> Call:
+def _attention(batch: int, queries: int, keys: int, heads: int, kv_heads: int, dims: int,
+               window: int = -1) -> Call:  # fmt: skip
     from replay import OPS, normal
 
     q = normal(batch, queries, heads, dims)
     k, v = (normal(batch, keys, kv_heads, dims) for _ in range(2))
-    return lambda: OPS.attention(q, k, v, causal=True)
+    return lambda: OPS.attention(q, k, v, causal=True, window_left=window)
 
 
-def _square_attention(length: int, dims: int) -> Call:
+def _square_attention(length: int, dims: int, window: int = -1) -> Call:
     heads = 2048 // dims
-    return _attention(16384 // length, length, length, heads, heads, dims)
+    return _attention(16384 // length, length, length, heads, heads, dims, window)
+
+
+def _packed_attention(length: int) -> Call:
+    import torch
+    from replay import OPS, normal
+
+    packed = [normal(16384, 16, 128) for _ in range(3)]
+    at = torch.arange(16384 // length + 1, device="cuda", dtype=torch.int32) * length
+    return lambda: OPS.attention_varlen(*packed, at, at, causal=True)
 
 
 def _row(name: str, rows: int, cols: int) -> Call:
@@ -49,18 +59,18 @@ def _row(name: str, rows: int, cols: int) -> Call:
     return lambda: row.ours(*operands)
 
 
-def _linear(m: int, n: int, k: int, dtype: str) -> Call:
+def _product(m: int, n: int, k: int, dtype: str = "bfloat16") -> Call:
     import torch
     from replay import OPS
 
-    x, w = (torch.randn(r, k, device="cuda").to(getattr(torch, dtype)) for r in (m, n))
-    return lambda: OPS.linear(x, w)
+    x, w = (torch.randn(1, r, k, device="cuda").to(getattr(torch, dtype)) for r in (m, n))
+    return lambda: OPS.matmul(x, w.mT)
 
 
-def _fp8(size: int) -> Call:
+def _fp8(m: int, n: int, k: int, block: int | None = None) -> Call:
     from gemm_narrow import fp8_operands, ours_fp8
 
-    operands = fp8_operands((size, size, size), None)
+    operands = fp8_operands((m, n, k), block)
     return lambda: ours_fp8(*operands)
 
 
@@ -86,14 +96,21 @@ CASES: dict[str, Callable[[], Call]] = {
     "attention D64 S512 causal": lambda: _square_attention(512, 64),
     "attention D256 S512 causal": lambda: _square_attention(512, 256),
     "attention D128 S4096 causal": lambda: _square_attention(4096, 128),
+    "attention window 1024 S8192": lambda: _square_attention(8192, 128, 1023),
+    "attention varlen S4096 causal": lambda: _packed_attention(4096),
     "decode B1 L65536": lambda: _attention(1, 1, 65536, 32, 8, 128),
     "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
     "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
     "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
+    "rope 16384x4096": lambda: _row("rope", 16384, 4096),
+    "sum 4096x32768": lambda: _row("sum", 4096, 32768),
+    "add 1x4096": lambda: _row("add", 1, 4096),
     "experts qwen3-30b-a3b 8192 tokens": lambda: _experts(8192),
-    "bf16 4096x4096x4096": lambda: _linear(4096, 4096, 4096, "bfloat16"),
-    "f32 4096x4096x4096": lambda: _linear(4096, 4096, 4096, "float32"),
-    "fp8 4096x4096x4096": lambda: _fp8(4096),
+    "bf16 4096x4096x4096": lambda: _product(4096, 4096, 4096),
+    "bf16 1023x1025x1027": lambda: _product(1023, 1025, 1027),
+    "f32 4096x4096x4096": lambda: _product(4096, 4096, 4096, "float32"),
+    "fp8 4096x4096x4096": lambda: _fp8(4096, 4096, 4096),
+    "fp8 blocks of 128 64x2112x7168": lambda: _fp8(64, 2112, 7168, 128),
     "int4 1x4096x4096": lambda: _int4(1, 4096, 4096),
     "int4 128x4096x4096": lambda: _int4(128, 4096, 4096),
 }
