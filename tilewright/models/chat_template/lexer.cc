@@ -10,7 +10,7 @@
 namespace tw::models::chat_template {
 namespace {
 
-constexpr size_t kNone = std::string_view::npos;
+constexpr size_t kNotFound = std::string_view::npos;
 
 /// Every end of line becomes \n, and one at the very end goes away.
 std::string normalize_newlines(std::string_view source) {
@@ -91,16 +91,16 @@ class Lexer {
   }
 
   size_t find_tag(size_t from) const {
-    for (size_t i = from; (i = source_.find('{', i)) != kNone; ++i) {
+    for (size_t i = from; (i = source_.find('{', i)) != kNotFound; ++i) {
       const char c = i + 1 < source_.size() ? source_[i + 1] : '\0';
       if (c == '{' || c == '%' || c == '#') return i;
     }
-    return kNone;
+    return kNotFound;
   }
 
   void lex_data() {
     const size_t tag = find_tag(pos_);
-    if (tag == kNone) {
+    if (tag == kNotFound) {
       push(TokenType::kData, source_.substr(pos_));
       advance(source_.size() - pos_);
       return;
@@ -145,13 +145,13 @@ class Lexer {
 
   void lex_comment() {
     size_t end = source_.find("#}", pos_);
-    if (end == kNone) fail("missing end of comment tag");
+    if (end == kNotFound) fail("missing end of comment tag");
     if (end > pos_ && sign_at(end - 1) != 0) --end;
     advance(end + close_length(end, "#}") - pos_);
   }
 
   void lex_raw() {
-    for (size_t i = pos_; (i = source_.find("{%", i)) != kNone; i += 2) {
+    for (size_t i = pos_; (i = source_.find("{%", i)) != kNotFound; i += 2) {
       const char sign = sign_at(i + 2);
       size_t word = i + 2 + (sign != 0 ? 1 : 0);
       word += space_length(word);

@@ -8,12 +8,12 @@
 namespace tw::models {
 namespace {
 
-constexpr size_t kShownText = 60;  // bytes of a merge in a message
+constexpr size_t kShownMerge = 60;  // bytes of a merge in a message
 
 [[noreturn]] void fail(size_t index, std::string_view text, const std::string& problem) {
   throw TokenizerDataError(
       "tokenizer.ggml.merges",
-      "[" + std::to_string(index) + "] '" + printable(text, kShownText) + "' " + problem);
+      "[" + std::to_string(index) + "] '" + printable(text, kShownMerge) + "' " + problem);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ MergeTable::MergeTable(std::span<const std::string> merges, const TokenTable& to
     const int32_t id = tokens.find(text);
     if (id < 0) {
       fail(index, merges[index],
-           "needs the token '" + printable(text, kShownText) +
+           "needs the token '" + printable(text, kShownMerge) +
                "', which is not in tokenizer.ggml.tokens");
     }
     return id;

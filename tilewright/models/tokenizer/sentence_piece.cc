@@ -13,7 +13,7 @@ namespace tw::models {
 namespace {
 
 // A piece of the text, in a doubly linked list by index.
-struct Symbol {
+struct Piece {
   int32_t start, bytes;   // in the text; 0 bytes: joined to the symbol before
   int32_t before, after;  // -1: none
   int32_t id;             // -1: not a token
@@ -33,9 +33,9 @@ struct Pair {
 
 struct SentencePieceEncoder::Symbols {
   std::string_view text;
-  std::vector<Symbol> list;
+  std::vector<Piece> list;
   std::priority_queue<Pair> queue;
-  std::string_view text_of(const Symbol& symbol) const {
+  std::string_view text_of(const Piece& symbol) const {
     return text.substr(size_t(symbol.start), size_t(symbol.bytes));
   }
 };
@@ -107,7 +107,7 @@ void SentencePieceEncoder::encode(std::string_view text, std::vector<int32_t>& o
 }
 
 void SentencePieceEncoder::push_pair(Symbols& symbols, int32_t left) const {
-  const Symbol& symbol = symbols.list[size_t(left)];
+  const Piece& symbol = symbols.list[size_t(left)];
   if (symbol.after < 0) return;
   const int32_t bytes = symbol.bytes + symbols.list[size_t(symbol.after)].bytes;
   const int32_t id = find(symbols.text.substr(size_t(symbol.start), size_t(bytes)));
@@ -119,10 +119,10 @@ void SentencePieceEncoder::merge(Symbols& symbols) const {
   while (!symbols.queue.empty()) {
     const Pair pair = symbols.queue.top();
     symbols.queue.pop();
-    Symbol& left = symbols.list[size_t(pair.left)];
+    Piece& left = symbols.list[size_t(pair.left)];
     // An earlier merge may have taken or lengthened either side since the pair was queued.
     if (left.bytes == 0 || left.after < 0) continue;
-    Symbol& right = symbols.list[size_t(left.after)];
+    Piece& right = symbols.list[size_t(left.after)];
     if (left.bytes + right.bytes != pair.bytes) continue;
 
     left.bytes = pair.bytes;
@@ -138,7 +138,7 @@ void SentencePieceEncoder::merge(Symbols& symbols) const {
 void SentencePieceEncoder::emit(const Symbols& symbols, std::vector<int32_t>& out) const {
   bool in_unknown = false;
   for (int32_t i = 0; i >= 0; i = symbols.list[size_t(i)].after) {
-    const Symbol& symbol = symbols.list[size_t(i)];
+    const Piece& symbol = symbols.list[size_t(i)];
     const std::string_view text = symbols.text_of(symbol);
     const bool known = symbol.id >= 0;
     const bool spelled = !known && std::all_of(text.begin(), text.end(), [&](char byte) {

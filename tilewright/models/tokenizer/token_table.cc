@@ -9,7 +9,7 @@
 namespace tw::models {
 namespace {
 
-constexpr size_t kShownText = 60;  // bytes of a token in a message
+constexpr size_t kShownToken = 60;  // bytes of a token in a message
 
 uint32_t hash_of(std::string_view text) {
   const size_t hash = std::hash<std::string_view>{}(text);
@@ -47,7 +47,7 @@ void TokenTable::insert(int32_t id, std::span<const int32_t> types) {
       slot.id = id;
     else if (!unused(id)) {
       throw TokenizerDataError("tokenizer.ggml.tokens",
-                               "[" + std::to_string(id) + "] '" + printable(text, kShownText) +
+                               "[" + std::to_string(id) + "] '" + printable(text, kShownToken) +
                                    "' repeats [" + std::to_string(slot.id) + "]");
     }
     return;
