@@ -168,7 +168,7 @@ foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
     add_library(tilewright_kernels_${ISA} OBJECT ${sources})
     target_compile_options(tilewright_kernels_${ISA} PRIVATE ${kernel_flags} ${${ISA}_flags})
     target_link_libraries(tilewright_kernels_${ISA} PRIVATE tilewright_build_settings)
-    # Only operators that list it in kIsas have a build for a set beyond another of its width.
+    # Only operators that list it in kIsas or kBf16Isas have a build for a set beyond another of its width.
     tilewright_set_unity_groups(tilewright_kernels_${ISA} ${has_wide_set} ${sources})
     list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_${ISA})
   endif()

@@ -22,7 +22,7 @@ struct Attention : AttentionFamily {
       "causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0, "
       "score_mod: text = \"\", mask_mod: text = \"\", mod_f32: f32[F]?, mod_i32: i32[I]?) -> "
       "out: T[B, S, Hq, Dv], lse: f32[B, Hq, S]?"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
       "where sinks=absent, k_scale=absent, v_scale=absent, attn_bias=absent, alibi_slopes=absent, "
       "score_mod=absent, mask_mod=absent: "

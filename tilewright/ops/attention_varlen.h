@@ -17,7 +17,7 @@ struct AttentionVarlen : AttentionFamily {
       "softcap: f32 = 0, score_mod: text = \"\", mask_mod: text = \"\", mod_f32: f32[F]?, mod_i32: "
       "i32[I]?) -> out: T[N, Hq, Dv], lse: f32[Hq, N]?"};
   static constexpr std::string_view kSequences = "cu_seqlens_q";
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   static constexpr Gradient kGradient{
       "where sinks=absent, k_scale=absent, v_scale=absent, alibi_slopes=absent, score_mod=absent, "
       "mask_mod=absent: "

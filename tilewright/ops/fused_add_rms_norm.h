@@ -14,7 +14,7 @@ struct FusedAddRmsNorm {
   static constexpr Schema kSchema{
       "fused_add_rms_norm(x: T[*, C], residual: T[*, C], weight: T[C], eps: f32 = 1e-6) -> "
       "out: T[*, C], residual_out: T[*, C]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{
       "rms_norm_backward(grad=out.grad, x=residual_out, weight, residual_grad=residual_out.grad, "
       "eps) -> x.grad, weight.grad; x.grad -> residual.grad"};

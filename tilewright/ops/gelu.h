@@ -10,7 +10,7 @@ namespace tw::ops {
 /// x Φ(x), Φ the normal distribution's, exact or by its tanh approximation. `out` may alias `x`.
 struct Gelu {
   static constexpr Schema kSchema{"gelu(x: T[...], approximate: none|tanh = none) -> out: T[...]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{"gelu_backward(grad=out.grad, x, approximate) -> x.grad"};
   using Types = FloatCombos;
 

@@ -17,7 +17,7 @@ struct GroupedMatmul {
   static constexpr Gradient kGradient{
       "grouped_matmul(a=out.grad, b=b.T, offsets, starts) -> a.grad; "
       "k_grouped_matmul(a=a.T, b=out.grad, offsets, starts) -> b.grad"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

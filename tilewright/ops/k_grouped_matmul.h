@@ -18,7 +18,7 @@ struct KGroupedMatmul {
       "grouped_matmul(a=b, b=out.grad.T, offsets, starts) -> turned; "
       "transpose(x=turned, dim0=0, dim1=1) -> a.grad; "
       "grouped_matmul(a=a.T, b=out.grad, offsets, starts) -> b.grad"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

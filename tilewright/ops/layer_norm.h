@@ -12,7 +12,7 @@ namespace tw::ops {
 struct LayerNorm {
   static constexpr Schema kSchema{
       "layer_norm(x: T[*, C], weight: T[C]?, bias: T[C]?, eps: f32 = 1e-5) -> out: T[*, C]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{
       "layer_norm_backward(grad=out.grad, x, weight, eps) -> x.grad, weight.grad, bias.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;

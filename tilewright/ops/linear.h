@@ -16,7 +16,7 @@ struct Linear {
       "matmul(a=out.grad.matrix.T, b=x.matrix) -> weight.grad; sum(x=out.grad.matrix, dim=1) -> "
       "bias.grad; out.grad -> residual.grad"};
   static constexpr GpuKernels kGpu = GpuKernels::kOwn;
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -23,7 +23,7 @@ struct LinearPacked {
       "linear_packed(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
   static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
   template <class T>

@@ -13,7 +13,7 @@ namespace tw::ops {
 /// NaN throughout. `out` may alias `x`.
 struct LogSoftmax {
   static constexpr Schema kSchema{"log_softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{
       "log_softmax_backward(grad=out.grad, output=out, dim) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;

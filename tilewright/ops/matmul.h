@@ -13,7 +13,7 @@ struct Matmul {
   static constexpr Gradient kGradient{
       "matmul(a=out.grad, b=b.T, alpha) -> a.grad; matmul(a=a.T, b=out.grad, alpha) -> b.grad"};
   static constexpr GpuKernels kGpu = GpuKernels::kOwn;
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16, Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

@@ -12,7 +12,7 @@ namespace tw::ops {
 struct RmsNorm {
   static constexpr Schema kSchema{
       "rms_norm(x: T[*, C], weight: T[C], eps: f32 = 1e-6) -> out: T[*, C]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{
       "rms_norm_backward(grad=out.grad, x, weight, eps) -> x.grad, weight.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;

@@ -13,7 +13,7 @@ namespace tw::ops {
 /// NaN throughout. `out` may alias `x`.
 struct Softmax {
   static constexpr Schema kSchema{"softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"};
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{"softmax_backward(grad=out.grad, output=out, dim) -> x.grad"};
   using Types = FloatCombos;
 

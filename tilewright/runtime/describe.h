@@ -142,9 +142,11 @@ OperatorInfo describe() {
   out.workloads = Op::kWorkloads;
   out.combos = detail::dtypes_of(typename Op::Types{});
   out.reference_combos = detail::dtypes_of(ops::reference_types_t<Op>{});
-  for (const Isa isa : built_isas())
-    if (ops::is_built_for<Op>(isa) && cpu_build_of<Op>(isa).entries != nullptr)
-      out.isas.push_back(isa);
+#define TW_CONSIDER(built)                         \
+  if constexpr (ops::is_built_for<Op>(Isa::built)) \
+    if (ops::kernel_entries<Op, Isa::built>() != nullptr) out.isas.push_back(Isa::built);
+  TW_FOR_EACH_BUILT_ISA(TW_CONSIDER)
+#undef TW_CONSIDER
   if constexpr (requires { Op::kGradient; }) out.gradient = &Op::kGradient;
   if constexpr (requires { Op::kToleranceScale; }) out.tolerance_scale = Op::kToleranceScale;
   out.gpu_tolerance_scale = out.tolerance_scale;

@@ -13,17 +13,19 @@
 namespace tw::runtime {
 
 struct CpuBuild {
-  const ops::KernelEntry* entries = nullptr;  // null when the library carries none
+  const ops::KernelEntry* entry = nullptr;  // null when the library carries none
   Isa isa = Isa::avx2;
 };
 
-/// The best build of Op not above `isa`.
+/// The best build not above `isa` of Op's kernel of the combination at `index` of its types.
 template <class Op>
-CpuBuild cpu_build_of([[maybe_unused]] Isa isa) {
+CpuBuild cpu_build_of([[maybe_unused]] int index, [[maybe_unused]] Isa isa) {
   CpuBuild best;
-#define TW_CONSIDER(built)                         \
-  if constexpr (ops::is_built_for<Op>(Isa::built)) \
-    if (Isa::built <= isa) best = {ops::kernel_entries<Op, Isa::built>(), Isa::built};
+#define TW_CONSIDER(built)                                                   \
+  if constexpr (ops::is_built_for<Op>(Isa::built))                           \
+    if (const ops::KernelEntry* all = ops::kernel_entries<Op, Isa::built>(); \
+        Isa::built <= isa && all != nullptr && all[index].run != nullptr)    \
+      best = {&all[index], Isa::built};
   TW_FOR_EACH_BUILT_ISA(TW_CONSIDER)
 #undef TW_CONSIDER
   return best;
@@ -76,12 +78,12 @@ void launch(Context& context, const Kernel& kernel, Device device = {}) {
     module.launch(kIndex, &kernel, device.index, context.cuda_stream());
     return;
   }
-  const CpuBuild build = cpu_build_of<Op>(context.isa());
-  if (build.entries == nullptr)
+  const CpuBuild build = cpu_build_of<Op>(kIndex, context.isa());
+  if (build.entry == nullptr)
     throw Error(ErrorKind::kUnsupported,
                 std::string(Op::kSchema.name()) + ": this library has no build for the machine");
   context.set_answered_by(name(build.isa));
-  context.launch(build.entries[kIndex], &kernel, Op::cost(kernel));
+  context.launch(*build.entry, &kernel, Op::cost(kernel));
 }
 
 }  // namespace tw::runtime

@@ -32,9 +32,9 @@ struct Entry {
   }
 };
 
-/// Whether the operator has a build of its own for `isa`, one of the built instruction sets: not
-/// where its code would be that of the build before.
-template <class Op>
+/// Whether the operator's kernel of combination C is built for `isa`, one of the built instruction
+/// sets: not where its code would be that of the build before.
+template <class Op, class C>
 constexpr bool is_built_for(Isa isa) {
   int before = -1;
 #define TW_CONSIDER(built) \
@@ -42,20 +42,36 @@ constexpr bool is_built_for(Isa isa) {
   TW_FOR_EACH_BUILT_ISA(TW_CONSIDER)
 #undef TW_CONSIDER
   for (int i = before + 1; i <= int(isa); ++i)
-    if (changes_with<Op>(Isa(i))) return true;
+    if (changes_with<Op, C>(Isa(i))) return true;
   return false;
 }
 
-/// Entries of an operator for one instruction set, in the order of Op::Types; null where it has no
-/// build of its own.
+/// The same of any of its combinations.
+template <class Op>
+constexpr bool is_built_for(Isa isa) {
+  bool any = false;
+  for_each_combo(typename Op::Types{},
+                 [&]<int, class C>() { any = any || is_built_for<Op, C>(isa); });
+  return any;
+}
+
+/// Entries of an operator for one instruction set, in the order of Op::Types: empty of what is not
+/// built for it; null where nothing is.
 template <class Op, Isa kIsa>
 const KernelEntry* kernel_entries();
+
+template <class Op, class C, class P, Isa kIsa>
+constexpr KernelEntry make_entry() {
+  if constexpr (is_built_for<Op, C>(kIsa))
+    return {&Entry<kernel_for_t<Op, C>, P>::plan, &Entry<kernel_for_t<Op, C>, P>::run};
+  else
+    return {};
+}
 
 template <class Op, class P, Isa kIsa, class... Cs>
 const KernelEntry* make_entries(Combos<Cs...>) {
   if constexpr (is_built_for<Op>(kIsa)) {
-    static constexpr KernelEntry kEntries[] = {
-        {&Entry<kernel_for_t<Op, Cs>, P>::plan, &Entry<kernel_for_t<Op, Cs>, P>::run}...};
+    static constexpr KernelEntry kEntries[] = {make_entry<Op, Cs, P, kIsa>()...};
     return kEntries;
   } else {
     return nullptr;

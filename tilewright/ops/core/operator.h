@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
@@ -100,15 +101,31 @@ concept Operator = requires(
   { Op::kWorkloads[0] } -> std::convertible_to<const Case&>;
 };
 
-/// Whether `isa` has instructions that the operator's kernels use and those before it lack. Vectors
-/// of another width change every kernel; an operator whose kernels use more lists it in kIsas.
+namespace detail {
+template <class C>
+inline constexpr bool kIsBf16 = false;
+template <class T, class... Ts>
+inline constexpr bool kIsBf16<Combo<T, Ts...>> =
+    std::is_same_v<T, bf16> && (std::is_same_v<Ts, bf16> && ...);
+
+constexpr bool contains(std::span<const Isa> isas, Isa isa) {
+  for (const Isa one : isas)
+    if (one == isa) return true;
+  return false;
+}
+}  // namespace detail
+
+/// Whether `isa` has instructions that the operator's kernel of combination C uses and those before
+/// it lack. Vectors of another width change every kernel; an operator whose kernels use more lists
+/// it in kIsas, in kBf16Isas where only those do whose types are all bf16.
 /// avx512_bf16 also rounds in one instruction: listed where models wait for rows so rounded.
-template <class Op>
+template <class Op, class C>
 constexpr bool changes_with(Isa isa) {
   if (isa == Isa::avx2 || isa == Isa::avx512) return true;
   if constexpr (requires { Op::kIsas; })
-    for (const Isa used : Op::kIsas)
-      if (used == isa) return true;
+    if (detail::contains(Op::kIsas, isa)) return true;
+  if constexpr (detail::kIsBf16<C> && requires { Op::kBf16Isas; })
+    return detail::contains(Op::kBf16Isas, isa);
   return false;
 }
 

@@ -49,7 +49,7 @@ inline constexpr Case kGatedWorkloads[] = {{"smollm2-135m/decode", "*=1 H=1536"}
 template <class Def, class F>
 struct GatedOperator {
   using Types = FloatCombos;
-  static constexpr Isa kIsas[] = {Isa::avx512_bf16};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
 
   template <class T>
   using Kernel = kernels::Gated<T, F>;
