@@ -6,31 +6,16 @@ import ctypes
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
-from cases import Case, every_case, results
+from cases import Case, as_bits, bits, every_case, overload, results
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 OPS = torch.ops.tilewright
 CASES = [case for case in every_case() if case.is_on_cuda]
-
-
-def overload(case: Case) -> Any:
-    packet = getattr(OPS, case.op.name)
-    return packet.full if case.wants_full else packet.default
-
-
-def bits(case: Case, arguments: list[Any]) -> list[torch.Tensor]:
-    return [as_bits(r) for r in results(overload(case)(*arguments))]
-
-
-def as_bits(x: torch.Tensor) -> torch.Tensor:
-    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return x.contiguous().view(kinds[x.dtype.itemsize])
 
 
 def fill_workspaces(megabytes: int = 64) -> None:
@@ -137,17 +122,6 @@ def test_threads_and_streams_at_a_time() -> None:
     assert not wrong
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_last], ids=str)
-def test_on_another_gpu(case: Case) -> None:
-    """While the first one is the current device."""
-    want = bits(case, case.arguments(device="cuda:0"))
-    got = bits(case, case.arguments(device="cuda:1"))
-    for g, w in zip(got, want, strict=True):
-        assert g.device.index == 1
-        assert torch.equal(g.cpu(), w.cpu())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("columns", [(1 << 20) - 1, 1 << 20, (1 << 22) + 3])
 def test_wide_rows(columns: int, dtype: torch.dtype) -> None:
@@ -162,59 +136,3 @@ def test_wide_rows(columns: int, dtype: torch.dtype) -> None:
     target = torch.tensor([0, columns - 1, columns // 2], device="cuda")
     loss = torch.nn.functional.cross_entropy(wide, target)
     close(OPS.cross_entropy(x, target).double(), loss)
-
-
-FAR = (1 << 31) + 4096  # elements
-
-
-@pytest.fixture
-def frees_memory() -> Iterator[None]:
-    yield
-    torch.cuda.empty_cache()
-
-
-@pytest.mark.usefixtures("frees_memory")
-def test_rows_beyond_32_bits() -> None:
-    x = torch.zeros(FAR // 4096, 4096, device="cuda", dtype=torch.bfloat16)
-    x[-2:] = torch.randn(2, 4096, device="cuda")
-    ones = torch.ones(4096, device="cuda", dtype=torch.bfloat16)
-    for function in (OPS.relu, OPS.softmax, OPS.sum, lambda x: OPS.rms_norm(x, ones)):
-        assert torch.equal(function(x)[-2:], function(x[-2:].clone()))
-    flat = x.view(-1)
-    assert torch.equal(OPS.relu(flat)[-8192:], OPS.relu(flat[-8192:].clone()))
-    assert torch.equal(OPS.transpose(x)[:, -2:], x[-2:].T)
-
-
-@pytest.mark.usefixtures("frees_memory")
-def test_matrices_beyond_32_bits() -> None:
-    torch.manual_seed(0)
-    rows = FAR // 4096
-    a = torch.zeros(rows, 4096, device="cuda", dtype=torch.bfloat16)
-    a[-64:] = torch.randn(64, 4096, device="cuda")
-    weight = torch.randn(64, 4096, device="cuda").bfloat16()
-    assert torch.equal(OPS.linear(a, weight)[-64:], OPS.linear(a[-64:].clone(), weight))
-    assert torch.equal(  # rows that are far from each other
-        OPS.linear(a[:: rows // 8], weight), OPS.linear(a[:: rows // 8].clone(), weight)
-    )
-
-
-@pytest.mark.usefixtures("frees_memory")
-@pytest.mark.parametrize("queries", [1, 130])
-def test_keys_beyond_32_bits(queries: int) -> None:
-    """One key, the last of all, has all the weight."""
-    heads, dims = 16, 128
-    keys = FAR // (heads * dims)
-    k = torch.zeros(1, keys, heads, dims, device="cuda", dtype=torch.bfloat16)
-    v = torch.zeros_like(k)
-    k[:, -1], v[:, -1] = 4, torch.randn(heads, dims, device="cuda")
-    q = torch.full((1, queries, heads, dims), 4.0, device="cuda", dtype=torch.bfloat16)
-    out = OPS.attention(q, k, v)
-    assert torch.equal(out, v[:, -1:].expand_as(out))
-    pages = [
-        x.view(-1, 64, heads, dims) for x in (k[:, : keys // 64 * 64], v[:, : keys // 64 * 64])
-    ]
-    pages[0][-1, -1], pages[1][-1, -1] = 4, v[0, -1]
-    table = torch.full((1, 4), len(pages[0]) - 1, device="cuda", dtype=torch.int32)
-    lens = torch.tensor([256], device="cuda", dtype=torch.int32)
-    out = OPS.attention_paged(q[0, :1], *pages, table, lens)
-    assert torch.equal(out, v[:1, -1])
