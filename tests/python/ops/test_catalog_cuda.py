@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import threading
-from collections.abc import Iterator
 
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
@@ -18,37 +16,66 @@ OPS = torch.ops.tilewright
 CASES = [case for case in every_case() if case.is_on_cuda]
 
 
-def fill_workspaces(megabytes: int = 64) -> None:
-    """What operators take as workspace next holds NaN: the pool gives that memory out again."""
-    cuda, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    size = ctypes.c_size_t(megabytes << 20)
-    assert cuda.cuMemAllocAsync(ctypes.byref(pointer), size, stream) == 0
-    assert cuda.cuMemsetD8Async(pointer, ctypes.c_ubyte(0xFF), size, stream) == 0
-    assert cuda.cuMemFreeAsync(pointer, stream) == 0
+SMALL = 1 << 20  # PyTorch keeps allocations of up to so many bytes apart from larger ones
+LEAST = [64 << 20, *[SMALL] * 8]  # what calls may take even if nothing was given back before
 
 
-@pytest.fixture
-def keeps_freed_memory() -> Iterator[None]:
-    """The pool of workspaces keeps what is freed, NaN and all."""
-    cuda, pool, before = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
-    release_threshold, all_of_it = 4, ctypes.c_uint64(2**64 - 1)
-    torch.zeros(1, device="cuda")
-    assert cuda.cuDeviceGetDefaultMemPool(ctypes.byref(pool), torch.cuda.current_device()) == 0
-    assert cuda.cuMemPoolGetAttribute(pool, release_threshold, ctypes.byref(before)) == 0
-    assert cuda.cuMemPoolSetAttribute(pool, release_threshold, ctypes.byref(all_of_it)) == 0
-    yield
-    assert cuda.cuMemPoolSetAttribute(pool, release_threshold, ctypes.byref(before)) == 0
+def take(size: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device="cuda")
 
 
-@pytest.mark.usefixtures("keeps_freed_memory")
+def unused_memory() -> list[torch.Tensor]:
+    """Everything that PyTorch's allocator would give out in this stream before it asks for more."""
+    taken, sizes = [take(size) for size in LEAST], []
+    stream = torch.cuda.current_stream().cuda_stream
+    for segment in torch.cuda.memory_snapshot():
+        place = (segment["device"], segment["stream"], tuple(segment["segment_pool_id"]))
+        if place != (torch.cuda.current_device(), stream, (0, 0)):
+            continue  # another GPU's or stream's, or a graph's
+        for block in segment["blocks"]:
+            if block["state"] != "inactive":
+                continue
+            whole = SMALL if segment["segment_type"] == "small" else block["size"]
+            count, rest = divmod(block["size"], whole)
+            sizes += [*[whole] * count, *[rest] * (rest > 0)]
+    reserved = torch.cuda.memory_reserved()
+    # Each gets the smallest block that suffices: from the largest on, one of just its size.
+    taken += [take(size) for size in sorted(sizes, reverse=True)]
+    assert torch.cuda.memory_reserved() == reserved, "some of it was left out"
+    return taken
+
+
+def fill_unused_memory(byte: int) -> None:
+    """What operators take next, workspaces and outputs, holds this: 0xFF makes NaN of floats."""
+    for block in unused_memory():
+        block.fill_(byte)
+
+
+def test_memory_that_is_taken_next_is_filled() -> None:
+    """So that a kernel that reads its workspace before it has written there is found out."""
+    alive = [take(size) for size in (3, 5 << 20, 700_000, 20 << 20, 9000)]  # gaps between blocks
+    del alive[::2]
+    fill_unused_memory(0)
+    fill_unused_memory(0xFF)
+    reserved = torch.cuda.memory_reserved()
+    sizes = (1, 512, 5000, SMALL - 1, SMALL, SMALL + 1, 3 << 20, 11 << 20, 30 << 20)
+    taken = [take(size) for size in sizes]
+    assert torch.cuda.memory_reserved() == reserved
+    for block in taken:
+        assert int(block.min()) == 0xFF
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_same_bits_again(case: Case) -> None:
     arguments = case.arguments(device="cuda")
+    fill_unused_memory(0)
     want = bits(case, arguments)
     for _ in range(2):
-        fill_workspaces()
-        for g, w in zip(bits(case, arguments), want, strict=True):
+        fill_unused_memory(0xFF)
+        reserved = torch.cuda.memory_reserved()
+        got = bits(case, arguments)
+        assert torch.cuda.memory_reserved() == reserved, "memory that was not filled was taken"
+        for g, w in zip(got, want, strict=True):
             assert torch.equal(g, w)
 
 
