@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -122,6 +123,9 @@ double elements(const ops::Schema& schema, const CaseSpec& spec) {
   return sum;
 }
 
+/// Those of random shapes. Bulk copies need rows whose elements are next to each other.
+constexpr Layout kLayouts[] = {Layout::kContiguous, Layout::kStrided, Layout::kPaddedRows};
+
 /// How many of an operator's shapes are drawn for each combination of dtypes.
 int draws() {
   const char* given = std::getenv("TILEWRIGHT_DRAWS");
@@ -145,7 +149,7 @@ class RandomShapes : public ::testing::Test {
       redraw(spec, random);
       if (elements(*setting_.op->schema, spec) > kMaxElements) continue;
       const uint64_t seed = random.next();
-      const Layout layout = random.below(2) ? Layout::kStrided : Layout::kContiguous;
+      const Layout layout = kLayouts[random.below(std::size(kLayouts))];
       try {
         OpCall probe(*setting_.op, setting_.combo, spec, seed, layout);
         if (setting_.op->cost(probe.call()).flops > kMaxFlops) continue;
@@ -154,7 +158,8 @@ class RandomShapes : public ::testing::Test {
         continue;
       }
       ++accepted;
-      SCOPED_TRACE(std::string(base.text) + " redrawn with seed " + std::to_string(seed));
+      SCOPED_TRACE(std::string(base.text) + " redrawn with seed " + std::to_string(seed) +
+                   ", layout " + std::to_string(int(layout)));
       check(setting_, spec, seed, layout);
     }
     EXPECT_GE(2 * accepted, wanted) << "few random draws were accepted";
