@@ -141,5 +141,7 @@ inline constexpr bool kHasCuda = ${has_cuda};
 }  // namespace tw::runtime
 " @ONLY)
 if(TILEWRIGHT_CUDA)
-  configure_file(${PROJECT_SOURCE_DIR}/tools/run_gpu_suite.sh ${PROJECT_BINARY_DIR} COPYONLY)
+  foreach(file run_gpu_suite.sh gpu_sanitizer.sh gpu_known_hazards.txt)
+    configure_file(${PROJECT_SOURCE_DIR}/tools/${file} ${PROJECT_BINARY_DIR} COPYONLY)
+  endforeach()
 endif()

@@ -69,4 +69,18 @@ bool DeviceCall::guards_intact() const {
   return true;
 }
 
+runtime::cuda::Allocator poisoned_workspaces() {
+  using runtime::cuda::DevicePointer, runtime::cuda::driver, runtime::cuda::StreamHandle;
+  const auto allocate = [](void*, size_t bytes, StreamHandle stream) -> void* {
+    DevicePointer pointer = 0;
+    if (driver().allocate_async(&pointer, bytes, stream) != 0) return nullptr;
+    void* const out = reinterpret_cast<void*>(pointer);
+    return driver().fill_async(pointer, 0xFF, bytes, stream) == 0 ? out : nullptr;
+  };
+  const auto free = [](void*, void* memory, size_t, StreamHandle stream) {
+    driver().free_async(reinterpret_cast<DevicePointer>(memory), stream);
+  };
+  return {allocate, free, nullptr};
+}
+
 }  // namespace tw::testing

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tilewright/ops/core/call.h"
+#include "tilewright/runtime/cuda/call_stream.h"
 #include "tilewright/runtime/cuda/device.h"
 
 namespace tw::testing {
@@ -32,5 +33,9 @@ class DeviceCall {
   ops::Call call_;
   std::deque<Copied> copied_;
 };
+
+/// An allocator of workspaces that hold NaN, from the driver's pool: a kernel that reads one before
+/// it has written there gives other results.
+runtime::cuda::Allocator poisoned_workspaces();
 
 }  // namespace tw::testing

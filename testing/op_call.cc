@@ -66,6 +66,16 @@ int64_t offset_of(const TensorRef& tensor, int64_t i) {
   return offset;
 }
 
+bool has_gaps(Layout layout) {
+  return layout == Layout::kStrided || layout == Layout::kPaddedRows;
+}
+
+/// The elements from one row of kPaddedRows to the next: 16 to 31 bytes more than a row has.
+int64_t padded(int64_t columns, DType dtype) {
+  constexpr int64_t kUnit = 16;
+  return (columns * element_size(dtype) / kUnit + 2) * kUnit / element_size(dtype);
+}
+
 void poison(void* data, int64_t bytes, DType dtype) {
   visit_dtype(dtype, [&]<class T>(T*) {
     T value;
@@ -186,6 +196,9 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
     is_empty = is_empty || shape[d] == 0;
     reach += (shape[d] - 1) * stride;
     stride *= layout == Layout::kStrided ? shape[d] + 1 : shape[d];
+    // The last row as well: the buffer's end is aligned, and so the first row is.
+    if (layout == Layout::kPaddedRows && d + 1 == shape.size())
+      reach = stride = padded(shape[d], dtype);
   }
   const int64_t bytes = is_empty ? 0 : reach * element_size(dtype);
   if (layout == Layout::kAligned) {
@@ -201,7 +214,7 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
   poison(out.data, bytes, dtype);
   if (output) {
     outputs_.push_back(out);
-    if (layout == Layout::kStrided) strided_outputs_.emplace_back(out, buffers_.size() - 1);
+    if (has_gaps(layout)) gapped_outputs_.emplace_back(out, buffers_.size() - 1);
   }
   return out;
 }
@@ -228,7 +241,7 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
 TensorRef OpCall::take(const Tensor& made, Layout layout) {
   kept_.push_back(made);
   // Bytes are an opaque object with a header, which stays in one piece.
-  if (made.dtype() == DType::kU8 || layout != Layout::kStrided) return made.ref();
+  if (made.dtype() == DType::kU8 || !has_gaps(layout)) return made.ref();
   const TensorRef copy = make(made.ref().shape(), made.dtype(), layout, false);
   fill(copy, copy.count(), [&, e = int64_t{0}]() mutable { return element(made.ref(), e++); });
   return copy;
@@ -286,7 +299,7 @@ OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, co
 bool OpCall::padding_intact() const {
   for (const GuardedBuffer& buffer : buffers_)
     if (!buffer.front_intact()) return false;
-  for (const auto& [tensor, index] : strided_outputs_) {
+  for (const auto& [tensor, index] : gapped_outputs_) {
     const GuardedBuffer& buffer = buffers_[index];
     const int64_t size = element_size(tensor.dtype), n = buffer.bytes() / size;
     std::vector<bool> own(static_cast<size_t>(n), false);

@@ -16,6 +16,7 @@ namespace tw::testing {
 enum class Layout {
   kContiguous,  // ends where a page that may be touched ends
   kStrided,     // every dimension padded, the last one with stride 2, NaN in between
+  kPaddedRows,  // rows begin at multiples of 16 bytes, as bulk copies need, NaN in between
   kAligned,     // as an application allocates: aligned, huge pages, no guards; for benchmarks
 };
 
@@ -55,7 +56,7 @@ class OpCall {
 
   ops::Call call_;
   std::deque<GuardedBuffer> buffers_;
-  std::vector<std::pair<TensorRef, size_t>> strided_outputs_;  // with the index of the buffer
+  std::vector<std::pair<TensorRef, size_t>> gapped_outputs_;  // with the index of the buffer
   std::vector<TensorRef> outputs_;
   std::vector<Tensor> kept_;
 };

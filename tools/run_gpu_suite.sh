@@ -1,12 +1,24 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one go: conformance, the sanitizer over a part of it, benchmarks.
-# `make cuda` copies this script into build/cuda; that folder runs as it is on any machine with a
-# driver of version 580 or later. Results are JSON files in the folder given (default: results).
+# usage: run_gpu_suite.sh [--no-sanitizer] [OUT]
+#
+# Everything that needs a GPU, in one go: conformance, the sanitizer (gpu_sanitizer.sh), benchmarks.
+# `make cuda` copies this script and what it needs into build/cuda; that folder runs as it is on any
+# machine with a driver of version 580 or later. Where there is no compute-sanitizer it fails, unless
+# it is told to do without. Results are JSON files in the folder OUT (default: results).
 set -uo pipefail
 cd "$(dirname "$0")" || exit
-out=${1:-results}
+help() { sed -n '2,/^set/s/^# \{0,1\}//p' run_gpu_suite.sh; }
+
+out=results sanitizer=1 failed=0
+for argument in "$@"; do
+  case $argument in
+    --no-sanitizer) sanitizer=0 ;;
+    -h | --help) help && exit ;;
+    -*) printf 'run_gpu_suite: no such option: %s\n' "$argument" >&2 && exit 2 ;;
+    *) out=$argument ;;
+  esac
+done
 mkdir -p "$out"
-failed=0
 
 # step NAME COMMAND...
 step() {
@@ -17,33 +29,30 @@ step() {
   printf '==== %s: %d s\n' "$name" $((SECONDS - begin))
 }
 
+# shard INDEX
+# shellcheck disable=SC2317
+shard() {
+  GTEST_SHARD_INDEX=$1 ./tilewright_tests --gtest_filter='*/cuda/*:OnGpu.*' --gtest_brief=1 \
+    --gtest_output="json:$out/conformance.$1.json" >"$out/conformance.$1.log" 2>&1
+}
+# Each core takes a part of the tests.
 # shellcheck disable=SC2317
 conformance() {
-  ./tilewright_tests --gtest_filter='*/cuda/*' --gtest_brief=1 \
-    --gtest_output="json:$out/conformance.json"
-}
-# shellcheck disable=SC2317
-sanitize() { # the edge cases of operators that reach every branch of the primitives
-  command -v compute-sanitizer >/dev/null || return 0
-  local filter='EdgeCases.softmax/cuda/bf16:EdgeCases.transpose/cuda/bf16:EdgeCases.rope/cuda/f32'
-  filter+=':EdgeCases.fused_add_rms_norm/cuda/f16:EdgeCases.argmax/cuda/f32:EdgeCases.sum/cuda/f32'
-  filter+=':EdgeCases.rms_norm_backward/cuda/bf16:EdgeCases.cross_entropy*/cuda/f32*'
-  filter+=':EdgeCases.dropout/cuda/f16:EdgeCases.matmul/cuda/bf16'
-  filter+=':EdgeCases.attention*/cuda/bf16_bf16'
-  local tool status=0
-  for tool in memcheck racecheck synccheck initcheck; do
-    printf -- '---- %s\n' "$tool"
-    compute-sanitizer --tool "$tool" --error-exitcode 9 ./tilewright_tests --gtest_brief=1 \
-      --gtest_filter="$filter" 2>&1 | tail -n 12
-    [[ ${PIPESTATUS[0]} == 0 ]] || status=1
-  done
+  local shards status
+  shards=$(nproc)
+  seq 0 $((shards - 1)) | GTEST_TOTAL_SHARDS=$shards TILEWRIGHT_NUM_THREADS=1 \
+    xargs -P "$shards" -I{} bash -c 'shard {}'
+  status=$?
+  cat "$out"/conformance.*.log
   return "$status"
 }
 # shellcheck disable=SC2317
 benchmark() { ./tilewright bench --device cuda --dtype bf16 --seconds 0.05 --json >"$out/operators.json"; }
 
+export -f shard
+export out
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv
 step "conformance" conformance
-step "compute-sanitizer" sanitize
+if [ "$sanitizer" = 1 ]; then step "compute-sanitizer" ./gpu_sanitizer.sh "$out"; fi
 step "benchmarks" benchmark
 exit $failed

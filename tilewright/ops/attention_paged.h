@@ -91,6 +91,14 @@ struct AttentionPaged : AttentionFamily {
       {"decode, heads of 128, scales",
        "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +k_scale +v_scale +lse"},
       {"slopes", "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +alibi_slopes +lse"},
+      {"heads of 64, window, sinks, softcap",
+       "N=60 Hq=4 P=64 S=16 H=2 D=64 Dv=64 B=3 W=20 C=4 causal=1 window_left=50 softcap=5 "
+       "+cu_seqlens_q +sinks +lse"},
+      {"decode, page of 128, window, sinks, softcap",
+       "N=4 Hq=8 P=20 S=128 H=2 D=128 Dv=128 B=4 W=5 causal=1 window_left=200 softcap=5 +sinks "
+       "+lse"},
+      {"heads of 96", "N=140 Hq=4 P=40 S=32 H=2 D=96 Dv=96 B=2 W=10 causal=1 +lse"},
+      {"heads of 192", "N=140 Hq=2 P=64 S=16 H=1 D=192 Dv=192 B=2 W=20 causal=1 +lse"},
       {"heads of 192, values of 128",
        "N=300 Hq=2 P=20 S=64 H=1 D=192 Dv=128 B=2 W=5 C=3 causal=1 +cu_seqlens_q +lse"},
       {"page of 256", "N=4 Hq=8 P=20 S=256 H=2 D=128 Dv=128 B=2 W=5 causal=1 +lse"},

@@ -67,6 +67,9 @@ struct AttentionVarlen : AttentionFamily {
        "C=7 N=90 Hq=3 M=300 H=3 D=24 Dv=40 window_left=20 window_right=0 softcap=5 +sinks +k_scale "
        "+v_scale +lse"},
       {"heads of 128", "C=40 N=900 Hq=4 M=1300 H=2 D=128 Dv=128 causal=1 +lse"},
+      {"heads of 128, window, sinks, softcap",
+       "C=5 N=300 Hq=4 M=500 H=2 D=128 Dv=128 window_left=90 window_right=7 softcap=5 +sinks +lse"},
+      {"heads of 96", "C=6 N=230 Hq=4 M=410 H=2 D=96 Dv=96 causal=1 +lse"},
       {"heads of 192, values of 128", "C=9 N=500 Hq=2 M=700 H=2 D=192 Dv=128 +lse"},
       {"heads of 128, few queries", "C=5 N=9 Hq=4 M=1300 H=1 D=128 Dv=128 causal=1 +sinks +lse"},
       {"slopes", "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 causal=1 +alibi_slopes +lse"},

@@ -75,6 +75,7 @@ struct AttentionVarlenBackward {
       {"causal, groups", "C=5 N=230 Hq=6 M=410 H=2 D=32 Dv=32 causal=1"},
       {"heads of 128, groups", "C=9 N=900 Hq=4 M=1300 H=2 D=128 Dv=128 causal=1"},
       {"heads of 128, rows of 16 bytes", "C=40 N=700 Hq=2 M=900 H=1 D=104 Dv=72"},
+      {"heads of 192, values of 128", "C=4 N=300 Hq=2 M=400 H=2 D=192 Dv=128 causal=1"},
       {"heads of 256, groups", "C=4 N=400 Hq=4 M=900 H=2 D=256 Dv=240"},
       {"heads of 64, window", "C=6 N=800 Hq=2 M=800 H=2 D=64 Dv=64 window_left=70 window_right=9"},
       {"window, softcap",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
-from cases import Case, every_case, results
+from cases import Case, as_bits, bits, every_case, overload, results
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -19,51 +16,66 @@ OPS = torch.ops.tilewright
 CASES = [case for case in every_case() if case.is_on_cuda]
 
 
-def overload(case: Case) -> Any:
-    packet = getattr(OPS, case.op.name)
-    return packet.full if case.wants_full else packet.default
+SMALL = 1 << 20  # PyTorch keeps allocations of up to so many bytes apart from larger ones
+LEAST = [64 << 20, *[SMALL] * 8]  # what calls may take even if nothing was given back before
 
 
-def bits(case: Case, arguments: list[Any]) -> list[torch.Tensor]:
-    return [as_bits(r) for r in results(overload(case)(*arguments))]
+def take(size: int) -> torch.Tensor:
+    return torch.empty(size, dtype=torch.uint8, device="cuda")
 
 
-def as_bits(x: torch.Tensor) -> torch.Tensor:
-    kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return x.contiguous().view(kinds[x.dtype.itemsize])
+def unused_memory() -> list[torch.Tensor]:
+    """Everything that PyTorch's allocator would give out in this stream before it asks for more."""
+    taken, sizes = [take(size) for size in LEAST], []
+    stream = torch.cuda.current_stream().cuda_stream
+    for segment in torch.cuda.memory_snapshot():
+        place = (segment["device"], segment["stream"], tuple(segment["segment_pool_id"]))
+        if place != (torch.cuda.current_device(), stream, (0, 0)):
+            continue  # another GPU's or stream's, or a graph's
+        for block in segment["blocks"]:
+            if block["state"] != "inactive":
+                continue
+            whole = SMALL if segment["segment_type"] == "small" else block["size"]
+            count, rest = divmod(block["size"], whole)
+            sizes += [*[whole] * count, *[rest] * (rest > 0)]
+    reserved = torch.cuda.memory_reserved()
+    # Each gets the smallest block that suffices: from the largest on, one of just its size.
+    taken += [take(size) for size in sorted(sizes, reverse=True)]
+    assert torch.cuda.memory_reserved() == reserved, "some of it was left out"
+    return taken
 
 
-def fill_workspaces(megabytes: int = 64) -> None:
-    """What operators take as workspace next holds NaN: the pool gives that memory out again."""
-    cuda, pointer = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    size = ctypes.c_size_t(megabytes << 20)
-    assert cuda.cuMemAllocAsync(ctypes.byref(pointer), size, stream) == 0
-    assert cuda.cuMemsetD8Async(pointer, ctypes.c_ubyte(0xFF), size, stream) == 0
-    assert cuda.cuMemFreeAsync(pointer, stream) == 0
+def fill_unused_memory(byte: int) -> None:
+    """What operators take next, workspaces and outputs, holds this: 0xFF makes NaN of floats."""
+    for block in unused_memory():
+        block.fill_(byte)
 
 
-@pytest.fixture
-def keeps_freed_memory() -> Iterator[None]:
-    """The pool of workspaces keeps what is freed, NaN and all."""
-    cuda, pool, before = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
-    release_threshold, all_of_it = 4, ctypes.c_uint64(2**64 - 1)
-    torch.zeros(1, device="cuda")
-    assert cuda.cuDeviceGetDefaultMemPool(ctypes.byref(pool), torch.cuda.current_device()) == 0
-    assert cuda.cuMemPoolGetAttribute(pool, release_threshold, ctypes.byref(before)) == 0
-    assert cuda.cuMemPoolSetAttribute(pool, release_threshold, ctypes.byref(all_of_it)) == 0
-    yield
-    assert cuda.cuMemPoolSetAttribute(pool, release_threshold, ctypes.byref(before)) == 0
+def test_memory_that_is_taken_next_is_filled() -> None:
+    """So that a kernel that reads its workspace before it has written there is found out."""
+    alive = [take(size) for size in (3, 5 << 20, 700_000, 20 << 20, 9000)]  # gaps between blocks
+    del alive[::2]
+    fill_unused_memory(0)
+    fill_unused_memory(0xFF)
+    reserved = torch.cuda.memory_reserved()
+    sizes = (1, 512, 5000, SMALL - 1, SMALL, SMALL + 1, 3 << 20, 11 << 20, 30 << 20)
+    taken = [take(size) for size in sizes]
+    assert torch.cuda.memory_reserved() == reserved
+    for block in taken:
+        assert int(block.min()) == 0xFF
 
 
-@pytest.mark.usefixtures("keeps_freed_memory")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_same_bits_again(case: Case) -> None:
     arguments = case.arguments(device="cuda")
+    fill_unused_memory(0)
     want = bits(case, arguments)
     for _ in range(2):
-        fill_workspaces()
-        for g, w in zip(bits(case, arguments), want, strict=True):
+        fill_unused_memory(0xFF)
+        reserved = torch.cuda.memory_reserved()
+        got = bits(case, arguments)
+        assert torch.cuda.memory_reserved() == reserved, "memory that was not filled was taken"
+        for g, w in zip(got, want, strict=True):
             assert torch.equal(g, w)
 
 
@@ -137,17 +149,6 @@ def test_threads_and_streams_at_a_time() -> None:
     assert not wrong
 
 
-@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_last], ids=str)
-def test_on_another_gpu(case: Case) -> None:
-    """While the first one is the current device."""
-    want = bits(case, case.arguments(device="cuda:0"))
-    got = bits(case, case.arguments(device="cuda:1"))
-    for g, w in zip(got, want, strict=True):
-        assert g.device.index == 1
-        assert torch.equal(g.cpu(), w.cpu())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("columns", [(1 << 20) - 1, 1 << 20, (1 << 22) + 3])
 def test_wide_rows(columns: int, dtype: torch.dtype) -> None:
@@ -162,59 +163,3 @@ def test_wide_rows(columns: int, dtype: torch.dtype) -> None:
     target = torch.tensor([0, columns - 1, columns // 2], device="cuda")
     loss = torch.nn.functional.cross_entropy(wide, target)
     close(OPS.cross_entropy(x, target).double(), loss)
-
-
-FAR = (1 << 31) + 4096  # elements
-
-
-@pytest.fixture
-def frees_memory() -> Iterator[None]:
-    yield
-    torch.cuda.empty_cache()
-
-
-@pytest.mark.usefixtures("frees_memory")
-def test_rows_beyond_32_bits() -> None:
-    x = torch.zeros(FAR // 4096, 4096, device="cuda", dtype=torch.bfloat16)
-    x[-2:] = torch.randn(2, 4096, device="cuda")
-    ones = torch.ones(4096, device="cuda", dtype=torch.bfloat16)
-    for function in (OPS.relu, OPS.softmax, OPS.sum, lambda x: OPS.rms_norm(x, ones)):
-        assert torch.equal(function(x)[-2:], function(x[-2:].clone()))
-    flat = x.view(-1)
-    assert torch.equal(OPS.relu(flat)[-8192:], OPS.relu(flat[-8192:].clone()))
-    assert torch.equal(OPS.transpose(x)[:, -2:], x[-2:].T)
-
-
-@pytest.mark.usefixtures("frees_memory")
-def test_matrices_beyond_32_bits() -> None:
-    torch.manual_seed(0)
-    rows = FAR // 4096
-    a = torch.zeros(rows, 4096, device="cuda", dtype=torch.bfloat16)
-    a[-64:] = torch.randn(64, 4096, device="cuda")
-    weight = torch.randn(64, 4096, device="cuda").bfloat16()
-    assert torch.equal(OPS.linear(a, weight)[-64:], OPS.linear(a[-64:].clone(), weight))
-    assert torch.equal(  # rows that are far from each other
-        OPS.linear(a[:: rows // 8], weight), OPS.linear(a[:: rows // 8].clone(), weight)
-    )
-
-
-@pytest.mark.usefixtures("frees_memory")
-@pytest.mark.parametrize("queries", [1, 130])
-def test_keys_beyond_32_bits(queries: int) -> None:
-    """One key, the last of all, has all the weight."""
-    heads, dims = 16, 128
-    keys = FAR // (heads * dims)
-    k = torch.zeros(1, keys, heads, dims, device="cuda", dtype=torch.bfloat16)
-    v = torch.zeros_like(k)
-    k[:, -1], v[:, -1] = 4, torch.randn(heads, dims, device="cuda")
-    q = torch.full((1, queries, heads, dims), 4.0, device="cuda", dtype=torch.bfloat16)
-    out = OPS.attention(q, k, v)
-    assert torch.equal(out, v[:, -1:].expand_as(out))
-    pages = [
-        x.view(-1, 64, heads, dims) for x in (k[:, : keys // 64 * 64], v[:, : keys // 64 * 64])
-    ]
-    pages[0][-1, -1], pages[1][-1, -1] = 4, v[0, -1]
-    table = torch.full((1, 4), len(pages[0]) - 1, device="cuda", dtype=torch.int32)
-    lens = torch.tensor([256], device="cuda", dtype=torch.int32)
-    out = OPS.attention_paged(q[0, :1], *pages, table, lens)
-    assert torch.equal(out, v[:1, -1])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import tilewright.torch  # noqa: F401 - makes torch.ops.tilewright
 import torch
+from attention_definition import on_pages
 from cases import DEVICES
 
 OPS = torch.ops.tilewright
@@ -145,14 +146,10 @@ def test_pages(mask: str, queries: int, keys_of_page: int, device: str) -> None:
     parts = parts_on_pages(queries, device)
     count = 5000 // keys_of_page + 1
     order = torch.randperm(3 * count).int().view(3, count)
-    pages = torch.full((2, 3 * count, keys_of_page, 2, 128), math.nan, dtype=torch.bfloat16)
-    for (_, *kv), row in zip(parts, order, strict=True):
-        for of, x in zip(pages, kv, strict=True):
-            whole = torch.full((count * keys_of_page, 2, 128), math.nan, dtype=torch.bfloat16)
-            whole[: x.shape[0]] = x.cpu()
-            of[row.long()] = whole.view(count, keys_of_page, 2, 128)
+    pages = [on_pages([part[i].cpu() for part in parts], keys_of_page, order, 3 * count)
+             for i in (1, 2)]  # fmt: skip
     got = OPS.attention_paged(
-        torch.cat([q for q, *_ in parts]), *pages.to(device), order.to(device),
+        torch.cat([q for q, *_ in parts]), *(x.to(device) for x in pages), order.to(device),
         torch.tensor(LENGTHS, dtype=torch.int32, device=device),
         mask_mod=MASKS[mask], mod_i32=DOCUMENTS.to(device),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tilewright.torch
 import torch
-from cases import Case, assert_close, every_case, on_devices, results
+from cases import Case, assert_close, every_case, on_devices, overload, results
 from torch._dynamo.testing import CompileCounterWithBackend
 
 import tilewright
@@ -20,10 +20,6 @@ opcheck = torch.library.opcheck
 
 def packet(case: Case) -> Any:
     return getattr(OPS, case.op.name)
-
-
-def overload(case: Case) -> Any:
-    return packet(case).full if case.wants_full else packet(case).default
 
 
 def spread(value: Any) -> Any:
