@@ -65,6 +65,11 @@ struct AttentionBlock {
   static constexpr int kKeyFillers = kWidens ? 4 : 1,
                        kValueFillers = kWidens || kTransposes ? kBuild.helpers() : 1;
 
+  static constexpr int kWarpgroup = 128;
+  // Threads for each arrival that empties a block of keys. wgmma reads for a whole warpgroup, but a
+  // block's scales and mark are read by threads: one warp may have them when another does not yet.
+  static constexpr int kKeyReaders = kWidens || kBuild.skips ? 32 : kWarpgroup;
+
   using Tiles = AttentionTileRing<4 * kConsumers + 2 + kBuild.helpers()>;  // two warps load
 
   struct alignas(1024) Shared {
@@ -88,7 +93,7 @@ struct AttentionBlock {
     for (int i = 0; i < kStages; ++i) {
       shared.k_full[i].init(kKeyFillers);
       shared.v_full[i].init(kValueFillers);
-      shared.k_empty[i].init(kConsumers);
+      shared.k_empty[i].init(kConsumers * kWarpgroup / kKeyReaders);
       shared.v_empty[i].init(kConsumers);
     }
     for (int i = 0; i < kQueryBuffers; ++i)

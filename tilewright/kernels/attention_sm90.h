@@ -30,12 +30,11 @@ template <class T, AttentionBuild kBuild, class Scored = AttentionPlainScores, c
 struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Block::kChunkBytes, Block::kQueryChunkBytes, Block::kRowBytes;
-  using Block::kConsumers, Block::kDims, Block::kKeys, Block::kValueDims;
+  using Block::kConsumers, Block::kDims, Block::kKeys, Block::kValueDims, Block::kWarpgroup;
   using typename Block::Position;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
   using TilePlace = typename Block::Tiles::Position;
-  static constexpr int kWarpgroup = 128;
   static constexpr bool kChained = Block::kQueryBuffers > 1;  // from tile to tile
   static constexpr int kTurn = 1;               // the named barriers of the consumers' turns
   static constexpr float kNearlyZero = 1e-30F;  // times -inf, unlike zero, no NaN
@@ -204,7 +203,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
 
   /// A block of keys has been read; so have the queries, if it was the tile's last.
   TW_PTX static void finish_keys(Shared& shared, Places& at, int consumer, bool last) {
-    release(shared.k_empty[at.keys.index]);
+    release<Block::kKeyReaders>(shared.k_empty[at.keys.index]);
     at.keys.next();
     if (!last) return;
     release(shared.q_empty[at.queries.index][consumer]);
@@ -305,8 +304,10 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   TW_PTX static void pass_turn(int consumer) {
     tile::cuda::arrive_named(kTurn + (consumer + 1) % kConsumers, 2 * kWarpgroup);
   }
+  template <int kThreads = kWarpgroup>
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
-    if (threadIdx.x % kWarpgroup == 0) empty.arrive();
+    if constexpr (kThreads == 32) __syncwarp();
+    if (threadIdx.x % kThreads == 0) empty.arrive();
   }
 };
 

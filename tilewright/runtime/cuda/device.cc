@@ -92,6 +92,8 @@ void Buffer::copy_from_host(const void* from, int64_t bytes, int64_t offset) con
   check(driver().copy_to_device(pointer_ + static_cast<uint64_t>(offset), from,
                                 static_cast<size_t>(bytes)),
         "cuda: copying to ", gpu_.name);
+  // The driver may return once it holds the bytes; not every stream waits for the rest.
+  check(driver().synchronize_stream(nullptr), "cuda: copying to ", gpu_.name);
 }
 
 void Buffer::copy_to_host(void* to, int64_t bytes, int64_t offset) const {

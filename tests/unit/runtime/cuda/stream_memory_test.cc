@@ -105,7 +105,9 @@ class OnGpu : public ::testing::Test {
     stream_.emplace(gpu(0));
     context_.set_cuda_stream(stream_->get());
   }
-  std::vector<std::byte> outputs() const {
+  std::vector<std::byte> outputs_of(testing::DeviceCall& call) const {
+    stream_->synchronize();
+    call.fetch();
     std::vector<std::byte> out;
     for (const TensorRef& output : host_->outputs()) {
       const auto* data = static_cast<const std::byte*>(output.data);
@@ -129,8 +131,7 @@ TEST_F(OnGpu, ResultsAreTheSame) {
     if (own) context_.set_cuda_allocator(counting_.allocator());
     testing::DeviceCall call(host_->call());
     op_.run(call.call(), context_);
-    call.fetch();
-    results.push_back(outputs());
+    results.push_back(outputs_of(call));
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_GT(counting_.given, 0);
@@ -143,15 +144,13 @@ TEST_F(OnGpu, CallsAreCaptured) {
   context_.set_cuda_allocator(counting_.allocator());
   testing::DeviceCall call(host_->call());
   op_.run(call.call(), context_);  // kernels are loaded before something is captured
-  call.fetch();
-  const std::vector<std::byte> once = outputs();
+  const std::vector<std::byte> once = outputs_of(call);
   const Recording recording(*stream_, [&] { op_.run(call.call(), context_); });
   const int given = counting_.given;
   for (int i = 0; i < 3; ++i) recording.timed_replay();
   EXPECT_EQ(counting_.given, given);
   counting_.expect_all_back();
-  call.fetch();
-  EXPECT_EQ(outputs(), once);
+  EXPECT_EQ(outputs_of(call), once);
 }
 
 TEST_F(OnGpu, CallsWithoutMemoryFail) {
