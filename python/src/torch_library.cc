@@ -39,7 +39,7 @@ struct Overload {
 };
 
 std::vector<Overload>& overloads() {
-  static std::vector<Overload> table;
+  static auto& table = *new std::vector<Overload>;  // threads may outlive what is destroyed at exit
   return table;
 }
 

@@ -167,15 +167,16 @@ def _capsule(value: Any, named: dict[str, Any]) -> Any:
         return value.__dlpack__(**named)
 
 
-def empty_like_kind(example: Any, shape: Shape) -> Any:
+def empty_like_kind(example: Any, shape: Shape, zeros: bool = False) -> Any:
     """A new array of the library that `example` is from, which can be written in place."""
+    make = "zeros" if zeros else "empty"
     sizes = tuple(shape.sizes[: shape.rank])
     name = NAMES[shape.dtype.code, shape.dtype.bits]
     if is_torch(example):
         torch = sys.modules["torch"]
-        return torch.empty(sizes, dtype=getattr(torch, name))
+        return getattr(torch, make)(sizes, dtype=getattr(torch, name))
     if kernels_for(example) == "cuda":
-        return _empty_on_gpu(example, sizes, name)
+        return _made_on_gpu(example, make, sizes, name)
     import numpy as np
 
     if name in _UNKNOWN_TO_NUMPY:
@@ -185,10 +186,10 @@ def empty_like_kind(example: Any, shape: Shape) -> Any:
             raise _library.UnsupportedError(
                 f"an array of {name} as a result needs the package ml_dtypes"
             ) from None
-    return np.empty(sizes, dtype=name)
+    return getattr(np, make)(sizes, dtype=name)
 
 
-def _empty_on_gpu(example: Any, sizes: tuple[int, ...], name: str) -> Any:
+def _made_on_gpu(example: Any, make: str, sizes: tuple[int, ...], name: str) -> Any:
     """From the array's own library, such as CuPy, where the array is."""
     namespace = getattr(example, "__array_namespace__", None)
     dtype = getattr(namespace(), name, None) if namespace is not None else None
@@ -199,7 +200,7 @@ def _empty_on_gpu(example: Any, sizes: tuple[int, ...], name: str) -> Any:
     device = getattr(example, "device", None)
     there: Any = device if hasattr(device, "__enter__") else contextlib.nullcontext()
     with there:
-        return namespace().empty(sizes, dtype=dtype)
+        return getattr(namespace(), make)(sizes, dtype=dtype)
 
 
 def finished(example: Any, result: Any) -> Any:

@@ -207,7 +207,8 @@ std::vector<tw_operator> describe_operators() {
 }
 
 const std::vector<tw_operator>& table() {
-  static const std::vector<tw_operator> kTable = describe_operators();
+  // Never destroyed: threads may still be in calls when the process ends.
+  static const auto& kTable = *new std::vector<tw_operator>(describe_operators());
   return kTable;
 }
 
@@ -223,10 +224,13 @@ tw::runtime::ThreadPool& pool_of(int threads) {
 
 std::atomic<tw_observer> current_observer{nullptr};
 
-void tell_observer(const tw_answer& answer) {
+/// Not under `guarded`, which lets nothing unwind it: Python, as it ends, ends threads that come
+/// back to it in here.
+tw_status tell_observer(tw_status status, const tw_answer& answer) {
   const tw_observer observer = current_observer.load(std::memory_order_acquire);
-  if (observer != nullptr) [[unlikely]]
+  if (status == TW_OK && observer != nullptr) [[unlikely]]
     observer(&answer);
+  return status;
 }
 
 }  // namespace
@@ -354,20 +358,20 @@ tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t cou
 
 tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
                   int32_t count, tw_allocate allocate, void* user) {
-  return guarded([&] {
+  const tw_status status = guarded([&] {
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user, context->context.cuda_stream());
     op->info->run(call, context->context);
-    tell_observer({op, arguments, count, context->context.answered_by().data()});
   });
+  return tell_observer(status, {op, arguments, count, context->context.answered_by().data()});
 }
 
 tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments, int32_t count,
                             tw_allocate allocate, void* user) {
-  return guarded([&] {
+  const tw_status status = guarded([&] {
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user);
     op->info->reference(call);
-    tell_observer({op, arguments, count, "reference"});
   });
+  return tell_observer(status, {op, arguments, count, "reference"});
 }
