@@ -114,7 +114,7 @@ class Reading:
             written: whether the call writes it.
 
         Raises:
-            TypeError: `value` is no array.
+            TypeError: `value` is no array, or its library lends nothing.
             UnsupportedError: it is to be written, but its library does not allow that.
         """
         if not is_array(value):
@@ -135,8 +135,11 @@ class Reading:
                     f"{name}: {type(value).__module__} does not let its arrays be written"
                 )
             address += _VERSIONED_OFFSET
-        else:
+        elif _python.PyCapsule_IsValid(capsule, b"dltensor"):
             address = _python.PyCapsule_GetPointer(capsule, b"dltensor")
+        else:
+            kind = type(value).__name__
+            raise TypeError(f"__dlpack__ of {kind} gave {capsule!r}, no capsule of DLPack's")
         found = ctypes.cast(address, ctypes.POINTER(TensorView))
         if code is None:
             return found

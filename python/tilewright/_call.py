@@ -56,8 +56,10 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
     for value, arg, given in zip(values, op.inputs, arguments, strict=False):
         try:
             fill(value, arg, given, reading)
-        except BufferError as error:
-            raise _library.UnsupportedError(f"{op.name}: {arg.name}: {error}") from None
+        except (BufferError, TypeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else _library.UnsupportedError
+            told = str(error).rstrip(".")
+            raise kind(f"{op.name}: {arg.name}: {told}\n  in {op.schema}") from None
     made = _outputs(op, values, example, reading)
     rest = (_library.operator_handle(op.name), values, len(values), None, None)
     library = _library.load()
