@@ -12,6 +12,7 @@ LIMITS = Path(__file__).parent / "results" / "gpu_limits.json"
 # What multiplies operands of a dtype: float32 as tf32 has its own.
 ARITHMETIC = {
     "bf16": "tensor cores, bf16, random",
+    "f16": "tensor cores, f16, random",
     "f32": "f32 multiply-add",
     "tf32": "tensor cores, tf32, random",
     "f8_e4m3fn": "tensor cores, e4m3, random",
