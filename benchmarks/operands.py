@@ -16,6 +16,12 @@ KEPT = {"b", "ckv", "ckv_pages", "k", "k_pages", "kpe", "kpe_pages", "packed", "
         "weight"}  # fmt: skip
 
 
+def dtype_of(case: Case) -> str:
+    """The dtype of the numbers that it computes with."""
+    floats = [name for name in case.dtypes if name[0] == "f" or name == "bf16"]
+    return floats[0] if floats else next(iter(case.dtypes), case.op.inputs[0].type)
+
+
 def trained(case: Case) -> list[int]:
     """Positions of the inputs that have a gradient."""
     steps = case.op.gradient.steps if case.op.gradient else ()
@@ -73,9 +79,9 @@ def copies(case: Case, given: list[Any], cache: int) -> int:
     return 1 + int(min(CACHES * cache / read, MOST_BYTES / whole, MOST_COPIES))
 
 
-def is_from_memory(case: Case, count: int, cache: int) -> bool:
-    """Whether calls on so many arguments in turn find none of them in the last cache."""
-    return count * case.cost()[1] >= 2 * cache
+def is_from_memory(touched: float, count: int, cache: int) -> bool:
+    """Whether calls on so many arguments in turn find nothing that they touch in the last cache."""
+    return count * touched >= 2 * cache
 
 
 def _elsewhere(value: Any) -> Any:

@@ -33,12 +33,14 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "testing" / "python")]
 
 import checks  # noqa: E402
 import harness  # noqa: E402
+import limits  # noqa: E402
 import onnx_peer  # noqa: E402
 import torch  # noqa: E402
 import yaml  # noqa: E402
 from cases import Case, every_workload, results  # noqa: E402
 from console import show, show_means  # noqa: E402
-from operands import is_from_memory, is_trained, last_cache, operands, prepared  # noqa: E402
+from costs import cost_of_calls  # noqa: E402
+from operands import dtype_of, is_trained, last_cache, operands, prepared  # noqa: E402
 from peers import ANY_OF_EQUALS, EAGER_ONLY, PEER_OF  # noqa: E402
 
 import tilewright  # noqa: E402
@@ -91,12 +93,6 @@ def thread_counts(text: str) -> list[int]:
     if min(counts) < 1:
         raise ValueError(text)
     return counts
-
-
-def dtype_of(case: Case) -> str:
-    """The dtype of the numbers that it computes with."""
-    floats = [name for name in case.dtypes if name[0] == "f" or name == "bf16"]
-    return floats[0] if floats else next(iter(case.dtypes), case.op.inputs[0].type)
 
 
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:
@@ -162,30 +158,6 @@ def peers(
     return out, left_out
 
 
-def limit(case: Case, env: dict[str, Any], threads: int, copies: int) -> float | None:
-    """Seconds that the machine needs at least, by its measured rates.
-
-    Memory is a limit only of what cannot have stayed in the last cache.
-    """
-    rates = env.get("rates")
-    if rates is None:
-        return None
-    flops, size = case.cost()
-    if "u8" in case.dtypes:
-        rate = max(rates["int8_dot_gops"], rates["int8_tile_gops"])
-    elif dtype_of(case) == "bf16":
-        rate = max(rates[f"{kind}_gflops"] for kind in ("f32_fma", "bf16_dot", "bf16_tile"))
-    else:
-        rate = rates["f32_fma_gflops"]
-    seconds = flops / (rate * 1e9 * threads) if rate else 0.0
-    if is_from_memory(case, copies, last_cache(env, "cpu")):
-        written = sum(r.nbytes for r in results(implementation(case, "cpu")(*case.arguments())))
-        reads = written < 0.1 * size
-        bandwidth = rates["dram_read_all_gbs" if reads else "dram_copy_gbs"]
-        seconds = max(seconds, size / (bandwidth * 1e9))
-    return seconds or None
-
-
 def measure(
     case: Case, args: Any, threads: int, seconds: float, env: dict[str, Any]
 ) -> dict[str, Any]:
@@ -207,7 +179,8 @@ def measure(
         ours = checks.gradients_of(ours)
         others = {name: checks.gradients_of(other) for name, other in others.items()}
     got = ours(*given[0])
-    flops, size = case.cost()
+    written = sum(r.nbytes for r in results(got))
+    cost = cost_of_calls(lambda: ours(*given[0])) if training else case.cost()
     row |= checks.check(
         case,
         given[0],
@@ -233,11 +206,9 @@ def measure(
     sample = harness.sample_on_gpu if args.backend == "cuda" else None
     times = harness.interleaved({"tilewright": ours, **others}, given, seconds, sample)
     row |= {"status": "ok", "copies": len(given), **harness.summary(times["tilewright"])}
-    p50 = row["us"] * 1e-6
-    if not training:  # whose cost nobody states
-        row |= {"gflops": flops / p50 * 1e-9, "gbs": size / p50 * 1e-9}
-    if not training and args.backend != "cuda" and (least := limit(case, env, threads, len(given))):
-        row["fraction_of_limit"] = least / p50
+    if cost is not None:
+        work = limits.Work(case, *cost, len(given), written)
+        row |= limits.rates_of(work, row["us"] * 1e-6, env, threads, args.backend)
     row["peers"] = {
         name: {
             **{k: v for k, v in harness.summary(times[name]).items() if k != "us_samples"},
@@ -248,8 +219,8 @@ def measure(
     return row
 
 
-def machine(backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Processor or GPU, versions and commit; and all that the tool knows, if it is built."""
+def machine(backend: str) -> dict[str, Any]:
+    """Processor or GPU, versions and commit, and the rates of all threads."""
 
     def output(*command: str) -> str:
         try:
@@ -259,8 +230,8 @@ def machine(backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
         except (OSError, subprocess.CalledProcessError):
             return ""
 
-    env = json.loads(output(str(TOOL), "env", "--json") or "{}")
-    about = {
+    env = limits.environment(TOOL)
+    return {
         "cpu": env.get("cpu", {}).get("brand") or platform.processor(),
         "microarchitecture": env.get("cpu", {}).get("microarchitecture"),
         "gpu": torch.cuda.get_device_name() if backend == "cuda" else None,
@@ -273,7 +244,6 @@ def machine(backend: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "changed": bool(output("git", "status", "--porcelain", "--untracked-files=no")),
         "rates": env.get("rates"),
     }
-    return about, env
 
 
 def write(rows: list[dict[str, Any]], args: Any, about: dict[str, Any]) -> None:
@@ -310,13 +280,14 @@ def main() -> int:
     if args.reuse:
         harness.keep_memory()
     _torch.load()
-    about, env = machine(args.backend)
+    about = machine(args.backend)
     seconds = suite["seconds"] * MODES[args.mode]
     rows = []
     with torch.inference_mode(args.work == "forward"):
         for case in select(suite, config["families"], args):
             for threads in args.threads:
                 torch.set_num_threads(threads)
+                env = limits.environment(TOOL, threads)
                 rows.append(measure(case, args, threads, seconds, env))
                 show(rows[-1])
                 if args.out:  # each time: a run that is stopped has not been for nothing

@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "python/src/torch_dtypes.h"
 #include "python/src/torch_memory.h"
 #include "python/src/torch_schema.h"
 #include "python/src/torch_shim.h"
@@ -39,42 +40,8 @@ struct Overload {
 };
 
 std::vector<Overload>& overloads() {
-  static std::vector<Overload> table;
+  static auto& table = *new std::vector<Overload>;  // threads may outlive what is destroyed at exit
   return table;
-}
-
-struct DtypePair {
-  int32_t torch;
-  tw_dtype ours;
-};
-const std::array<DtypePair, 12>& dtypes() {
-  static const std::array<DtypePair, 12> kPairs = {{
-      {aoti_torch_dtype_float32(), {2, 32, 1}},
-      {aoti_torch_dtype_bfloat16(), {4, 16, 1}},
-      {aoti_torch_dtype_float16(), {2, 16, 1}},
-      {aoti_torch_dtype_int32(), {0, 32, 1}},
-      {aoti_torch_dtype_int64(), {0, 64, 1}},
-      {aoti_torch_dtype_float64(), {2, 64, 1}},
-      {aoti_torch_dtype_uint8(), {1, 8, 1}},
-      {aoti_torch_dtype_int8(), {0, 8, 1}},
-      {aoti_torch_dtype_int16(), {0, 16, 1}},
-      {aoti_torch_dtype_bool(), {6, 8, 1}},
-      {aoti_torch_dtype_float8_e4m3fn(), {10, 8, 1}},
-      {aoti_torch_dtype_float8_e5m2(), {12, 8, 1}},
-  }};
-  return kPairs;
-}
-
-tw_dtype our_dtype(int32_t torch) {
-  for (const DtypePair& pair : dtypes())
-    if (pair.torch == torch) return pair.ours;
-  return {255, 0, 1};  // refused by the library, with the argument's name
-}
-
-int32_t torch_dtype(const tw_dtype& ours) {
-  for (const DtypePair& pair : dtypes())
-    if (pair.ours.code == ours.code && pair.ours.bits == ours.bits) return pair.torch;
-  throw std::runtime_error("tilewright: an output has a dtype that torch lacks");
 }
 
 struct DeleteString {
@@ -159,6 +126,13 @@ tw_tensor view_of(AtenTensorHandle tensor, bool is_output) {
   return view;
 }
 
+/// What is said of an argument.
+std::string told(const Overload& overload, size_t index, const std::string& rule) {
+  const tw_argument* arg = tw_operator_argument(overload.op, static_cast<int32_t>(index));
+  return std::string(tw_operator_name(overload.op)) + ": " + arg->name + " " + rule + "\n  in " +
+         tw_operator_schema(overload.op);
+}
+
 /// Refuses a tensor whose storage was made smaller than what it describes.
 void check_storage(const Overload& overload, size_t index, const Held& held) {
   int64_t last = 0, offset = 0, bytes = 0;
@@ -170,10 +144,9 @@ void check_storage(const Overload& overload, size_t index, const Held& held) {
   check(aoti_torch_get_storage_size(held.tensor.get(), &bytes), "tell the size of a storage");
   const int64_t needed = (offset + last + 1) * (held.view.dtype.bits / 8);
   if (needed <= bytes) return;
-  const tw_argument* arg = tw_operator_argument(overload.op, static_cast<int32_t>(index));
-  throw std::invalid_argument(std::string(tw_operator_name(overload.op)) + ": " + arg->name +
-                              " needs " + std::to_string(needed) + " bytes, but its storage has " +
-                              std::to_string(bytes) + "\n  in " + tw_operator_schema(overload.op));
+  throw std::invalid_argument(told(
+      overload, index,
+      "needs " + std::to_string(needed) + " bytes, but its storage has " + std::to_string(bytes)));
 }
 
 template <class T>
@@ -203,8 +176,8 @@ tw_value hold_list(StableIValue value, Held& held) {
 }
 
 /// Takes an argument off PyTorch's stack: from here on `held` owns it.
-tw_value take(Kind kind, StableIValue value, bool is_output, Held& held) {
-  switch (kind) {
+tw_value take(const Overload& overload, size_t index, StableIValue value, Held& held) {
+  switch (overload.kinds[index]) {
     case Kind::kTensor:
       held.tensor.reset(bits_to<AtenTensorHandle>(value));
       break;
@@ -229,7 +202,11 @@ tw_value take(Kind kind, StableIValue value, bool is_output, Held& held) {
       return tw_text_value(text);
     }
   }
-  held.view = view_of(held.tensor.get(), is_output);
+  bool is_there = false;  // None passes for any tensor
+  check(aoti_torch_is_defined(held.tensor.get(), &is_there), "tell whether there is a tensor");
+  // No ValueError: tilewright.ops raises a TypeError once it has seen the failure.
+  if (!is_there) throw std::runtime_error(told(overload, index, "is missing"));
+  held.view = view_of(held.tensor.get(), index >= overload.inputs);
   return tw_tensor_value(&held.view);
 }
 
@@ -292,8 +269,7 @@ void* current_stream(int32_t device) {
 void run(const Overload& overload, StableIValue* stack, uint64_t taken, uint64_t returned) {
   std::array<tw_value, kMaxArguments> values{};
   std::array<Held, kMaxArguments> held;
-  for (size_t i = 0; i < taken; ++i)
-    values[i] = take(overload.kinds[i], stack[i], i >= overload.inputs, held[i]);
+  for (size_t i = 0; i < taken; ++i) values[i] = take(overload, i, stack[i], held[i]);
   for (size_t i = 0; i < taken; ++i)
     if (held[i].tensor) check_storage(overload, i, held[i]);
   if (overload.form == Form::kFull)

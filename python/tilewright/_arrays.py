@@ -114,7 +114,7 @@ class Reading:
             written: whether the call writes it.
 
         Raises:
-            TypeError: `value` is no array.
+            TypeError: `value` is no array, or its library lends nothing.
             UnsupportedError: it is to be written, but its library does not allow that.
         """
         if not is_array(value):
@@ -135,8 +135,11 @@ class Reading:
                     f"{name}: {type(value).__module__} does not let its arrays be written"
                 )
             address += _VERSIONED_OFFSET
-        else:
+        elif _python.PyCapsule_IsValid(capsule, b"dltensor"):
             address = _python.PyCapsule_GetPointer(capsule, b"dltensor")
+        else:
+            kind = type(value).__name__
+            raise TypeError(f"__dlpack__ of {kind} gave {capsule!r}, no capsule of DLPack's")
         found = ctypes.cast(address, ctypes.POINTER(TensorView))
         if code is None:
             return found
@@ -167,15 +170,16 @@ def _capsule(value: Any, named: dict[str, Any]) -> Any:
         return value.__dlpack__(**named)
 
 
-def empty_like_kind(example: Any, shape: Shape) -> Any:
+def empty_like_kind(example: Any, shape: Shape, zeros: bool = False) -> Any:
     """A new array of the library that `example` is from, which can be written in place."""
+    make = "zeros" if zeros else "empty"
     sizes = tuple(shape.sizes[: shape.rank])
     name = NAMES[shape.dtype.code, shape.dtype.bits]
     if is_torch(example):
         torch = sys.modules["torch"]
-        return torch.empty(sizes, dtype=getattr(torch, name))
+        return getattr(torch, make)(sizes, dtype=getattr(torch, name))
     if kernels_for(example) == "cuda":
-        return _empty_on_gpu(example, sizes, name)
+        return _made_on_gpu(example, make, sizes, name)
     import numpy as np
 
     if name in _UNKNOWN_TO_NUMPY:
@@ -185,10 +189,10 @@ def empty_like_kind(example: Any, shape: Shape) -> Any:
             raise _library.UnsupportedError(
                 f"an array of {name} as a result needs the package ml_dtypes"
             ) from None
-    return np.empty(sizes, dtype=name)
+    return getattr(np, make)(sizes, dtype=name)
 
 
-def _empty_on_gpu(example: Any, sizes: tuple[int, ...], name: str) -> Any:
+def _made_on_gpu(example: Any, make: str, sizes: tuple[int, ...], name: str) -> Any:
     """From the array's own library, such as CuPy, where the array is."""
     namespace = getattr(example, "__array_namespace__", None)
     dtype = getattr(namespace(), name, None) if namespace is not None else None
@@ -199,7 +203,7 @@ def _empty_on_gpu(example: Any, sizes: tuple[int, ...], name: str) -> Any:
     device = getattr(example, "device", None)
     there: Any = device if hasattr(device, "__enter__") else contextlib.nullcontext()
     with there:
-        return namespace().empty(sizes, dtype=dtype)
+        return getattr(namespace(), make)(sizes, dtype=dtype)
 
 
 def finished(example: Any, result: Any) -> Any:

@@ -14,33 +14,32 @@ from tilewright._check import checked
 from tilewright._schema import Operator
 from tilewright._values import fill
 
-_ALLOCATE = ctypes.CFUNCTYPE(
-    ctypes.c_int32,
-    ctypes.c_void_p,
-    ctypes.c_int32,
-    ctypes.POINTER(_library.Shape),
-    ctypes.POINTER(_library.TensorView),
-)
-
 
 class _Context:
+    """A context of the library.
+
+    A call that it is passed to keeps it: daemon threads still run kernels when Python, as it ends,
+    drops what threads own.
+    """
+
     def __init__(self) -> None:
-        self.handle = ctypes.c_void_p()
-        _library.check(_library.load().tw_context_new(0, ctypes.byref(self.handle)))
+        self._as_parameter_ = ctypes.c_void_p()  # what ctypes passes
+        _library.check(_library.load().tw_context_new(0, ctypes.byref(self._as_parameter_)))
 
     def __del__(self) -> None:
-        if self.handle and _library is not None:
-            _library.load().tw_context_free(self.handle)
+        if self._as_parameter_ and _library is not None:
+            _library.load().tw_context_free(self._as_parameter_)
 
 
 _local = threading.local()
 
 
-def _context() -> ctypes.c_void_p:
+def _context() -> _Context:
+    """This thread's."""
     if not hasattr(_local, "context"):
         _local.context = _Context()
-    handle: ctypes.c_void_p = _local.context.handle
-    return handle
+    context: _Context = _local.context
+    return context
 
 
 def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool) -> list[Any]:
@@ -53,37 +52,40 @@ def through_c(op: Operator, arguments: list[Any], example: Any, reference: bool)
     on_gpu = _arrays.kernels_for(example) == "cuda"
     stream = _arrays.current_stream(example) if on_gpu else None
     reading = _arrays.Reading(stream)
-    count = len(op.inputs) + (len(op.outputs) if op.is_full else 0)
-    values = (_library.Value * count)()
-    for i, arg in enumerate(op.outputs if op.is_full else ()):
-        values[len(op.inputs) + i].kind = _library.ALLOCATE if arg.optional else _library.ABSENT
+    values = (_library.Value * len(op.arguments))()
     for value, arg, given in zip(values, op.inputs, arguments, strict=False):
         try:
             fill(value, arg, given, reading)
-        except BufferError as error:
-            raise _library.UnsupportedError(f"{op.name}: {arg.name}: {error}") from None
-    made: list[Any] = []
-    failure: list[BaseException] = []
-
-    def allocate(_user: Any, _index: int, shape: Any, tensor: Any) -> int:
-        try:
-            made.append(_arrays.empty_like_kind(example, shape.contents))
-            tensor[0] = reading.view(made[-1], "out", written=True).contents
-        except BaseException as error:  # crosses C code: raised again below
-            failure.append(error)
-            return 1
-        return 0
-
-    library, handle = _library.load(), _library.operator_handle(op.name)
-    callback = _ALLOCATE(allocate)
-    rest = (handle, values, count, callback, None)
+        except (BufferError, TypeError) as error:
+            kind = TypeError if isinstance(error, TypeError) else _library.UnsupportedError
+            told = str(error).rstrip(".")
+            raise kind(f"{op.name}: {arg.name}: {told}\n  in {op.schema}") from None
+    made = _outputs(op, values, example, reading)
+    rest = (_library.operator_handle(op.name), values, len(values), None, None)
+    library = _library.load()
     if on_gpu:
         library.tw_context_set_cuda_stream(_context(), stream)
     status = library.tw_call_reference(*rest) if reference else library.tw_call(_context(), *rest)
-    if failure:
-        raise failure[0]
     _library.check(status)
     return [_arrays.finished(example, result) for result in made]
+
+
+def _outputs(op: Operator, values: Any, example: Any, reading: _arrays.Reading) -> list[Any]:
+    """New arrays for the required outputs of a call, which `values` is told of.
+
+    Made before the call, for no Python may run within it: where Python ends, a thread that asks
+    for its lock is ended, and to unwind the library's frames would end the process.
+    """
+    shapes = _library.infer(op.name, values, len(op.outputs))
+    made = []
+    for shape, arg, value in zip(shapes, op.outputs, values[len(op.inputs) :], strict=True):
+        if arg.optional and not op.is_full:
+            continue
+        # Rows that no sequence has are not written.
+        made.append(_arrays.empty_like_kind(example, shape, zeros=bool(op.sequences)))
+        value.kind = _library.TENSOR
+        value.payload.tensor = reading.view(made[-1], arg.name, written=True)
+    return made
 
 
 @functools.cache

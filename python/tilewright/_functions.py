@@ -70,6 +70,8 @@ def make(op: Operator) -> _schema.Function:
             if backend is not None:  # of a stand-in, as torch.fx traces with
                 named["backend"] = backend
             return torch.overrides.handle_torch_function(function, (x,), *positional, **named)
+        elif torch is not None and torch.compiler.is_compiling():  # NumPy's arrays break the graph
+            return _call.call_untraced(op, _bind(op, positional, named), backend)
         return _call.call(op, _bind(op, positional, named), backend)
 
     function.__name__ = function.__qualname__ = op.name

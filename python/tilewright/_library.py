@@ -86,7 +86,7 @@ class GpuState(ctypes.Structure):
 
 Observer = ctypes.CFUNCTYPE(None, POINTER(Answer))
 
-ABSENT, TENSOR, FLOAT, INT, TEXT, ALLOCATE = range(6)
+ABSENT, TENSOR, FLOAT, INT, TEXT = range(5)
 
 
 class UnsupportedError(NotImplementedError):

@@ -96,6 +96,7 @@ class Operator:
     reference_dtypes: tuple[dict[str, str], ...]  # answered by the definition, for want of a kernel
     gradient: Gradient | None
     on_cuda: bool  # the library has kernels for GPUs
+    sequences: str  # the argument whose offsets tell which rows are written; empty: all are
     tolerance_scale: float
     gpu_tolerance_scale: float
     edge_cases: tuple[tuple[str, str], ...]
@@ -211,6 +212,7 @@ def _operator(entry: dict[str, Any]) -> Operator:
         reference_dtypes=tuple(entry["reference_dtypes"]),
         gradient=_gradient(entry["gradient"]) if entry["gradient"] else None,
         on_cuda=entry["on_cuda"],
+        sequences=entry["sequences"],
         tolerance_scale=entry["tolerance_scale"],
         gpu_tolerance_scale=entry["gpu_tolerance_scale"],
         edge_cases=tuple((case["label"], case["case"]) for case in entry["edge_cases"]),

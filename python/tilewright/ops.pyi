@@ -3533,8 +3533,8 @@ def topk(
     backend: str | None = None,
 ) -> tuple[_Array, _Array]:
     r"""The k largest of each row, the largest first, and their columns; of equals the first, NaN
-    before all. With starts or ends, of the columns from one to the other alone. Where these are
-    fewer than k, -inf and -1 follow.
+    before all. With starts or ends, of the columns from one to the other alone. Where there are
+    fewer than k, also of k > C, -inf and -1 follow.
 
     topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*,
     k]

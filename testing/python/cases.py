@@ -136,6 +136,15 @@ def every_workload() -> list[Case]:
     ]
 
 
+def workload(op: str, label: str) -> Case:
+    """The workload of an operator with a label, in its first dtype."""
+    return next(
+        case
+        for case in every_workload()
+        if (case.op.name, case.label, case.combo) == (op, label, 0)
+    )
+
+
 def every_case() -> list[Case]:
     """The edge cases of the whole catalog."""
     return [

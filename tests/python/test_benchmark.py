@@ -14,7 +14,7 @@ import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 import yaml
-from cases import Case, every_workload
+from cases import workload
 from command_line import run_json, run_tool
 
 from tilewright import _schema
@@ -25,7 +25,6 @@ sys.path.insert(0, str(RUN.parent))
 import harness  # noqa: E402
 import operands  # noqa: E402
 import report  # noqa: E402
-import run as run_module  # noqa: E402
 
 QUICK = ["--mode", "quick", "--peers", "torch"]
 
@@ -47,14 +46,6 @@ def run_in_turn(*runs: tuple[list[object], str]) -> list[tuple[int, str]]:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return [json.loads(line) for line in result.stdout.splitlines()]
-
-
-def workload(op: str, label: str) -> Case:
-    return next(
-        case
-        for case in every_workload()
-        if (case.op.name, case.label, case.combo) == (op, label, 0)
-    )
 
 
 def test_nobody_meets_what_another_has_just_read() -> None:
@@ -105,30 +96,11 @@ def test_what_a_model_reads_from_memory_is_not_left_in_the_cache(
              if isinstance(v, torch.Tensor)}  # fmt: skip
     count = operands.copies(case, given, CACHE)
     assert count * sum(sizes[name] for name in kept) >= 0.9 * operands.CACHES * CACHE
-    assert operands.is_from_memory(case, count, CACHE)
+    assert operands.is_from_memory(case.cost()[1], count, CACHE)
     all_given = operands.operands(case, CACHE, "cpu", False)
     assert len(all_given) == count
     position = [arg.name for arg in case.op.inputs].index(kept[0])
     assert len({given[position].data_ptr() for given in all_given}) == count
-
-
-def test_what_is_in_the_caches_claims_nothing_of_memory() -> None:
-    env = {
-        "cpu": {"l3_bytes": CACHE},
-        "rates": {"f32_fma_gflops": 100.0, "dram_read_all_gbs": 1.0, "dram_copy_gbs": 1.0},
-    }
-    for op, label in (
-        ("rms_norm", "llama-3.1-8b/decode"),
-        ("attention", "smollm2-135m/prefill 512"),
-        ("silu_and_mul", "llama-3.1-8b/decode"),
-    ):
-        case = workload(op, label)
-        assert operands.copies(case, case.arguments(), CACHE) == 1
-        assert run_module.limit(case, env, 1, 1) == pytest.approx(case.cost()[0] / 100e9)
-    case = workload("linear", "smollm2-135m/decode")
-    assert run_module.limit(case, env, 1, 1) == pytest.approx(case.cost()[0] / 100e9)
-    count = operands.copies(case, case.arguments(), CACHE)
-    assert run_module.limit(case, env, 1, count) == pytest.approx(case.cost()[1] / 1e9)
 
 
 def test_rotation_has_an_end() -> None:
@@ -137,7 +109,7 @@ def test_rotation_has_an_end() -> None:
     given = case.arguments()
     count = operands.copies(case, given, CACHE)
     assert 1 < count <= 1 + operands.MOST_BYTES / given[0].nbytes
-    assert not operands.is_from_memory(case, count, CACHE)
+    assert not operands.is_from_memory(case.cost()[1], count, CACHE)
 
 
 def test_families_hold_operators_once() -> None:
@@ -202,7 +174,7 @@ def test_under_pytest() -> None:
     assert trained.returncode == 0, trained.stdout + trained.stderr
     (row,) = (line for line in trained.stdout.splitlines() if " us [" in line)
     assert " bf16 x1 " in row
-    assert " GB/s" not in row
+    assert " GB/s" in row
     # No workload of this dtype is in the suite: run.py says so, and so does the test.
     refused = subprocess.run([*command, "-k", "[bitwise]"], capture_output=True, text=True)
     assert refused.returncode == 1
@@ -250,7 +222,9 @@ def test_training_beside_torch(tmp_path) -> None:
     row, *_ = json.loads(out.read_text())["results"]
     assert (row["pass"], row["checked"], row["status"]) == ("training", "torch in float64", "ok")
     assert "torch" in row["peers"]
-    assert "gflops" not in row
+    assert row["gflops"] > 0
+    assert row["gbs"] > 0
+    assert row["fraction_of_limit"] > 0
     assert "MISMATCH, not timed" in printed
 
 

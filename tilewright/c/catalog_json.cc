@@ -72,6 +72,7 @@ json operator_json(const runtime::OperatorInfo& op) {
           {"reference_dtypes", dtypes_json(*op.schema, op.reference_combos)},
           {"gradient", op.gradient ? gradient_json(*op.gradient) : json()},
           {"on_cuda", op.on_cuda},
+          {"sequences", op.sequences},
           {"tolerance_scale", op.tolerance_scale},
           {"gpu_tolerance_scale", op.gpu_tolerance_scale},
           {"edge_cases", cases_json(op.edge_cases)},

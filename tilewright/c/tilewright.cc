@@ -2,10 +2,12 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "tilewright/built_cuda.h"
 #include "tilewright/c/catalog_json.h"
 #include "tilewright/c/clear.h"
+#include "tilewright/c/dlpack.h"
 #include "tilewright/c/guarded.h"
 #include "tilewright/c/overlap.h"
 #include "tilewright/runtime/cpu_info.h"
@@ -50,36 +53,12 @@ static_assert(offsetof(tw_tensor, shape) == 24 && sizeof(tw_tensor) == 48, "DLTe
 
 constexpr int32_t kCpuDevice = 1, kCudaDevice = 2;  // DLDeviceType
 
-// DLPack's codes of the scalar dtypes.
-constexpr tw_dtype dlpack_dtype(DType dtype) {
-  const auto bits = static_cast<uint8_t>(8 * tw::element_size(dtype));
-  switch (dtype) {
-    case DType::kBf16:
-      return {4, bits, 1};
-    case DType::kF8E4m3fn:
-      return {10, bits, 1};
-    case DType::kF8E5m2:
-      return {12, bits, 1};
-    case DType::kU8:
-      return {1, bits, 1};
-    case DType::kBool:
-      return {6, bits, 1};
-    default:
-      return {static_cast<uint8_t>(info(dtype).kind == tw::DTypeKind::kFloat ? 2 : 0), bits, 1};
-  }
-}
-
 DType dtype_from(const tw_dtype& dtype, const Call& call, const Arg& arg) {
-#define TW_TRY(id, ...)                                                 \
-  if (constexpr tw_dtype d = dlpack_dtype(DType::id);                   \
-      d.code == dtype.code && d.bits == dtype.bits && dtype.lanes == 1) \
-    return DType::id;
-  TW_FOR_EACH_SCALAR_DTYPE(TW_TRY)
-#undef TW_TRY
+  if (const std::optional<DType> found = tw::c::from_dlpack(dtype)) return *found;
   throw Error(ErrorKind::kUnsupported,
-              std::string(call.schema().name()) + ": " + std::string(arg.name) +
-                  " has a dtype that no operator takes (DLPack code " + std::to_string(dtype.code) +
-                  ", " + std::to_string(dtype.bits) + " bits)");
+              std::string(call.schema().name()) + ": " + std::string(arg.name) + " is " +
+                  tw::c::dlpack_name(dtype) + ", which no operator takes\n  in " +
+                  std::string(call.schema().text()));
 }
 
 [[noreturn]] void refuse(const tw_operator& op, const std::string& message) {
@@ -151,9 +130,18 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
 tw_shape shape_of(const Call& call, int i, const std::vector<int64_t>& sizes) {
   tw_shape out{};
   out.rank = static_cast<int32_t>(sizes.size());
-  out.dtype = dlpack_dtype(call.dtype_of_arg(i));
+  out.dtype = tw::c::dlpack_dtype(call.dtype_of_arg(i));
   for (size_t d = 0; d < sizes.size() && d < TW_MAX_RANK; ++d) out.sizes[d] = sizes[d];
   return out;
+}
+
+/// "4096 bytes"
+std::string size_text(DType dtype, const std::vector<int64_t>& sizes) {
+  double bytes = static_cast<double>(tw::element_size(dtype));  // may be more than 64 bits tell
+  for (const int64_t size : sizes) bytes *= static_cast<double>(size);
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), bytes < 1e15 ? "%.0f bytes" : "%.3g bytes", bytes);
+  return text.data();
 }
 
 /// Has the caller allocate the outputs that are required or wanted, but not given.
@@ -178,8 +166,9 @@ void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t 
     tw_tensor tensor{};
     const tw_shape shape = shape_of(call, i, sizes);
     if (allocate(user, i, &shape, &tensor) != 0)
-      throw Error(ErrorKind::kOutOfMemory, op.name + ": " + std::string(arg.name) +
-                                               tw::shape_to_string(sizes) + " was not allocated");
+      throw Error(ErrorKind::kOutOfMemory,
+                  op.name + ": " + std::string(arg.name) + tw::shape_to_string(sizes) + ", " +
+                      size_text(call.dtype_of_arg(i), sizes) + ", was not allocated");
     call[i].present = true;
     made.emplace_back(call[i].tensor = tensor_ref(tensor, call, arg));
   }
@@ -207,7 +196,8 @@ std::vector<tw_operator> describe_operators() {
 }
 
 const std::vector<tw_operator>& table() {
-  static const std::vector<tw_operator> kTable = describe_operators();
+  // Never destroyed: threads may still be in calls when the process ends.
+  static const auto& kTable = *new std::vector<tw_operator>(describe_operators());
   return kTable;
 }
 
@@ -223,10 +213,13 @@ tw::runtime::ThreadPool& pool_of(int threads) {
 
 std::atomic<tw_observer> current_observer{nullptr};
 
-void tell_observer(const tw_answer& answer) {
+/// Not under `guarded`, which lets nothing unwind it: Python, as it ends, ends threads that come
+/// back to it in here.
+tw_status tell_observer(tw_status status, const tw_answer& answer) {
   const tw_observer observer = current_observer.load(std::memory_order_acquire);
-  if (observer != nullptr) [[unlikely]]
+  if (status == TW_OK && observer != nullptr) [[unlikely]]
     observer(&answer);
+  return status;
 }
 
 }  // namespace
@@ -354,20 +347,20 @@ tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t cou
 
 tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
                   int32_t count, tw_allocate allocate, void* user) {
-  return guarded([&] {
+  const tw_status status = guarded([&] {
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user, context->context.cuda_stream());
     op->info->run(call, context->context);
-    tell_observer({op, arguments, count, context->context.answered_by().data()});
   });
+  return tell_observer(status, {op, arguments, count, context->context.answered_by().data()});
 }
 
 tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments, int32_t count,
                             tw_allocate allocate, void* user) {
-  return guarded([&] {
+  const tw_status status = guarded([&] {
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user);
     op->info->reference(call);
-    tell_observer({op, arguments, count, "reference"});
   });
+  return tell_observer(status, {op, arguments, count, "reference"});
 }

@@ -128,7 +128,7 @@ struct Attention : AttentionFamily {
       {"H8 S1024 D128", "B=1 S=1024 Hq=8 L=1024 H=8 D=128 Dv=128"},
       {"H8 S4096 D128", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128"},
       {"H8 S4096 D128 causal", "B=1 S=4096 Hq=8 L=4096 H=8 D=128 Dv=128 causal=1"},
-      {"t5-base/512", "B=4 S=512 Hq=12 L=512 H=12 D=64 Dv=64 scale=1 +attn_bias"},
+      {"t5-base/512", "B=4 S=512 Hq=12 L=512 H=12 D=64 Dv=64 scale=0.125 +attn_bias"},
       {"bloom-560m/1024", "B=1 S=1024 Hq=16 L=1024 H=16 D=64 Dv=64 causal=1 +alibi_slopes"},
       {"llama-3.1-8b/decode 4096", "B=1 S=1 Hq=32 L=4096 H=8 D=128 Dv=128 causal=1"},
       {"gemma-2-9b/2048, cap as score_mod",

@@ -19,7 +19,7 @@ struct AttentionBackward {
       "softcap: f32 = 0) -> "
       "q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"};
   static constexpr Isa kBf16Isas[] = {Isa::amx};
-  /// Of a GPU's matrix instructions, as AttentionFamily has it.
+  /// Weights are computed again, with the errors that AttentionFamily tells of.
   static constexpr double kToleranceScale = AttentionFamily::kToleranceScale;
   /// They take weights and slopes in 16 bits: a gradient has the rounding of one product more.
   static constexpr double kGpuToleranceScale = 1.5 * kToleranceScale;

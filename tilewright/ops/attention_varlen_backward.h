@@ -19,6 +19,7 @@ struct AttentionVarlenBackward {
       "window_right: i64 = -1, softcap: f32 = 0) -> "
       "q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv]"};
   static constexpr Isa kBf16Isas[] = {Isa::amx};
+  /// As without packing.
   static constexpr double kToleranceScale = AttentionBackward::kToleranceScale;
   static constexpr double kGpuToleranceScale = AttentionBackward::kGpuToleranceScale;
   using Types = AttentionBackward::Types;

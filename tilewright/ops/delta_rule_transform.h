@@ -14,7 +14,8 @@ struct DeltaRuleTransform : LinearAttentionFamily {
   static constexpr Schema kSchema{
       "delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, "
       "chunk_size: i64 = 64) -> out: U[B, L, Hv, chunk_size]"};
-  static constexpr double kToleranceScale = 4;  // what a row errs by goes into all after it
+  /// What a row errs by goes into all after it. On CPUs that stays within the tolerance.
+  static constexpr double kGpuToleranceScale = 4;
 
   template <class T, class U>
   using Kernel = kernels::DeltaRuleTransform<T, U>;

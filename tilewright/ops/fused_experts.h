@@ -30,7 +30,9 @@ struct FusedExperts {
       "scale: f32 = 1) -> out: T[N, H]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
-  static constexpr double kToleranceScale = 4;  // what is between the products is rounded to T
+  /// The first product, the activation's result and each expert's row are rounded to T before they
+  /// are multiplied or added up again.
+  static constexpr double kToleranceScale = 4;
 
   template <class T>
   using Kernel = kernels::FusedExperts<T>;

@@ -27,7 +27,9 @@ struct FusedLinearCrossEntropy {
       "weight.grad"};
   using Types = Combos<Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
   using ReferenceTypes = Combos<Combo<double, int64_t>>;
-  static constexpr double kToleranceScale = 4;  // logits are rounded to T, as a linear layer's are
+  /// Logits are rounded to T, as a linear layer's are, and so is their gradient, and the sum of the
+  /// weight's over what chunks of rows add to it.
+  static constexpr double kToleranceScale = 4;
 
   template <class T, class I>
   using Kernel = kernels::FusedLinearCrossEntropy<T, I>;

@@ -10,6 +10,9 @@ namespace tw::ops {
 
 /// What the operators of multi-head latent attention share.
 struct MlaFamily : AttentionFamily {
+  /// Scores are small, for latents of 8 bits have scales: what remains is that GPUs round weights.
+  static constexpr double kToleranceScale = 1;
+  static constexpr double kGpuToleranceScale = AttentionFamily::kToleranceScale;
   /// Queries, outputs, rotated dims of one dtype; latents of the same, or of 8 bits.
   using Types = Combos<Combo<float, float>, Combo<float, int8_t>, Combo<float, f8_e4m3fn>,
                        Combo<f16, f16>, Combo<f16, int8_t>, Combo<f16, f8_e4m3fn>,

@@ -14,8 +14,8 @@
 namespace tw::ops {
 
 /// The k largest of each row, the largest first, and their columns; of equals the first, NaN before
-/// all. With starts or ends, of the columns from one to the other alone. Where these are fewer than
-/// k, -inf and -1 follow.
+/// all. With starts or ends, of the columns from one to the other alone. Where there are fewer than
+/// k, also of k > C, -inf and -1 follow.
 struct Topk {
   static constexpr Schema kSchema{
       "topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], "

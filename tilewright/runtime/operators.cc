@@ -30,11 +30,12 @@ constexpr bool gradient_holds() {
 }  // namespace
 
 std::span<const OperatorInfo> operators() {
-  static const std::vector<OperatorInfo> kTable = [] {
-    std::vector<OperatorInfo> table;
+  // Never destroyed: threads may still be in calls when the process ends.
+  static const std::vector<OperatorInfo>& kTable = *[] {
+    auto* table = new std::vector<OperatorInfo>;
     ops::for_each(ops::All{}, [&]<class Op>() {
       static_assert(gradient_holds<Op>());
-      table.push_back(describe<Op>());
+      table->push_back(describe<Op>());
     });
     return table;
   }();

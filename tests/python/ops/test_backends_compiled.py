@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import tilewright.torch
 import torch
@@ -122,3 +123,9 @@ def test_blocks_of_several_threads_leave_nothing() -> None:
         function, graphs = traced(norm)
         torch.testing.assert_close(function(x, weight), want)
         assert KERNEL in graphs[0]
+
+
+def test_arrays_of_numpy_break_the_graph() -> None:
+    x = np.linspace(0, 1, 12, dtype=np.float32)
+    out = torch.compile(lambda x: 2 * ops.exp(x), backend="eager")(x)
+    np.testing.assert_allclose(out, 2 * np.exp(x), rtol=1e-6)

@@ -31,6 +31,19 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+class Lends:
+    """An array whose library gives anything for DLPack's capsule."""
+
+    dtype = np.dtype(np.float32)
+    shape = (2, 12)
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def __dlpack__(self, **_: object) -> object:
+        return self.given
+
+
 class OnGpu:
     """An array of another library than PyTorch that says to be in a GPU's memory."""
 
@@ -137,6 +150,8 @@ def test_lists_of_integers() -> None:
         (lambda: ops.exp(OnGpu(), backend="cpu"), NotImplementedError, "no kernel for backend cpu"),
         (lambda: ops.no_such_operator(X), AttributeError, "no operator no_such_operator"),
         (lambda: ops.exp(X, x=X), TypeError, "exp: x is given twice"),
+        (lambda: ops.exp(X.astype(">f4")), NotImplementedError, "native byte order. Candidates: "),
+        (lambda: ops.add(X, Lends(3)), TypeError, "add: other: __dlpack__ of Lends gave 3, no"),
         (lambda: ops.rms_norm(X, None), TypeError, "rms_norm: weight is missing"),
         (lambda: ops.rms_norm(X, X[0], "a"), TypeError, "rms_norm: eps = 'a' must be a number"),
         (lambda: ops.softmax(X, 1.5), TypeError, "softmax: dim = 1.5 must be an integer"),

@@ -7,29 +7,54 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-TOKENS, VOCABULARY = 1024, 65536
+import pytest
 
-LOSS = f"""
-import resource, torch, tilewright.torch
+ROOT = Path(__file__).resolve().parents[3]
+MEBIBYTE = 1 << 20
+
+# What a call and its gradients take at most beside their arguments, in bytes.
+LOSS = """
+import resource, sys, torch, tilewright.torch
 
 def peak():
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-x = torch.randn({TOKENS}, 32, requires_grad=True)
-weight = torch.randn({VOCABULARY}, 32, requires_grad=True)
-target = torch.randint(0, {VOCABULARY}, ({TOKENS},))
-call = torch.ops.tilewright.fused_linear_cross_entropy
-call(x[:4], weight[:8], target[:4] % 8).backward()  # loads what is loaded once
+def of_torch(x, weight, target):
+    return torch.nn.functional.cross_entropy((x @ weight.T).float(), target)
+
+tokens, features, vocabulary = map(int, sys.argv[2:5])
+dtype = getattr(torch, sys.argv[5])
+x = torch.randn(tokens, features, dtype=dtype, requires_grad=True)
+weight = torch.randn(vocabulary, features, dtype=dtype, requires_grad=True)
+target = torch.randint(0, vocabulary, (tokens,))
+call = of_torch if sys.argv[1] == "torch" else torch.ops.tilewright.fused_linear_cross_entropy
+few = (value[:8].detach().clone().requires_grad_() for value in (x, weight))
+call(*few, target[:8] % 8).backward()  # loads what is loaded once
 before = peak()
 call(x, weight, target).backward()
 print(peak() - before)
 """
 
 
-def test_the_fused_loss_never_holds_all_logits() -> None:
+def peak(which: str, tokens: int, features: int, vocabulary: int, dtype: str) -> int:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    command = [sys.executable, "-c", LOSS]
+    sizes = map(str, (tokens, features, vocabulary))
+    command = [sys.executable, "-c", LOSS, which, *sizes, dtype]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < TOKENS * VOCABULARY * 4 / 4
+    return int(result.stdout)
+
+
+def test_the_fused_loss_never_holds_all_logits() -> None:
+    tokens, vocabulary = 1024, 65536
+    assert peak("tilewright", tokens, 32, vocabulary, "float32") < tokens * vocabulary * 4 / 4
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_fused_loss_takes_a_quarter_of_what_torch_takes(dtype: str) -> None:
+    """Of the head of SmolLM2-135M, beside the weight's gradient, which both have to make."""
+    tokens, features, vocabulary = head = 1024, 576, 49152
+    kept = features * vocabulary * (4 if dtype == "float32" else 2)
+    ours, theirs = (peak(which, *head, dtype) - kept for which in ("tilewright", "torch"))
+    assert theirs > 2 * tokens * vocabulary * 4  # logits and their gradient
+    assert 0 < ours <= theirs / 4, f"{ours / MEBIBYTE:.0f} of {theirs / MEBIBYTE:.0f} MiB"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tilewright.torch
 import torch
+from cases import every_case
 
 import tilewright
 
@@ -32,7 +33,13 @@ def resident_mebibytes() -> float:
         (lambda: OPS.softmax(X, 2), ValueError, "dim = 2 is not a dimension of f32[2, 12]@cpu"),
         (lambda: OPS.add(X, torch.ones(5)), ValueError, "which does not broadcast to [2, 12]"),
         (lambda: OPS.exp(X.int()), RuntimeError, "no kernel takes x: i32"),
-        (lambda: OPS.exp(X.to(torch.complex64)), RuntimeError, "a dtype that no operator takes"),
+        (lambda: OPS.exp(X.to(torch.complex64)), RuntimeError, "x is complex64, which no operator"),
+        (lambda: OPS.copy(X.to(torch.uint16)), RuntimeError, "x is uint16, which no operator"),
+        (
+            lambda: OPS.exp(X[0, 0].expand(1 << 59)),
+            RuntimeError,
+            "out[576460752303423488], 2.31e+18 bytes, was not allocated",
+        ),
         (lambda: OPS.exp(torch.zeros([1] * 9)), ValueError, "9 dimensions, but at most 8"),
         (lambda: OPS.permute(X, [0, 0]), ValueError, "dims must hold each of 0 .. 1 once"),
         (lambda: OPS.exp.out(X, out=torch.empty(3)), ValueError, "broadcast to [2, 12]"),
@@ -55,6 +62,23 @@ def test_refusals(call, error, message) -> None:
     with pytest.raises(error) as caught:
         call()
     assert message in str(caught.value)
+
+
+CASE_OF = {case.op.name: case for case in reversed(every_case())}
+
+
+@pytest.mark.parametrize("name", CASE_OF)
+def test_each_required_tensor_that_is_missing_is_named(name: str) -> None:
+    case = CASE_OF[name]
+    arguments = case.arguments()
+    call = getattr(OPS, name)
+    for i, arg in enumerate(case.op.inputs):
+        if i == 0 or arg.kind != "tensor" or arg.optional or arg.is_int_list:
+            continue
+        with pytest.raises(RuntimeError, match=f"^{name}: {arg.name} is missing\n  in {name}"):
+            call.default(*arguments[:i], None, *arguments[i + 1 :])
+    with pytest.raises(RuntimeError, match=f"^{name}: {case.op.outputs[0].name} is missing\n"):
+        call.out(*arguments, **dict.fromkeys((arg.name for arg in case.op.outputs), None))
 
 
 @pytest.mark.parametrize("wants_gradient", [False, True])

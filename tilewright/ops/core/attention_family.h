@@ -24,7 +24,9 @@ struct AttentionFamily {
              Combo<f16, int8_t>, Combo<f16, f8_e4m3fn>, Combo<bf16, float>, Combo<bf16, f16>,
              Combo<bf16, bf16>, Combo<bf16, int8_t>, Combo<bf16, f8_e4m3fn>>;
 
-  /// A GPU's matrix instructions take weights of the values' type: rounded like the result itself.
+  /// A score is a sum of D products in float32, and the exponential makes what it is off by a part
+  /// of its weight: scores of int8 keys without scales are in the hundreds. A GPU's matrix
+  /// instructions besides take weights of the values' type: rounded like the result itself.
   static constexpr double kToleranceScale = 2;
 
   /// Query i of `mask` sees key j. The last query stands at the last key.
