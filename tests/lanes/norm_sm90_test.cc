@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "tilewright/kernels/norm_backward_rows_sm90.h"
+#include "tilewright/kernels/norm_few_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
-#include "tilewright/kernels/norm_fused_add_row_sm90.h"
+#include "tilewright/kernels/norm_forward_rows_sm90.h"
 
 namespace tw::kernels {
 namespace {
@@ -45,6 +46,47 @@ struct Call {
 
   template <class Norm, bool kIsCluster>
   void run() {
+    NormArguments<T> given = arguments<Norm>();
+    given.shape = of.shape;
+    partials.assign(size_t(of.clusters * given.sums * of.cols), std::nanf(""));
+    given.partials = partials.data();
+    gridDim.x = unsigned(of.clusters * of.shape.ranks);
+    for (int cluster = 0; cluster < of.clusters; ++cluster)
+      run_cluster<NormSm90<Norm, kIsCluster>>(given, cluster);
+    fold(given);
+  }
+
+  /// The kernels of few rows, as the runtime launches them.
+  template <class Norm, bool kIsShort>
+  void run_few() {
+    using Few = NormFew<Norm, kIsShort>;
+    NormFewArguments<T> given{arguments<Norm>(), {}, nullptr};
+    for (int i = 0; i < Norm::kSums; ++i)
+      if (wants[i]) outs[i].assign(size_t(of.cols), T(std::nanf("")));
+    for (size_t i = 0; i < 2; ++i)
+      given.column_sums[i] = outs[i].empty() ? nullptr : outs[i].data();
+    std::vector<typename Norm::Factors> factors(size_t(of.rows));
+    const bool is_apart = given.sums > 0 && of.rows > 1;
+    if (is_apart) given.factors = factors.data();
+    const int spans = of.cols * int(sizeof(T)) / NormBuild::kSpanBytes;
+    const auto threads = unsigned(NormFewBuild::threads(spans, kIsShort));
+    for (unsigned r = 0; r < unsigned(of.rows); ++r) {
+      typename Few::Shared shared;
+      testing::run_block(r, threads, [&] { Few{given}(shared); });
+    }
+    if constexpr (Norm::kSums > 0) {
+      using Columns = NormFewColumns<Norm>;
+      for (int c = 0; c < of.cols && is_apart; c += Columns::kColumns) {
+        typename Columns::Shared shared;
+        testing::run_block(unsigned(c / Columns::kColumns), NormFewBuild::kColumnThreads,
+                           [&] { Columns{given}(shared); });
+      }
+    }
+  }
+
+ private:
+  template <class Norm>
+  NormArguments<T> arguments() {
     NormArguments<T> given{};
     constexpr bool kIsGradient = Norm::kSums > 0;
     given.inputs[0] = x.data(), given.inputs[1] = kIsGradient ? grad.data() : residual.data();
@@ -54,18 +96,11 @@ struct Call {
     for (int i = 0; i < 2; ++i) given.input_strides[i] = given.out_strides[i] = of.cols;
     given.residual_stride = of.cols;
     given.rows = of.rows, given.cols = of.cols, given.eps = 1e-5F;
-    given.shape = of.shape;
     given.place[0] = given.place[1] = -1;
     for (int i = 0; i < Norm::kSums; ++i) given.place[i] = wants[i] ? given.sums++ : -1;
-    partials.assign(size_t(of.clusters * given.sums * of.cols), std::nanf(""));
-    given.partials = partials.data();
-    gridDim.x = unsigned(of.clusters * of.shape.ranks);
-    for (int cluster = 0; cluster < of.clusters; ++cluster)
-      run_cluster<NormSm90<Norm, kIsCluster>>(given, cluster);
-    fold(given);
+    return given;
   }
 
- private:
   template <class Kernel>
   void run_cluster(const NormArguments<T>& given, int cluster) const {
     using Shared = typename Kernel::Shared;
@@ -152,11 +187,9 @@ void expect_both(const Sizes& sizes, float mean = 0.3F) {
   expect_gradients(layer, true);
 }
 
-template <class T, bool kIsCluster = false>
-void expect_fused_add(const Sizes& sizes) {
-  Call<T> call(sizes, 0.3F);
-  call.template run<FusedAddRmsNormSm90<T>, kIsCluster>();
-  const int rows = sizes.rows, cols = sizes.cols;
+template <class T>
+void expect_sums_normed(const Call<T>& call) {
+  const int rows = call.of.rows, cols = call.of.cols;
   for (int r = 0; r < rows; ++r) {
     const auto at = [&](const std::vector<T>& from, int c) {
       return double(float(from[size_t(r) * size_t(cols) + size_t(c)]));
@@ -174,6 +207,31 @@ void expect_fused_add(const Sizes& sizes) {
       ASSERT_EQ(at(call.second_out, c), sum(c)) << what;
     }
   }
+}
+template <class T, bool kIsCluster = false>
+void expect_fused_add(const Sizes& sizes) {
+  Call<T> call(sizes, 0.3F);
+  call.template run<FusedAddRmsNormSm90<T>, kIsCluster>();
+  expect_sums_normed(call);
+}
+
+/// All norms of few rows.
+template <class T, bool kIsShort>
+void expect_few(int rows, int cols) {
+  const Sizes sizes{rows, cols, 0, {}};
+  Call<T> rms(sizes, 0.3F), layer(sizes, 0.3F), add(sizes, 0.3F), forward(sizes, 0.3F);
+  rms.wants[1] = false, rms.has_residual = true;
+  rms.template run_few<RmsNormBackwardSm90<T>, kIsShort>();
+  expect_gradients(rms, false);
+  layer.wants[0] = rows != 2;
+  layer.template run_few<LayerNormBackwardSm90<T>, kIsShort>();
+  expect_gradients(layer, true);
+  add.template run_few<FusedAddRmsNormSm90<T>, kIsShort>();
+  expect_sums_normed(add);
+  for (T& x : forward.residual) x = T(0.0F);
+  forward.template run_few<RmsNormSm90<T>, kIsShort>();
+  forward.second_out = forward.x;
+  expect_sums_normed(forward);
 }
 
 TEST(NormSm90, FusedAdd) {
@@ -234,6 +292,48 @@ TEST(NormSm90, ADistantMean) {
   for (float& x : call.x) x = std::round(x * 8) / 8 + 100;
   call.run<LayerNormBackwardSm90<float>, false>();
   expect_gradients(call, true);
+}
+
+TEST(NormSm90, FewRows) {
+  expect_few<float, true>(1, 396);
+  expect_few<bf16, true>(2, 520);
+  expect_few<float, false>(3, 532);
+  expect_few<bf16, false>(1, 1544);
+}
+
+/// More rows than the threads of a block of the sums have at once, and than have loads together.
+TEST(NormSm90, SumsOverMoreRowsThanThreads) {
+  Call<float> call({67, 36, 0, {}}, 0.3F), twice({131, 36, 0, {}}, 0.3F);
+  call.wants[1] = false;
+  call.run_few<RmsNormBackwardSm90<float>, true>();
+  expect_gradients(call, false);
+  twice.run_few<LayerNormBackwardSm90<float>, true>();
+  expect_gradients(twice, true);
+}
+
+TEST(NormSm90, LayerNormOfFewRows) {
+  Call<float> call({2, 1028, 0, {}}, 100), bare({3, 268, 0, {}}, 0.3F);
+  call.has_residual = true;  // for the bias, of each row its own
+  call.run_few<LayerNormSm90<float>, false>();
+  bare.is_weighted = false;
+  bare.run_few<LayerNormSm90<float>, true>();
+  for (const Call<float>* of : {&call, &bare})
+    for (int r = 0; r < of->of.rows; ++r) {
+      const int cols = of->of.cols;
+      const auto at = [&](const std::vector<float>& from, int c) {
+        return double(from[size_t(r * cols + c)]);
+      };
+      double mean = 0, squares = 0;
+      for (int c = 0; c < cols; ++c) mean += at(of->x, c) / cols;
+      for (int c = 0; c < cols; ++c) squares += std::pow(at(of->x, c) - mean, 2) / cols;
+      for (int c = 0; c < cols; ++c) {
+        const double normal = (at(of->x, c) - mean) / std::sqrt(squares + double(1e-5F));
+        const double weight = of->is_weighted ? double(of->weight[size_t(c)]) : 1;
+        expect_near<float>(at(of->out, c),
+                           normal * weight + (of->has_residual ? at(of->residual, c) : 0), 1,
+                           std::to_string(r) + ", " + std::to_string(c));
+      }
+    }
 }
 
 TEST(NormSm90, FoldAddsUpWhatClustersLeft) {

@@ -78,9 +78,9 @@ struct Rows {
   T* data = nullptr;
   int64_t rows = 0, cols = 0;
   int64_t col_stride = 1;
-  int lead = 1;                       // leading dimensions left after merging, >= 1
-  int64_t lead_sizes[kMaxLead] = {};  // lead_sizes[0 .. lead)
-  int64_t lead_strides[kMaxLead] = {};
+  int lead = 1;                         // leading dimensions left after merging, >= 1
+  int64_t lead_strides[kMaxLead] = {};  // [0 .. lead); a kernel that asks for one has it near
+  int64_t lead_sizes[kMaxLead] = {};
 
   TW_INLINE explicit operator bool() const { return data != nullptr; }
   TW_INLINE int64_t size(int d) const { return d == 0 ? rows : cols; }
@@ -88,6 +88,8 @@ struct Rows {
   TW_INLINE View<T, 1> row(int64_t i) const {
     int64_t offset = 0;
 #if defined(__CUDACC__)
+    // The rule; the compiler would compute the reciprocals of all sizes before the first load.
+    if (lead == 1) return {data + i * lead_strides[0], {cols}, {col_stride}};
     TW_UNROLL  // an array that is indexed by constants can stay in registers
         for (int d = kMaxLead - 1; d > 0; --d) {
       if (d >= lead) continue;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "tilewright/kernels/row_logsumexp.h"
+#include "tilewright/kernels/row_parts.h"
 
 namespace tw::kernels {
 
@@ -19,35 +20,31 @@ enum class LossReduction : int { kMean, kSum, kNone };
 struct CrossEntropyRow {
   float loss = 0, lse = 0;
 
-  template <class P, class Row>
-  TW_INLINE static CrossEntropyRow of(P p, const Row& row, int64_t label, float smoothing,
-                                      float z_loss) {
-    const LogSumExp<float> found = row_logsumexp<float>(p, row);
+  /// `below`: the mean of the logits' differences from the largest, if smoothing wants it.
+  TW_INLINE static CrossEntropyRow of(const LogSumExp<float>& found, float label_logit, float below,
+                                      float smoothing, float z_loss) {
     // Differences from the largest logit: where that is large, the logarithm would lose digits.
-    const float at_label = static_cast<float>(row(label)) - found.high;
+    const float at_label = label_logit - found.high;
     CrossEntropyRow out;
     out.lse = found.high + found.log_sum;
     out.loss = (1 - smoothing) * (found.log_sum - at_label) + z_loss * out.lse * out.lse;
-    if (smoothing != 0) {
-      const float total = tile::reduce_row(
-          p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at) - found.high; });
-      out.loss += smoothing * (found.log_sum - total / static_cast<float>(row.size(0)));
-    }
+    if (smoothing != 0) out.loss += smoothing * (found.log_sum - below);
     return out;
   }
-
-  /// The gradient of such a row; `scale` is that of its loss. to may be row.
+  /// The gradient of such a row of `cols` columns, or of a part of it, in which the label has the
+  /// place `label` or which is without it; `scale` is that of its loss. to may be row.
   template <class T, class P, class Row, class To>
-  TW_INLINE static void gradient(P p, const Row& row, int64_t label, float lse, float scale,
-                                 float smoothing, float z_loss, const To& to) {
-    const float cols = static_cast<float>(row.size(0));
-    const float slope = 1 + 2 * z_loss * lse, even = smoothing / cols;
-    const float at_label = static_cast<float>(row(label));
+  TW_INLINE static void gradient(P p, const Row& row, int64_t cols, int64_t label, float lse,
+                                 float scale, float smoothing, float z_loss, const To& to) {
+    const float slope = 1 + 2 * z_loss * lse, even = smoothing / static_cast<float>(cols);
+    const bool has_label = label >= 0 && label < row.size(0);
+    const float at_label = has_label ? static_cast<float>(row(label)) : 0;
     tile::sync(p);  // it may be overwritten now
     tile::for_row(p, row, [&](auto at) {
       const auto v = tile::exp_below(tile::load(row, at), lse);
       tile::store(p, to, at, (v * slope - even) * scale);  // last: it may be infinite
     });
+    if (!has_label) return;
     tile::sync(p);  // as the label's is now, whoever wrote it
     const float weight = scalar_exp<float, P>(at_label - lse);
     to(label) = T((weight * slope - even - (1 - smoothing)) * scale);
@@ -66,6 +63,14 @@ TW_INLINE float count_labels(P p, const View<const I, 1>& target, int64_t ignore
   });
 }
 
+/// Rows in parts where a GPU has few of them.
+template <class P, class T>
+TW_INLINE RowParts cross_entropy_parts(const View<T, 2>& x) {
+  constexpr int64_t kPrograms = 528, kWhole = 2048;
+  return P::kOnGpu ? RowParts::of(x.size(0), x.size(1), kPrograms, kWhole)
+                   : RowParts::one(x.size(1));
+}
+
 template <class T, class I>
 struct CrossEntropy {
   View<const T, 2> x;       // [rows, vocabulary]
@@ -77,45 +82,125 @@ struct CrossEntropy {
   Rows<T> loss;        // [rows], or one element
   View<float, 1> lse;  // [rows], or no data; 0 where the label is ignored
 
-  TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
-
-  /// A program per row, and one that adds up.
+  /// A program per row, or on a GPU per part of one and then per row; and one that adds up.
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    const RowParts parts = cross_entropy_parts<P>(x);
+    const int64_t rows = x.size(0), programs = rows * parts.count;
     tile::Plan plan =
-        tile::plan_of(x.size(0), logsumexp_scratch<P, float, T>(x.size(1))).over(x.size(1));
-    if (!is_reduced()) return plan;
-    plan.phases = 2;
-    plan.grid[1] = 1;
-    plan.workspace_bytes = x.size(0) * int64_t{sizeof(float)};
+        tile::plan_of(programs, logsumexp_scratch<P, float, T>(parts.columns)).over(parts.columns);
+    const bool is_cut = parts.count > 1;
+    if (is_cut) plan.grid[plan.phases++] = rows;
+    if (is_reduced()) plan.grid[plan.phases++] = 1;
+    plan.workspace_bytes =
+        ((is_reduced() ? rows : 0) + (is_cut ? 3 * programs : 0)) * int64_t{sizeof(float)};
     return plan;
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    float* const losses = p.template workspace<float>();
-    if (p.phase() == 1) return add_up(p, view(losses, x.size(0)));
-    const int64_t r = p.index(), label = int64_t(target(r));
-    if (label != ignore_index) tile::require_index(p, label, x.size(1));
-    CrossEntropyRow row;
-    const auto run = [&](const auto& logits) {
-      row = CrossEntropyRow::of(p, logits, label, label_smoothing, z_loss);
+    run(p, cross_entropy_parts<P>(x));
+  }
+  /// On a GPU the cut is made on the host.
+  struct Prepared;
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    return {*this, cross_entropy_parts<P>(x)};
+  }
+
+  TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
+
+ private:
+  template <class P>
+  TW_INLINE void run(P p, const RowParts& parts) const {
+    const bool is_cut = P::kOnGpu && parts.count > 1;
+    if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
+    if (is_cut && p.phase() == 1) return put(p, p.index(), settle(p, parts, p.index()));
+    const RowParts::Part part = parts.part(p.index(), x.size(1));
+    const int64_t r = part.row, label = int64_t(target(r));
+    if (label == ignore_index) {
+      if (!is_cut) put(p, r, {});
+      return;
+    }
+    tile::require_index(p, label, x.size(1));
+    Exponentials<float> of{};
+    float below = 0;
+    const auto look = [&](const auto& logits) {
+      of = row_exponentials<float>(p, logits);
+      if (label_smoothing == 0) return;
+      const float base = finite(of.high);
+      below = tile::reduce_row(p, tile::Sum{}, logits,
+                               [&](auto at) { return tile::load(logits, at) - base; });
     };
-    if (label != ignore_index) tile::with_rows(p, run, x[r]);
+    tile::with_rows(p, look, x[r].part(part.begin, part.size));
+    if (!is_cut) return put(p, r, row_of(p, r, of, below));
+    found(p, parts, 0, r)(part.index) = of.high;
+    found(p, parts, 1, r)(part.index) = of.total;
+    found(p, parts, 2, r)(part.index) = below;
+  }
+
+  template <class P>
+  TW_INLINE CrossEntropyRow row_of(P, int64_t r, const Exponentials<float>& of, float below) const {
+    return CrossEntropyRow::of({of.high, scalar_log<float, P>(of.total)},
+                               static_cast<float>(x(r, int64_t(target(r)))),
+                               below / static_cast<float>(x.size(1)), label_smoothing, z_loss);
+  }
+  template <class P>
+  TW_INLINE void put(P p, int64_t r, const CrossEntropyRow& row) const {
     if (lse) lse(r) = row.lse;
     if (is_reduced())
-      losses[r] = row.loss;
+      p.template workspace<float>()[r] = row.loss;
     else
       loss(r, 0) = T(row.loss);
   }
 
- private:
+  /// What the parts of row r have found: their largest; sums of exponentials of differences from
+  /// it; and, for smoothing, of the differences.
   template <class P>
-  TW_INLINE void add_up(P p, const View<float, 1>& losses) const {
+  TW_INLINE View<float, 1> found(P p, const RowParts& parts, int which, int64_t r) const {
+    float* const first = p.template workspace<float>() + (is_reduced() ? x.size(0) : 0);
+    return view(first + (which * x.size(0) + r) * parts.count, parts.count);
+  }
+  template <class P>
+  TW_INLINE CrossEntropyRow settle(P p, const RowParts& parts, int64_t r) const {
+    if (int64_t(target(r)) == ignore_index) return {};
+    const View<float, 1> highs = found(p, parts, 0, r), totals = found(p, parts, 1, r);
+    const float high =
+        tile::reduce_row(p, tile::Max{}, highs, [&](auto at) { return tile::load(highs, at); });
+    const float total = tile::reduce_row(p, tile::Sum{}, highs, [&](auto at) {
+      return tile::load(totals, at) * tile::exp_nonpositive(tile::load(highs, at) - high);
+    });
+    float below = 0;
+    for (int64_t i = 0; label_smoothing != 0 && i < parts.count; ++i) {
+      const int64_t left = x.size(1) - i * parts.columns;
+      const float size = static_cast<float>(left < parts.columns ? left : parts.columns);
+      below += found(p, parts, 2, r)(i) + size * (finite(highs(i)) - high);
+    }
+    return row_of(p, r, {high, total}, below);
+  }
+  /// Of a part of -inf alone the differences are from 0: from -inf they would be NaN.
+  TW_INLINE static float finite(float high) { return high == -__builtin_inff() ? 0 : high; }
+
+  template <class P>
+  TW_INLINE void add_up(P p) const {
+    const View<float, 1> losses = view(p.template workspace<float>(), x.size(0));
     float total =
         tile::reduce_row(p, tile::Sum{}, losses, [&](auto at) { return tile::load(losses, at); });
     if (reduction == int(LossReduction::kMean)) total /= count_labels(p, target, ignore_index);
     loss(0, 0) = T(total);
+  }
+};
+
+template <class T, class I>
+struct CrossEntropy<T, I>::Prepared {
+  CrossEntropy call;
+  RowParts parts;
+
+  template <class P>
+  TW_DEVICE void operator()(P p) const {
+    call.run(p, parts);
   }
 };
 
@@ -131,25 +216,51 @@ struct CrossEntropyBackward {
   tile::compute_t<T> z_loss;
   View<T, 2> x_grad;  // [rows, vocabulary], may alias x
 
+  /// A program that counts labels, where that is too much for each of the others; and one per row,
+  /// or per part of it.
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    const RowParts parts = cross_entropy_parts<P>(x);
     tile::Plan plan;
-    plan.phases = 2;
-    plan.grid[0] = 1;
-    plan.grid[1] = x.size(0);
-    plan.workspace_bytes = sizeof(float);
-    return plan.over(x.size(1));
+    if (!counts_itself<P>()) {
+      plan.grid[0] = 1;
+      plan.phases = 2;
+      plan.workspace_bytes = sizeof(float);
+    }
+    plan.grid[plan.phases - 1] = x.size(0) * parts.count;
+    return plan.over(parts.columns);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    run(p, cross_entropy_parts<P>(x));
+  }
+  /// On a GPU the cut is made on the host.
+  struct Prepared;
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    return {*this, cross_entropy_parts<P>(x)};
+  }
+
+ private:
+  TW_INLINE bool is_mean() const { return reduction == int(LossReduction::kMean); }
+  template <class P>
+  TW_INLINE bool counts_itself() const {
+    return P::kOnGpu && (!is_mean() || x.size(0) <= 512);
+  }
+
+  template <class P>
+  TW_INLINE void run(P p, const RowParts& parts) const {
     float* const counted = p.template workspace<float>();
-    if (p.phase() == 0) {
+    if (!counts_itself<P>() && p.phase() == 0) {
       *counted = count_labels(p, target, ignore_index);
       return;
     }
-    const int64_t r = p.index(), label = int64_t(target(r));
-    const auto to = x_grad[r];
+    const RowParts::Part part = parts.part(p.index(), x.size(1));
+    const int64_t r = part.row, label = int64_t(target(r));
+    const auto to = x_grad[r].part(part.begin, part.size);
     if (label == ignore_index) {
       using V = typename P::template Vec<float>;
       const auto clear = [&](const auto& target_row) {
@@ -160,12 +271,23 @@ struct CrossEntropyBackward {
     tile::require_index(p, label, x.size(1));
     const bool is_reduced = reduction != int(LossReduction::kNone);
     float scale = grad ? static_cast<float>(grad(is_reduced ? 0 : r, 0)) : 1.0f;
-    if (reduction == int(LossReduction::kMean)) scale /= *counted;
+    if (is_mean()) scale /= counts_itself<P>() ? count_labels(p, target, ignore_index) : *counted;
     const auto run = [&](const auto& logits, const auto& target_row) {
-      CrossEntropyRow::gradient<T>(p, logits, label, lse(r), scale, label_smoothing, z_loss,
-                                   target_row);
+      CrossEntropyRow::gradient<T>(p, logits, x.size(1), label - part.begin, lse(r), scale,
+                                   label_smoothing, z_loss, target_row);
     };
-    tile::with_rows(p, run, x[r], to);
+    tile::with_rows(p, run, x[r].part(part.begin, part.size), to);
+  }
+};
+
+template <class T, class I>
+struct CrossEntropyBackward<T, I>::Prepared {
+  CrossEntropyBackward call;
+  RowParts parts;
+
+  template <class P>
+  TW_DEVICE void operator()(P p) const {
+    call.run(p, parts);
   }
 };
 

@@ -10,16 +10,18 @@
 
 namespace tw::kernels {
 
-inline constexpr int64_t kElementwiseBlock = 16 << 10;
-
-/// Elements of a program.
+/// The logarithm of the elements of a program: 64-bit integers divide slowly on a GPU.
 template <class P, class T>
-TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
+TW_INLINE int elementwise_bits(const Rows<T>& out) {
   const int64_t all = out.rows * out.cols;
   if constexpr (P::kOnGpu)  // small tensors: a span for each thread, and all of these at once
-    return all <= 1 << 20 ? 1 << 8 : all < 4 << 20 ? 1 << 10 : 4 << 10;
+    return all <= 1 << 20 ? 8 : all < 4 << 20 ? 10 : 12;
   else
-    return kElementwiseBlock;
+    return 14;
+}
+template <class P, class T>
+TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
+  return int64_t{1} << elementwise_bits<P>(out);
 }
 
 /// How `out` is cut: long rows into column blocks, short rows into groups of whole rows.
@@ -29,9 +31,10 @@ struct ElementwiseGrid {
   template <class P, class T>
   TW_INLINE static ElementwiseGrid of(const Rows<T>& out) {
     ElementwiseGrid grid;
-    grid.block = elementwise_block<P>(out);
+    const int bits = elementwise_bits<P>(out);
+    grid.block = int64_t{1} << bits;
     if (out.rows == 0 || out.cols == 0) return grid;
-    grid.blocks_per_row = (out.cols + grid.block - 1) / grid.block;
+    grid.blocks_per_row = (out.cols + grid.block - 1) >> bits;
     if (grid.blocks_per_row == 1 && !P::kOnGpu)
       grid.rows_per_block = (grid.block + out.cols - 1) / out.cols;
     grid.programs =

@@ -15,31 +15,28 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
                               const Rows<const T>& up, const Rows<T>& gate_grad,
                               const Rows<T>& up_grad) {
   using C = tile::compute_t<T>;
-  const ElementwiseGrid grid = ElementwiseGrid::of<P>(grad);
-  const int64_t first_row = p.index() / grid.blocks_per_row * grid.rows_per_block;
-  const int64_t begin = p.index() % grid.blocks_per_row * grid.block;
-  const int64_t rest = grad.cols - begin, count = rest < grid.block ? rest : grid.block;
-  const int64_t last_row = first_row + grid.rows_per_block;
-  const auto run = [&](const auto& grads, const auto& gates, const auto& ups,
-                       const auto& gate_grads, const auto& up_grads) {
-    for (int64_t r = first_row; r < last_row && r < grad.rows; ++r) {
-      const auto from = grads.row(r).part(begin, count);
-      const auto g = gates.row(r).part(begin, count), u = ups.row(r).part(begin, count);
-      const auto to_g = gate_grads.row(r).part(begin, count);
-      const auto to_u = up_grads.row(r).part(begin, count);
-      tile::for_row<C, tile::kMathChains>(p, from, [&](auto at) TW_INLINED {
-        tile::prefetch_ahead(p, from, at);
-        tile::prefetch_ahead(p, g, at);
-        tile::prefetch_ahead(p, u, at);
-        const auto d = tile::load(from, at);
-        const auto f = S{}(tile::load(g, at));
-        const auto slope = d * tile::load(u, at) * f.slope;
-        tile::store(p, to_u, at, d * f.value);
-        tile::store(p, to_g, at, slope);
-      });
-    }
+  const auto slopes = [](auto d, auto g, auto u) TW_INLINED {
+    const auto f = S{}(g);
+    return tile::two_of(d * u * f.slope, d * f.value);
   };
-  tile::with_rows<C>(p, run, grad, gate, up, gate_grad, up_grad);
+  if constexpr (P::kOnGpu) {
+    const auto run = [&](int64_t, const auto& d, const auto& g, const auto& u, const auto& to_g,
+                         const auto& to_u) { tile::map_to_two<C>(p, to_g, to_u, slopes, d, g, u); };
+    with_block(p, grad, run, gate, up, gate_grad, up_grad);
+  } else {
+    const ElementwiseBlock block = block_of(p, grad);
+    const auto run = [&](const auto& grads, const auto& gates, const auto& ups,
+                         const auto& gate_grads, const auto& up_grads) {
+      for (int64_t r = block.first_row; r < block.end_row; ++r) {
+        const auto part = [&](const auto& rows) {
+          return rows.row(r).part(block.begin, block.count);
+        };
+        tile::map_to_two<C, tile::kMathChains>(p, part(gate_grads), part(up_grads), slopes,
+                                               part(grads), part(gates), part(ups));
+      }
+    };
+    tile::with_rows<C>(p, run, grad, gate, up, gate_grad, up_grad);
+  }
 }
 
 /// gate and up are the halves of each row of x.

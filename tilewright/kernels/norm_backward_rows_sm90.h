@@ -10,8 +10,8 @@ namespace norm_sm90 {
 
 /// The gradient of a span of x. Adds what the span has of the gradient of the weight to the first
 /// sum, and of the bias to the second, if there is one.
-template <class T, class Factors, int kSums>
-TW_PTX Pack<T> finish_gradient(const Row<T>& row, const Factors& by, Sums<T> (&sums)[kSums],
+template <class T, class R, class Factors, int kSums>
+TW_PTX Pack<T> finish_gradient(const R& row, const Factors& by, Sums<T, R::kCount> (&sums)[kSums],
                                int span) {
   const auto v = row.x(span), g = row.second(span), w = row.weight(span);
   Pack<T> out;
@@ -31,25 +31,26 @@ TW_PTX Pack<T> finish_gradient(const Row<T>& row, const Factors& by, Sums<T> (&s
 template <class T>
 struct RmsNormBackwardSm90 {
   using Element = T;
-  static constexpr int kOuts = 1, kSums = 1;
+  static constexpr int kInputs = 2, kOuts = 1, kSums = 1;
   static constexpr bool kHasResidual = true;
-  static constexpr int kSpans = norm_sm90::kSpans, kLanes = norm_sm90::kLanes<T>;
+  static constexpr int kLanes = norm_sm90::kLanes<T>;
   using Row = norm_sm90::Row<T>;
 
   struct alignas(8) Part {
     float squares, products;  // sums of x^2, grad weight x
   };
-  struct Factors {
+  struct alignas(8) Factors {
     float rstd, slope;
     TW_PTX float normal(float x) const { return x * rstd; }
     TW_PTX float correction(float normal) const { return normal * slope; }
   };
 
   /// The other arguments are LayerNormBackwardSm90's.
-  TW_PTX static Part look(const Row& row, int, float) {
+  template <class R>
+  TW_PTX static Part look(const R& row, int, float) {
     float squares = 0, products = 0;
     TW_UNROLL
-    for (int s = 0; s < kSpans; ++s) {
+    for (int s = 0; s < R::kCount; ++s) {
       const auto v = row.x(s), g = row.second(s), w = row.weight(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) {
@@ -74,9 +75,10 @@ struct RmsNormBackwardSm90 {
     return {rstd, products * inverse * rstd * rstd};
   }
 
-  TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
-                                          norm_sm90::Sums<T> (&sums)[kSums], int s) {
-    return norm_sm90::finish_gradient(row, by, sums, s);
+  template <class R>
+  TW_PTX static norm_sm90::Pack<T> finish(const R& row, const Factors& by,
+                                          norm_sm90::Sums<T, R::kCount> (&sums)[kSums], int s) {
+    return norm_sm90::finish_gradient<T>(row, by, sums, s);
   }
 };
 
@@ -85,26 +87,27 @@ struct RmsNormBackwardSm90 {
 template <class T>
 struct LayerNormBackwardSm90 {
   using Element = T;
-  static constexpr int kOuts = 1, kSums = 2;
+  static constexpr int kInputs = 2, kOuts = 1, kSums = 2;
   static constexpr bool kHasResidual = false;
-  static constexpr int kSpans = norm_sm90::kSpans, kLanes = norm_sm90::kLanes<T>;
+  static constexpr int kLanes = norm_sm90::kLanes<T>;
   using Row = norm_sm90::Row<T>;
 
   struct alignas(16) Part {
     float mean;                      // of x
     float squares, grads, products;  // sums of (x - mean)^2, u = grad weight, u (x - mean)
   };
-  struct Factors {
+  struct alignas(16) Factors {
     float mean, rstd, slope, shift;
     TW_PTX float normal(float x) const { return (x - mean) * rstd; }
     TW_PTX float correction(float normal) const { return normal * slope + shift; }
   };
 
   /// `spans` of the thread's have columns; `inverse`: 1 / columns of the warp.
-  TW_PTX static Part look(const Row& row, int spans, float inverse) {
+  template <class R>
+  TW_PTX static Part look(const R& row, int spans, float inverse) {
     float sum = 0;
     TW_UNROLL
-    for (int s = 0; s < kSpans; ++s) {
+    for (int s = 0; s < R::kCount; ++s) {
       const auto v = row.x(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) sum += v[e];
@@ -112,7 +115,7 @@ struct LayerNormBackwardSm90 {
     const float mean = norm_sm90::add_lanes(sum) * inverse;
     float squares = 0, grads = 0, products = 0;
     TW_UNROLL
-    for (int s = 0; s < kSpans; ++s) {
+    for (int s = 0; s < R::kCount; ++s) {
       const float center = s < spans ? mean : 0;  // so that what is beyond adds nothing
       const auto v = row.x(s), g = row.second(s), w = row.weight(s);
       TW_UNROLL
@@ -146,9 +149,10 @@ struct LayerNormBackwardSm90 {
     return {mean, rstd, products * inverse * rstd * rstd, grads * inverse * rstd};
   }
 
-  TW_PTX static norm_sm90::Pack<T> finish(const Row& row, const Factors& by,
-                                          norm_sm90::Sums<T> (&sums)[kSums], int s) {
-    return norm_sm90::finish_gradient(row, by, sums, s);
+  template <class R>
+  TW_PTX static norm_sm90::Pack<T> finish(const R& row, const Factors& by,
+                                          norm_sm90::Sums<T, R::kCount> (&sums)[kSums], int s) {
+    return norm_sm90::finish_gradient<T>(row, by, sums, s);
   }
 };
 

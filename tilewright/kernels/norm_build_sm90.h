@@ -39,18 +39,25 @@ constexpr NormShape choose_norm_sm90(int64_t cols, int64_t element_bytes) {
   return {ranks, int(spans * span), warps, ranks > 1 ? 1 : Build::kWarps / warps};
 }
 
-/// The kernels of an element type, each for rows of one block and for those of several.
-enum class NormKind { kRmsBackward, kLayerBackward, kFusedAddRms };
+/// The kernels of an element type, each for rows of one block and for those of several. The last
+/// two take few rows alone: of many the neutral kernels are as fast.
+enum class NormKind { kRmsBackward, kLayerBackward, kFusedAddRms, kRms, kLayer };
 inline constexpr int kNormFunctions = 6;
 constexpr int norm_function(NormKind kind, bool is_cluster) {
   return 2 * int(kind) + int(is_cluster);
+}
+/// Those of few rows (norm_few_sm90.h): for rows of one span a thread and for longer ones; and of
+/// the first two kinds the sums over rows.
+inline constexpr int kNormFewFunctions = 10, kNormColumnFunctions = 2;
+constexpr int norm_few_function(NormKind kind, bool is_short) {
+  return 2 * int(kind) + int(is_short);
 }
 
 /// A row is what all leading dimensions are but the last; strides are from one to the next.
 template <class T>
 struct NormArguments {
-  const T* inputs[2];      // x; and grad, or the residual that is added
-  const T* residual_grad;  // or none
+  const T* inputs[2];      // x; and grad, or the residual that is added, or none
+  const T* residual_grad;  // or none; of few rows also the bias, with a stride of 0
   const T* weight;         // or none: 1
   T* outs[2];              // the second is the sum of x and the residual
   int64_t input_strides[2], residual_stride, out_strides[2];
@@ -60,6 +67,27 @@ struct NormArguments {
   float* partials;  // [clusters, sums, cols]: the sums of each cluster's rows
   int sums;         // that are wanted
   int place[2];     // of each sum of the kernel among them, or -1
+};
+
+/// Few rows have a block each.
+struct NormFewBuild {
+  static constexpr int64_t kRows = 256;  // at most: as many as are under way together
+  static constexpr int kShortBytes = NormBuild::kThreads * NormBuild::kSpanBytes;
+  /// Of the sums over rows: threads of a block side by side in a row, and those of all rows.
+  static constexpr int kAcross = 4, kColumnThreads = 256;
+  static constexpr int kFactorBytes = 16;  // of a row, at most
+
+  static constexpr int threads(int64_t spans, bool is_short) {
+    const int64_t of_warp = 32 * (is_short ? 1 : NormBuild::kSpans);
+    return int((spans + of_warp - 1) / of_warp) * 32;
+  }
+};
+template <class T>
+struct NormFewArguments : NormArguments<T> {
+  T* column_sums[2];  // or none
+  /// Of more than one row, whose sums are wanted: factors are left here, and outputs to the kernel
+  /// of the sums.
+  void* factors;
 };
 
 template <class T>

@@ -21,8 +21,8 @@ using Pack = tile::Pack<float, kLanes<T>>;
 template <class T>
 inline constexpr int kStep = 32 * kLanes<T>;
 /// Sums of the thread's columns over rows.
-template <class T>
-using Sums = Pack<T>[kSpans];
+template <class T, int kCount = kSpans>
+using Sums = Pack<T>[kCount];
 
 TW_PTX float add_lanes(float value) {
   TW_UNROLL
@@ -42,6 +42,7 @@ TW_PTX void for_lanes(int n, F&& f) {
 /// In shared memory, from the thread's first columns on.
 template <class T>
 struct Row {
+  static constexpr int kCount = kSpans;
   const T* inputs[NormBuild::kInputs];
   const T* weights;
 
@@ -54,5 +55,24 @@ struct Row {
     return Span<T>::load(from + span * kStep<T>).template widen<float>();
   }
 };
+
+/// In registers: kCount spans, which may be of as many rows.
+template <class T, int kSpansHeld>
+struct HeldRow {
+  static constexpr int kCount = kSpansHeld;
+  Span<T> inputs[NormBuild::kInputs][kCount], weights[kCount];
+
+  TW_PTX Pack<T> x(int span) const { return inputs[0][span].template widen<float>(); }
+  TW_PTX Pack<T> second(int span) const { return inputs[1][span].template widen<float>(); }
+  TW_PTX Pack<T> weight(int span) const { return weights[span].template widen<float>(); }
+};
+
+template <class T>
+TW_PTX Span<T> ones() {
+  Pack<T> ones;
+  TW_UNROLL
+  for (int e = 0; e < kLanes<T>; ++e) ones[e] = 1;
+  return Span<T>::narrow(ones);
+}
 
 }  // namespace tw::kernels::norm_sm90

@@ -134,15 +134,12 @@ struct NormSm90 {
   /// One group does, for all.
   TW_PTX void load_weight(Shared& shared, const Place& at) const {
     if (at.group != 0) return;
-    tile::Pack<float, kLanes> ones;
-    TW_UNROLL
-    for (int e = 0; e < kLanes; ++e) ones[e] = 1;
     const T* const from = given.weight + at.first_column + at.first;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       Span span{};
       if (s < at.spans)
-        span = given.weight != nullptr ? Span::load(from + s * kStep) : Span::narrow(ones);
+        span = given.weight != nullptr ? Span::load(from + s * kStep) : norm_sm90::ones<T>();
       span.store(weight(shared) + at.first + s * kStep);
     }
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tilewright/kernels/column_sums.h"
+#include "tilewright/kernels/row_parts.h"
 
 namespace tw::kernels {
 
@@ -19,14 +20,22 @@ struct Sum {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnSums<P, T>::takes(x)) return ColumnSums<P, T>(x).plan();
-    return parts().plan(x.rows, x.cols);
+    const RowParts cut = parts<P>();
+    const int64_t programs = x.rows * cut.count;
+    tile::Plan plan =
+        tile::plan_of(programs).over_at_most(x.cols, tile::columns_read_once(programs));
+    if (cut.count == 1) return plan;
+    plan.phases = 2;
+    plan.grid[1] = x.rows;
+    plan.workspace_bytes = programs * int64_t{sizeof(C)};
+    return plan;
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     if (ColumnSums<P, T>::takes(x))
       add_columns(p, ColumnSums<P, T>(x));
     else
-      add_row(p, parts());
+      add_row(p, parts<P>());
   }
 
   /// On a GPU the choice is made, and the cut, on the host.
@@ -37,33 +46,19 @@ struct Sum {
     requires(P::kOnGpu)
   {
     const bool by_columns = ColumnSums<P, T>::takes(x);
-    return {*this, by_columns, by_columns ? Parts{} : parts(),
+    return {*this, by_columns, by_columns ? RowParts{} : parts<P>(),
             by_columns ? ColumnSums<P, T>(x) : ColumnSums<P, T>()};
   }
 
  private:
-  /// Of a row, and the columns of each.
-  struct Parts {
-    int64_t count = 1, columns = 0;
-
-    TW_INLINE tile::Plan plan(int64_t rows, int64_t cols) const {
-      const int64_t programs = rows * count;
-      tile::Plan plan =
-          tile::plan_of(programs).over_at_most(cols, tile::columns_read_once(programs));
-      if (count == 1) return plan;
-      plan.phases = 2;
-      plan.grid[1] = rows;
-      plan.workspace_bytes = programs * int64_t{sizeof(C)};
-      return plan;
-    }
-  };
-  TW_INLINE Parts parts() const {
-    constexpr int64_t kPrograms = 1024, kLeast = 1 << 16, kWhole = 4096;
-    if (x.rows == 0 || 2 * x.rows > kPrograms || x.cols < 2 * kLeast) return {};
-    const int64_t most = kPrograms / x.rows, wanted = x.cols / kLeast;
-    const int64_t count = most < wanted ? most : wanted;
-    const int64_t columns = ((x.cols + count - 1) / count + kWhole - 1) / kWhole * kWhole;
-    return {(x.cols + columns - 1) / columns, columns};
+  template <class P>
+  TW_INLINE RowParts parts() const {
+    constexpr int64_t kPrograms = 1024, kWhole = 4096;
+    constexpr int64_t kLeast = P::kOnGpu ? kWhole : 1 << 16;  // columns of a part
+    const int64_t most = x.cols / kLeast * x.rows;
+    if (x.rows == 0 || 2 * x.rows > kPrograms || x.cols < (P::kOnGpu ? 1 << 16 : 2 * kLeast))
+      return RowParts::one(x.cols);
+    return RowParts::of(x.rows, x.cols, kPrograms < most ? kPrograms : most, kWhole);
   }
 
   template <class P>
@@ -85,14 +80,13 @@ struct Sum {
       if (i < count) put(first + i, totals[i]);
   }
   template <class P>
-  TW_INLINE void add_row(P p, const Parts& parts) const {
+  TW_INLINE void add_row(P p, const RowParts& parts) const {
     C* const totals = p.template workspace<C>();
     const int64_t i = p.index();
     if (p.phase() > 0) return put(i, total_of(p, view(totals + i * parts.count, parts.count)));
     if (parts.count == 1) return put(i, total_of(p, x.row(i)));
-    const int64_t row = index_quotient(i, parts.count);
-    const int64_t begin = (i - row * parts.count) * parts.columns, rest = x.cols - begin;
-    totals[i] = total_of(p, x.row(row).part(begin, rest < parts.columns ? rest : parts.columns));
+    const RowParts::Part part = parts.part(i, x.cols);
+    totals[i] = total_of(p, x.row(part.row).part(part.begin, part.size));
   }
   template <class P, class U>
   TW_INLINE static C total_of(P p, const View<U, 1>& row) {
@@ -111,7 +105,7 @@ template <class P>
 struct Sum<T, kMean>::Prepared {
   Sum sum;
   bool by_columns;
-  Parts parts;
+  RowParts parts;
   ColumnSums<P, T> columns;
 
   TW_DEVICE void operator()(P p) const {

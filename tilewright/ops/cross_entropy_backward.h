@@ -71,13 +71,17 @@ struct CrossEntropyBackward {
     return out;
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "N=0 V=5 reduction=sum"},
-                                        {"one element", "N=1 V=1"},
-                                        {"sum", "N=7 V=5 reduction=sum"},
-                                        {"no reduction", "N=6 V=45 reduction=none"},
-                                        {"smoothing", "N=9 V=77 label_smoothing=0.1"},
-                                        {"three blocks", "N=3 V=9001 reduction=sum"},
-                                        {"z loss", "N=13 V=33 label_smoothing=0.2 z_loss=0.01"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "N=0 V=5 reduction=sum"},
+      {"one element", "N=1 V=1"},
+      {"sum", "N=7 V=5 reduction=sum"},
+      {"no reduction", "N=6 V=45 reduction=none"},
+      {"smoothing", "N=9 V=77 label_smoothing=0.1"},
+      {"parts of rows", "N=3 V=5000 reduction=none label_smoothing=0.1 z_loss=0.01"},
+      {"parts of rows, mean", "N=2 V=4099"},
+      {"many rows", "N=600 V=5"},
+      {"three blocks", "N=3 V=9001 reduction=sum"},
+      {"z loss", "N=13 V=33 label_smoothing=0.2 z_loss=0.01"}};
   static constexpr Case kWorkloads[] = {{"smollm2-135m/training", "N=1024 V=49152"}};
 
  private:

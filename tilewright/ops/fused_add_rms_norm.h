@@ -54,6 +54,9 @@ struct FusedAddRmsNorm {
                                         {"one element", "*=1 C=1"},
                                         {"single spans and a tail", "*=3 C=45"},
                                         {"unrolled spans and a tail", "*=2x3 C=1031"},
+                                        {"few short rows", "*=3 C=520"},
+                                        {"few long rows", "*=2 C=4104"},
+                                        {"many rows", "*=2x130 C=520"},
                                         {"rows of two blocks and of four", "*=5 C=16392"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/decode", "*=1 C=4096"},
                                         {"llama-3.1-8b/batch-16", "*=16 C=4096"},

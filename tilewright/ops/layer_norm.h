@@ -54,6 +54,9 @@ struct LayerNorm {
                                         {"weight alone", "*=3 C=45 eps=1 +weight"},
                                         {"bias alone", "*=3 C=45 eps=1 +bias"},
                                         {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
+                                        {"few short rows", "*=3 C=520 +weight +bias"},
+                                        {"few long rows", "*=2 C=4104 +bias"},
+                                        {"many rows", "*=2x130 C=520 +weight +bias"},
                                         {"columns of several blocks", "*=3 C=16400 +weight +bias"},
                                         {"odd columns of several blocks", "*=2 C=16391 +weight"}};
   static constexpr Case kWorkloads[] = {

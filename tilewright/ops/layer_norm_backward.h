@@ -74,7 +74,10 @@ struct LayerNormBackward {
       {"columns of several blocks", "*=5 C=8200 +weight +weight_grad +bias_grad"},
       {"odd columns of several blocks", "*=3 C=8203 +weight +weight_grad"},
       {"rows of a warp", "*=2x150 C=520 +weight +weight_grad +bias_grad"},
-      {"rows of three warps", "*=9 C=2056 +bias_grad"},
+      {"rows of three warps", "*=2x130 C=2056 +bias_grad"},
+      {"one short row", "*=1 C=520 +weight +weight_grad +bias_grad"},
+      {"few short rows", "*=131 C=520 +weight_grad +bias_grad"},
+      {"few long rows", "*=3 C=4104 +weight +weight_grad +bias_grad"},
       {"rows of two blocks and of four", "*=5 C=16392 +weight +weight_grad +bias_grad"},
       {"rows of four blocks and of more", "*=2 C=33000 +weight +weight_grad"}};
   static constexpr Case kWorkloads[] = {

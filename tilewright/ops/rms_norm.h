@@ -49,6 +49,9 @@ struct RmsNorm {
                                         {"partial span only", "*=2 C=5"},
                                         {"single spans and a tail", "*=3 C=45"},
                                         {"unrolled spans and a tail", "*=2x3 C=1031"},
+                                        {"few short rows", "*=3 C=520"},
+                                        {"few long rows", "*=2 C=4104"},
+                                        {"many rows", "*=2x130 C=520"},
                                         {"large eps", "*=4 C=64 eps=10"}};
   static constexpr Case kWorkloads[] = {{"smollm2-135m/decode", "*=1 C=576"},
                                         {"llama-3.1-8b/decode", "*=1 C=4096"},

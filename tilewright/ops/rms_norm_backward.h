@@ -69,7 +69,10 @@ struct RmsNormBackward {
       {"columns of several blocks", "*=5 C=8200 eps=1 +weight_grad"},
       {"odd columns of several blocks", "*=3 C=8203 eps=1 +weight_grad +residual_grad"},
       {"rows of a warp", "*=2x150 C=520 +weight_grad +residual_grad"},
-      {"rows of three warps", "*=9 C=2056"},
+      {"rows of three warps", "*=2x130 C=2056"},
+      {"one short row", "*=1 C=520 +weight_grad +residual_grad"},
+      {"few short rows", "*=131 C=520 +weight_grad"},
+      {"few long rows", "*=3 C=4104 +weight_grad +residual_grad"},
       {"rows of two blocks and of four", "*=5 C=16392 +weight_grad +residual_grad"},
       {"rows of four blocks and of more", "*=2 C=33000 +weight_grad"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/training", "*=2048 C=4096 +weight_grad"},

@@ -42,6 +42,7 @@ struct Sum {
                                         {"partial span only", "*=3 C=5"},
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"three blocks", "*=5 C=9001"},
+                                        {"parts of rows", "*=2 C=70001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/hidden", "*=2048 C=4096"},
                                         {"64 MiB", "*=4096 C=4096"}};

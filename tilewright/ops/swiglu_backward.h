@@ -32,10 +32,12 @@ struct SwigluBackward {
     return elementwise_cost(k.grad, 5, 24);
   }
 
-  static constexpr Case kEdgeCases[] = {{"empty", "grad=[3,0] gate=[3,0] up=[3,0]"},
-                                        {"two blocks", "grad=[20001] gate=[20001] up=[20001]"},
-                                        {"column broadcast", "grad=[7,33] gate=[7,33] up=[7,1]"},
-                                        {"spans and tail", "grad=[3,45] gate=[3,45] up=[3,45]"}};
+  static constexpr Case kEdgeCases[] = {
+      {"empty", "grad=[3,0] gate=[3,0] up=[3,0]"},
+      {"two blocks", "grad=[20001] gate=[20001] up=[20001]"},
+      {"blocks of more spans", "grad=[1050008] gate=[1050008] up=[1050008]"},
+      {"column broadcast", "grad=[7,33] gate=[7,33] up=[7,1]"},
+      {"spans and tail", "grad=[3,45] gate=[3,45] up=[3,45]"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/training", "grad=[512,14336] gate=[512,14336] up=[512,14336]"}};
 };

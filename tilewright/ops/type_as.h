@@ -27,10 +27,13 @@ struct TypeAs {
     return {.flops = 0, .bytes = n * double(sizeof(T) + sizeof(U))};
   }
 
-  static constexpr Case kEdgeCases[] = {
-      {"empty", "x=[3,0] N=1"},        {"one element", "x=[1] N=1"},
-      {"partial span", "x=[5] N=0"},   {"spans and tail", "x=[3,45] N=1"},
-      {"two blocks", "x=[20001] N=1"}, {"rank 4", "x=[2,3,4,5] N=1"}};
+  static constexpr Case kEdgeCases[] = {{"empty", "x=[3,0] N=1"},
+                                        {"one element", "x=[1] N=1"},
+                                        {"partial span", "x=[5] N=0"},
+                                        {"spans and tail", "x=[3,45] N=1"},
+                                        {"two blocks", "x=[20001] N=1"},
+                                        {"rank 4", "x=[2,3,4,5] N=1"},
+                                        {"blocks of more spans", "x=[1050008] N=1"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/mlp", "x=[2048,14336] N=1"},
                                         {"64 MiB", "x=[4096,4096] N=1"}};
 };

@@ -16,17 +16,23 @@ namespace {
 
 using kernels::kNormFunctions;
 using kernels::NormArguments;
+using kernels::NormFewArguments;
+using kernels::NormFewBuild;
 using kernels::NormKind;
 using Build = kernels::NormBuild;
 
 /// The functions of one element type, found when the first of them is launched.
 struct NormModule {
   KernelBuilds<size_t{kNormFunctions}> functions;
+  KernelBuilds<size_t{kernels::kNormFewFunctions}> few;
+  KernelBuilds<size_t{kernels::kNormColumnFunctions}> few_columns;
   Kernel fold = nullptr;
 
   explicit NormModule(const char* image) {
     load_kernels("norm", "this GPU", image, [this](std::string_view name, Kernel kernel) {
       functions.place(name, "10cuda_entry4normILi", kernel);  // norm_kernels.cu
+      few.place(name, "10cuda_entry8few_normILi", kernel);
+      few_columns.place(name, "10cuda_entry16few_norm_columnsILi", kernel);
       if (name.find("norm_fold") != name.npos) fold = kernel;
     });
   }
@@ -44,7 +50,7 @@ struct NormProblem {
   const char* name;
   NormKind kind;
   Rows<const T> inputs[2];
-  Rows<const T> residual_grad;
+  Rows<const T> residual_grad;  // or the bias, a row for all
   View<const T, 1> weight;
   Rows<T> outs[2];
   View<T, 1> sums[2];  // outputs of the kernel's sums
@@ -74,6 +80,24 @@ struct NormProblem {
         weight(call.weight),
         outs{call.out, call.residual_out},
         eps(call.eps) {}
+  explicit NormProblem(const kernels::RmsNorm<T>& call)
+      : name("rms_norm"),
+        kind(NormKind::kRms),
+        inputs{call.x, {}},
+        weight(call.weight),
+        outs{call.out, {}},
+        eps(call.eps) {}
+  explicit NormProblem(const kernels::LayerNorm<T>& call)
+      : name("layer_norm"),
+        kind(NormKind::kLayer),
+        inputs{call.x, {}},
+        weight(call.weight),
+        outs{call.out, {}},
+        eps(call.eps) {
+    residual_grad.data = call.bias.data;
+    residual_grad.rows = 1, residual_grad.cols = call.bias.size(0);
+    residual_grad.col_stride = call.bias.stride(0);
+  }
 
   const Rows<const T>& x() const { return inputs[0]; }
 };
@@ -112,6 +136,16 @@ Support supports_layout(const NormProblem<T>& p) {
   return Support::yes();
 }
 
+/// Whether the kernels of few rows take it, of what all of them take.
+template <class T>
+bool is_few(const NormProblem<T>& p) {
+  const auto takes = [](const View<T, 1>& sum) {
+    return !sum || (sum.stride(0) == 1 && in_words(sum.data, 0));
+  };
+  return p.x().rows <= NormFewBuild::kRows && p.x().cols * int64_t{sizeof(T)} <= Build::kRowBytes &&
+         takes(p.sums[0]) && takes(p.sums[1]);
+}
+
 template <class T>
 Support supports(const NormProblem<T>& p, int device) {
   constexpr int64_t kMost = int64_t{1} << 30;
@@ -124,8 +158,11 @@ Support supports(const NormProblem<T>& p, int device) {
   if (bytes > int64_t{Build::kRanks} * Build::kRowBytes)
     return Support::no("rows that four blocks do not hold");
   if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
+  if (is_few(p)) return Support::yes();
+  // Where the neutral kernels are as fast.
+  if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer) return Support::no("many rows");
   if (p.kind == NormKind::kFusedAddRms && bytes <= Build::kRowBytes)
-    return Support::no("rows that registers hold");  // where the neutral kernel is as fast
+    return Support::no("many rows that registers hold");
   return Support::yes();
 }
 
@@ -161,9 +198,30 @@ void fold(const NormProblem<T>& p, const NormArguments<T>& of, int clusters, con
 }
 
 template <class T>
-void launch(const NormProblem<T>& p, int device, Stream stream) {
-  const Gpu& on = gpu(device);
-  const CurrentContext current(on);
+void launch_few(const NormProblem<T>& p, const Gpu& on, Stream stream) {
+  NormFewArguments<T> arguments{arguments_of(p), {p.sums[0].data, p.sums[1].data}, nullptr};
+  const bool is_apart = arguments.sums > 0 && arguments.rows > 1;
+  const StreamMemory factors(is_apart ? arguments.rows * NormFewBuild::kFactorBytes : 0, stream,
+                             p.name);
+  arguments.factors = factors.data();
+  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
+  const bool is_short = bytes <= NormFewBuild::kShortBytes;
+  const auto start = [&](Kernel kernel, int blocks, int threads) {
+    void* pointers[] = {&arguments};
+    check(launch_kernel(Start::kEarly, kernel, on, unsigned(blocks), unsigned(threads), 1, 0,
+                        stream, pointers),
+          p.name, ": launching");
+  };
+  start(module<T>().few[size_t(kernels::norm_few_function(p.kind, is_short))], arguments.rows,
+        NormFewBuild::threads(bytes / Build::kSpanBytes, is_short));
+  if (!is_apart) return;
+  constexpr int kBytes = NormFewBuild::kAcross * Build::kSpanBytes;
+  start(module<T>().few_columns[size_t(p.kind)], int((bytes + kBytes - 1) / kBytes),
+        NormFewBuild::kColumnThreads);
+}
+
+template <class T>
+void launch_many(const NormProblem<T>& p, const Gpu& on, Stream stream) {
   NormArguments<T> arguments = arguments_of(p);
   const kernels::NormShape& shape = arguments.shape;
   const int clusters = std::min(clusters_at_once(on.multiprocessors, shape.ranks), arguments.rows);
@@ -179,6 +237,16 @@ void launch(const NormProblem<T>& p, int device, Stream stream) {
                       pointers, unsigned(shape.ranks)),
         p.name, ": launching");
   if (arguments.sums > 0) fold(p, arguments, clusters, on, stream);
+}
+
+template <class T>
+void launch(const NormProblem<T>& p, int device, Stream stream) {
+  const Gpu& on = gpu(device);
+  const CurrentContext current(on);
+  if (is_few(p))
+    launch_few(p, on, stream);
+  else
+    launch_many(p, on, stream);
   wait_if_asked(p.name, on, stream);
 }
 
@@ -208,6 +276,12 @@ TW_INSTANTIATE(LayerNormBackward, bf16)
 TW_INSTANTIATE(FusedAddRmsNorm, float)
 TW_INSTANTIATE(FusedAddRmsNorm, f16)
 TW_INSTANTIATE(FusedAddRmsNorm, bf16)
+TW_INSTANTIATE(RmsNorm, float)
+TW_INSTANTIATE(RmsNorm, f16)
+TW_INSTANTIATE(RmsNorm, bf16)
+TW_INSTANTIATE(LayerNorm, float)
+TW_INSTANTIATE(LayerNorm, f16)
+TW_INSTANTIATE(LayerNorm, bf16)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

@@ -4,6 +4,7 @@
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/fused_add_rms_norm.h"
 #include "tilewright/kernels/layer_norm_backward.h"
+#include "tilewright/kernels/rms_norm.h"
 #include "tilewright/kernels/rms_norm_backward.h"
 #include "tilewright/runtime/cuda/driver.h"
 
@@ -17,6 +18,10 @@ template <class T>
 inline constexpr bool kHasNormSm90<kernels::LayerNormBackward<T>> = true;
 template <class T>
 inline constexpr bool kHasNormSm90<kernels::FusedAddRmsNorm<T>> = true;
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::RmsNorm<T>> = true;
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::LayerNorm<T>> = true;
 
 /// Whether they take this call on that device, or why the neutral kernel must.
 template <class K>

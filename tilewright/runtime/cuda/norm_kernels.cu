@@ -2,8 +2,9 @@
 // TW_NORM_ELEMENT is float, tw::f16 or tw::bf16. The runtime finds the functions by name and
 // number.
 #include "tilewright/kernels/norm_backward_rows_sm90.h"
+#include "tilewright/kernels/norm_few_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
-#include "tilewright/kernels/norm_fused_add_row_sm90.h"
+#include "tilewright/kernels/norm_forward_rows_sm90.h"
 #include "tilewright/kernels/norm_sm90.h"
 
 namespace tw::cuda_entry {
@@ -27,6 +28,14 @@ template <>
 struct NormOf<NormKind::kFusedAddRms> {
   using type = FusedAddRmsNormSm90<Element>;
 };
+template <>
+struct NormOf<NormKind::kRms> {
+  using type = RmsNormSm90<Element>;
+};
+template <>
+struct NormOf<NormKind::kLayer> {
+  using type = LayerNormSm90<Element>;
+};
 
 /// kIndex: norm_function().
 template <int kIndex>
@@ -41,10 +50,30 @@ __global__ void __launch_bounds__(NormFoldArguments<Element>::kThreads)
   NormFold<Element>{arguments}(shared);
 }
 
+/// kIndex: norm_few_function(). Two blocks of short rows share a multiprocessor.
+template <int kIndex>
+__global__ void __launch_bounds__(NormBuild::kThreads, 1 + kIndex % 2)
+    few_norm(const __grid_constant__ NormFewArguments<Element> arguments) {
+  using Few = NormFew<typename NormOf<NormKind(kIndex / 2)>::type, kIndex % 2 == 1>;
+  __shared__ typename Few::Shared shared;
+  Few{arguments}(shared);
+}
+template <int kKind>
+__global__ void __launch_bounds__(NormFewBuild::kColumnThreads)
+    few_norm_columns(const __grid_constant__ NormFewArguments<Element> arguments) {
+  using Columns = NormFewColumns<typename NormOf<NormKind(kKind)>::type>;
+  __shared__ typename Columns::Shared shared;
+  Columns{arguments}(shared);
+}
+
 template <int kIndex>
 void instantiate() {
-  [[maybe_unused]] const auto entry = &norm<kIndex>;
-  if constexpr (kIndex + 1 < kNormFunctions) instantiate<kIndex + 1>();
+  if constexpr (kIndex < kNormFunctions) [[maybe_unused]]
+    const auto entry = &norm<kIndex>;
+  if constexpr (kIndex < kNormColumnFunctions) [[maybe_unused]]
+    const auto entry = &few_norm_columns<kIndex>;
+  [[maybe_unused]] const auto entry = &few_norm<kIndex>;
+  if constexpr (kIndex + 1 < kNormFewFunctions) instantiate<kIndex + 1>();
 }
 template void instantiate<0>();
 

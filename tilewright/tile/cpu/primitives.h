@@ -79,6 +79,16 @@ template <class C = float, class P, class T, class F, class... In>
 TW_INLINE void map_row(P p, const View<T, 1>& to, F&& f, const View<In, 1>&... from) {
   for_row<C>(p, to.size(0), [&](auto at) { store(p, to, at, f(load(from, at)...)); });
 }
+/// first[c] and second[c] = both members of f(from[c] ...).
+template <class C = float, int kChains = 1, class P, class To, class F, class... From>
+TW_INLINE void map_to_two(P p, const To& first, const To& second, F&& f, const From&... from) {
+  for_row<C, kChains>(p, first, [&](auto at) TW_INLINED {
+    (prefetch_ahead(p, from, at), ...);
+    const auto two = f(load(from, at)...);
+    store(p, second, at, two.second);
+    store(p, first, at, two.first);
+  });
+}
 
 /// v where the span has a column, `fill` in lanes past the end.
 template <class P, class C, bool kFull, class V>

@@ -76,6 +76,19 @@ struct Raw {
     TW_UNROLL
     for (int w = 0; w < kWords; ++w) reinterpret_cast<Word*>(p)[w] = words[w];
   }
+  /// To global memory. Spelled out: nvcc may store a word of numbers of 32 bits as four.
+  __device__ __forceinline__ void store_global(T* p) const {
+    if constexpr (kWordBytes == 16) {
+      TW_UNROLL
+      for (int w = 0; w < kWords; ++w)
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(
+                         __cvta_generic_to_global(reinterpret_cast<Word*>(p) + w)),
+                     "r"(words[w].x), "r"(words[w].y), "r"(words[w].z), "r"(words[w].w)
+                     : "memory");
+    } else {
+      store(p);
+    }
+  }
   __device__ __forceinline__ void scatter(T* p, int64_t stride, int count) const {
     T lanes[kN];
     __builtin_memcpy(lanes, words, kBytes);

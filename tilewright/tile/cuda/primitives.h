@@ -193,37 +193,62 @@ TW_INLINE Memo memo(P, int64_t, int) {
 
 namespace detail {
 
-/// Some of a thread's spans of an operand, as they lie: loads that wait for nothing.
-template <class P, class C, class T, int kSpans>
+/// Some of a thread's words of an operand, as they lie: loads that wait for nothing. kWhole: all of
+/// them are before column n.
+template <class T, int kN, int kWords, bool kWhole>
 struct Batch {
-  using R = RawOf<P, C, T>;
-  R spans[kSpans];
-  __device__ __forceinline__ Batch(const AlignedRow<T>& row, int64_t first, int64_t step) {
+  using R = Raw<typename remove_const<T>::type, kN>;
+  R words[kWords];
+  __device__ __forceinline__ Batch(const T* from, int64_t first, int64_t step, int64_t n) {
     TW_UNROLL
-    for (int i = 0; i < kSpans; ++i) spans[i] = R::load(row.data + first + i * step);
+    for (int i = 0; i < kWords; ++i)
+      words[i] = kWhole || first + i * step < n ? R::load(from + first + i * step) : R{};
   }
 };
+
+/// Lanes of a word of 16 bytes of the widest type: threads side by side then read, and write,
+/// memory in order, of which a store in halves of 32 bytes would have each sector twice.
+template <class P, class C, class... T>
+TW_DEVICE constexpr int word_lanes() {
+  int lanes = P::template kLanes<C>;
+  ((lanes = lanes * int(sizeof(T)) > 16 ? 16 / int(sizeof(T)) : lanes), ...);
+  return lanes;
+}
+
+/// put(column, values...) for the thread's words of rows of n columns.
+template <class C, int kN, class P, class Put, class... In>
+__device__ __forceinline__ void for_words(P p, int64_t n, Put&& put,
+                                          const AlignedRow<In>&... from) {
+  // Of a span, and of as many spans as are on their way together.
+  constexpr int kLeast = P::template kLanes<C> / kN, kMost = (sizeof...(In) == 1 ? 4 : 2) * kLeast;
+  constexpr bool kIsOne = kLeast == 1;
+  const int64_t step = int64_t{p.threads()} * kN;
+  int64_t c = int64_t{p.thread()} * kN;
+  TW_ROLLED
+  for (; c + (kMost - 1) * step < n; c += kMost * step) {
+    [&](const auto&... batch) {
+      TW_UNROLL
+      for (int i = 0; i < kMost; ++i) put(c + i * step, batch.words[i].template widen<C>()...);
+    }(Batch<In, kN, kMost, true>(from.data, c, step, n)...);
+  }
+  TW_ROLLED
+  for (; c < n; c += kLeast * step) {
+    [&](const auto&... batch) {
+      TW_UNROLL
+      for (int i = 0; i < kLeast; ++i)
+        if (i == 0 || c + i * step < n) put(c + i * step, batch.words[i].template widen<C>()...);
+    }(Batch<In, kN, kLeast, kIsOne>(from.data, c, step, n)...);
+  }
+}
 
 template <class C, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_aligned(P p, const AlignedRow<T>& to, F&& f,
                                             const AlignedRow<In>&... from) {
-  constexpr int kN = P::template kLanes<C>, kSpans = sizeof...(In) == 1 ? 4 : 2;
-  const int64_t step = int64_t{p.threads()} * kN, n = to.size(0);
-  int64_t c = int64_t{p.thread()} * kN;
-  TW_ROLLED
-  for (; c + (kSpans - 1) * step < n; c += kSpans * step) {
-    [&](const auto&... batch) {
-      TW_UNROLL
-      for (int i = 0; i < kSpans; ++i)
-        store(p, to, Span<P, C, true>{c + i * step, kN, -1},
-              f(batch.spans[i].template widen<C>()...));
-    }(Batch<P, C, In, kSpans>(from, c, step)...);
-  }
-  TW_ROLLED
-  for (; c < n; c += step) {
-    const Span<P, C, true> at{c, kN, -1};
-    store(p, to, at, f(load(from, at)...));
-  }
+  constexpr int kN = word_lanes<P, C, T, In...>();
+  const auto put = [&](int64_t c, const auto&... v) {
+    Raw<T, kN>::narrow(f(v...)).store_global(to.data + c);
+  };
+  for_words<C, kN>(p, to.size(0), put, from...);
 }
 
 /// Where one of two rows is an element for all columns, as where a tensor is scaled.
@@ -262,6 +287,28 @@ __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
     return;
   }
   for_row<C>(p, to, [&](const auto& at) { store(p, to, at, f(load(from, at)...)); });
+}
+
+/// first[c] and second[c] = both members of f(from[c] ...).
+template <class C = float, int kChains = 1, class P, class T, class F, class... In>
+__device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const View<T, 1>& second,
+                                           F&& f, const View<In, 1>&... from) {
+  if (detail::is_aligned<C>(p, first) && detail::is_aligned<C>(p, second) &&
+      (detail::is_aligned<C>(p, from) && ...)) {
+    constexpr int kN = detail::word_lanes<P, C, T, In...>();
+    const auto put = [&](int64_t c, const auto&... v) {
+      const auto two = f(v...);
+      Raw<T, kN>::narrow(two.first).store_global(first.data + c);
+      Raw<T, kN>::narrow(two.second).store_global(second.data + c);
+    };
+    return detail::for_words<C, kN>(p, first.size(0), put,
+                                    AlignedRow<In>{from.data, {from.size(0)}}...);
+  }
+  for_row<C>(p, first, [&](const auto& at) {
+    const auto two = f(load(from, at)...);
+    store(p, first, at, two.first);
+    store(p, second, at, two.second);
+  });
 }
 
 }  // namespace tw::tile

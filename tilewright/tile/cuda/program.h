@@ -5,6 +5,7 @@
 // has a whole block, or a power of two of at most 32 threads.
 #pragma once
 
+#include "tilewright/core/view.h"
 #include "tilewright/tile/compute_type.h"
 #include "tilewright/tile/program.h"
 #if defined(__CUDACC__)
@@ -177,12 +178,12 @@ struct SpreadProgram : Program {
   TW_INLINE static int64_t programs_at_once(int64_t cols, int64_t most) {
     const int64_t multiprocessors = ranks_for(cols, kSpans) > 1 ? 128 : 132;
     const int64_t columns = multiprocessors * kResidentColumns * kSpans;
-    return cols * most <= columns ? most : columns < cols ? 1 : columns / cols;
+    return cols * most <= columns ? most : columns < cols ? 1 : index_quotient(columns, cols);
   }
   /// Four times as many programs, so that the last ones hardly wait for each other.
   TW_INLINE static int64_t rows_per_program(int64_t rows, int64_t cols) {
     const int64_t programs = programs_at_once(cols, 4096) * 4;
-    return (rows + programs - 1) / programs;
+    return rows <= programs ? rows > 0 : index_quotient(rows + programs - 1, programs);
   }
   TW_INLINE static int64_t row_groups(int64_t rows, int64_t cols, const Machine&) {
     const int64_t count = rows_per_program(rows, cols);

@@ -37,16 +37,12 @@ struct AlignedRow {
   TW_INLINE AlignedRow part(int64_t begin, int64_t count) const { return {data + begin, {count}}; }
 };
 /// kInLoop: of a kernel with a loop over rows, before which the compiler would compute the
-/// reciprocals of all leading sizes, and keep them in registers. Others would compute them before
-/// their first load, which rows of one stride need not wait for.
+/// reciprocals of all leading sizes, and keep them in registers.
 template <class T, bool kInLoop>
 struct AlignedRows {
   const Rows<T>& base;
   __device__ __forceinline__ AlignedRow<T> row(int64_t i) const {
-    if constexpr (!kInLoop) {
-      if (base.lead == 1) return {base.data + i * base.lead_strides[0], {base.cols}};
-      return {base.row(i).data, {base.cols}};
-    }
+    if constexpr (!kInLoop) return {base.row(i).data, {base.cols}};
     int64_t offset = 0;
     TW_ROLLED
     for (int d = base.lead - 1; d > 0; --d) {
@@ -349,10 +345,9 @@ __device__ __forceinline__ bool is_aligned(P p, const View<T, 1>& row) {
 template <class C, class P, class T>
 __device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
   using R = RawOf<P, C, T>;
-  int64_t strides = 0;  // their common divisor by powers of two is that of their bits
-  TW_UNROLL
-  for (int d = 0; d < Rows<T>::kMaxLead; ++d)
-    if (d < rows.lead) strides |= rows.lead_strides[d];
+  int64_t strides = rows.lead_strides[0];  // the common divisor by powers of two is their bits'
+  TW_ROLLED
+  for (int d = 1; d < rows.lead; ++d) strides |= rows.lead_strides[d];
   return is_held<C>(p, rows.cols) && rows.col_stride == 1 &&
          rows.cols % P::template kLanes<C> == 0 && R::is_aligned(rows.data) &&
          strides * int64_t{sizeof(T)} % R::kWordBytes == 0;

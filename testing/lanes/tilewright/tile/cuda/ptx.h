@@ -29,7 +29,7 @@ struct Warp {
 
 }  // namespace tw::testing
 
-inline thread_local tw::testing::Index threadIdx, blockIdx;
+inline thread_local tw::testing::Index threadIdx, blockIdx, blockDim;
 inline thread_local tw::testing::Warp* this_warp = nullptr;
 inline thread_local std::barrier<>* this_block = nullptr;  // of several warps
 inline tw::testing::Index gridDim;
@@ -70,6 +70,7 @@ inline void run_block(unsigned block, unsigned threads, const std::function<void
     warps.emplace_back([&, first] {
       run_warp(block, first, [&] {
         this_block = &meeting;
+        blockDim.x = threads;
         body();
       });
     });
