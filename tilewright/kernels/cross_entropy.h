@@ -31,6 +31,17 @@ struct CrossEntropyRow {
     if (smoothing != 0) out.loss += smoothing * (found.log_sum - below);
     return out;
   }
+  template <class P, class Row>
+  TW_INLINE static CrossEntropyRow of(P p, const Row& row, int64_t label, float smoothing,
+                                      float z_loss) {
+    const float label_logit = static_cast<float>(row(label));  // now: nothing waits for it
+    const LogSumExp<float> found = row_logsumexp<float>(p, row);
+    float below = 0;
+    if (smoothing != 0)
+      below = tile::reduce_row(p, tile::Sum{}, row,
+                               [&](auto at) { return tile::load(row, at) - found.high; });
+    return of(found, label_logit, below / static_cast<float>(row.size(0)), smoothing, z_loss);
+  }
   /// The gradient of such a row of `cols` columns, or of a part of it, in which the label has the
   /// place `label` or which is without it; `scale` is that of its loss. to may be row.
   template <class T, class P, class Row, class To>
@@ -40,10 +51,10 @@ struct CrossEntropyRow {
     const bool has_label = label >= 0 && label < row.size(0);
     const float at_label = has_label ? static_cast<float>(row(label)) : 0;
     tile::sync(p);  // it may be overwritten now
-    tile::for_row(p, row, [&](auto at) {
-      const auto v = tile::exp_below(tile::load(row, at), lse);
-      tile::store(p, to, at, (v * slope - even) * scale);  // last: it may be infinite
-    });
+    const auto slopes = [&](auto logits) {
+      return (tile::exp_below(logits, lse) * slope - even) * scale;  // last: it may be infinite
+    };
+    tile::map_row(p, to, slopes, row);
     if (!has_label) return;
     tile::sync(p);  // as the label's is now, whoever wrote it
     const float weight = scalar_exp<float, P>(at_label - lse);
@@ -85,21 +96,21 @@ struct CrossEntropy {
   /// A program per row, or on a GPU per part of one and then per row; and one that adds up.
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    const RowParts parts = cross_entropy_parts<P>(x);
+    const RowParts parts = cut<P>();
     const int64_t rows = x.size(0), programs = rows * parts.count;
-    tile::Plan plan =
-        tile::plan_of(programs, logsumexp_scratch<P, float, T>(parts.columns)).over(parts.columns);
     const bool is_cut = parts.count > 1;
+    const int64_t scratch = is_cut ? 0 : logsumexp_scratch<P, float, T>(x.size(1));
+    tile::Plan plan = tile::plan_of(programs, scratch).over(parts.columns);
     if (is_cut) plan.grid[plan.phases++] = rows;
     if (is_reduced()) plan.grid[plan.phases++] = 1;
-    plan.workspace_bytes =
-        ((is_reduced() ? rows : 0) + (is_cut ? 3 * programs : 0)) * int64_t{sizeof(float)};
+    if (is_cut || is_reduced())
+      plan.workspace_bytes = (rows + (is_cut ? 3 * programs : 0)) * int64_t{sizeof(float)};
     return plan;
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    run(p, cross_entropy_parts<P>(x));
+    run(p, cut<P>());
   }
   /// On a GPU the cut is made on the host.
   struct Prepared;
@@ -107,46 +118,60 @@ struct CrossEntropy {
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
   {
-    return {*this, cross_entropy_parts<P>(x)};
+    return {*this, cut<P>()};
   }
 
   TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
 
  private:
+  /// Parts are read twice, which is not worth it where every multiprocessor has a row.
+  template <class P>
+  TW_INLINE RowParts cut() const {
+    return x.size(0) > 132 ? RowParts::one(x.size(1)) : cross_entropy_parts<P>(x);
+  }
+
+  /// Whole rows keep what registers hold; a part that did so too would leave them fewer.
   template <class P>
   TW_INLINE void run(P p, const RowParts& parts) const {
     const bool is_cut = P::kOnGpu && parts.count > 1;
     if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
-    if (is_cut && p.phase() == 1) return put(p, p.index(), settle(p, parts, p.index()));
+    if (!is_cut) return run_row(p, p.index());
+    if (p.phase() == 0) return run_part(p, parts);
+    put(p, p.index(), settle(p, parts, p.index()));
+  }
+  template <class P>
+  TW_INLINE void run_row(P p, int64_t r) const {
+    const int64_t label = int64_t(target(r));
+    if (label != ignore_index) tile::require_index(p, label, x.size(1));
+    CrossEntropyRow row;
+    const auto look = [&](const auto& logits) {
+      row = CrossEntropyRow::of(p, logits, label, label_smoothing, z_loss);
+    };
+    if (label != ignore_index) tile::with_rows(p, look, x[r]);
+    put(p, r, row);
+  }
+  template <class P>
+  TW_INLINE void run_part(P p, const RowParts& parts) const {
     const RowParts::Part part = parts.part(p.index(), x.size(1));
     const int64_t r = part.row, label = int64_t(target(r));
-    if (label == ignore_index) {
-      if (!is_cut) put(p, r, {});
-      return;
-    }
+    if (label == ignore_index) return;
     tile::require_index(p, label, x.size(1));
-    Exponentials<float> of{};
-    float below = 0;
+    float high = 0, total = 0, below = 0;
     const auto look = [&](const auto& logits) {
-      of = row_exponentials<float>(p, logits);
+      high = tile::reduce_elements(p, tile::Max{}, logits);
+      const float base = finite(high);
+      total = tile::reduce_row(p, tile::Sum{}, logits, [&](auto at) {
+        return tile::exp_nonpositive(tile::load(logits, at) - base);
+      });
       if (label_smoothing == 0) return;
-      const float base = finite(of.high);
       below = tile::reduce_row(p, tile::Sum{}, logits,
                                [&](auto at) { return tile::load(logits, at) - base; });
     };
     tile::with_rows(p, look, x[r].part(part.begin, part.size));
-    if (!is_cut) return put(p, r, row_of(p, r, of, below));
-    found(p, parts, 0, r)(part.index) = of.high;
-    found(p, parts, 1, r)(part.index) = of.total;
-    found(p, parts, 2, r)(part.index) = below;
+    float* const to = found(p, p.index());
+    to[0] = high, to[1] = total, to[2] = below;
   }
 
-  template <class P>
-  TW_INLINE CrossEntropyRow row_of(P, int64_t r, const Exponentials<float>& of, float below) const {
-    return CrossEntropyRow::of({of.high, scalar_log<float, P>(of.total)},
-                               static_cast<float>(x(r, int64_t(target(r)))),
-                               below / static_cast<float>(x.size(1)), label_smoothing, z_loss);
-  }
   template <class P>
   TW_INLINE void put(P p, int64_t r, const CrossEntropyRow& row) const {
     if (lse) lse(r) = row.lse;
@@ -156,17 +181,17 @@ struct CrossEntropy {
       loss(r, 0) = T(row.loss);
   }
 
-  /// What the parts of row r have found: their largest; sums of exponentials of differences from
-  /// it; and, for smoothing, of the differences.
+  /// What part i of all rows' has found, three numbers: its largest; the sum of exponentials of
+  /// differences from it; and, for smoothing, of the differences.
   template <class P>
-  TW_INLINE View<float, 1> found(P p, const RowParts& parts, int which, int64_t r) const {
-    float* const first = p.template workspace<float>() + (is_reduced() ? x.size(0) : 0);
-    return view(first + (which * x.size(0) + r) * parts.count, parts.count);
+  TW_INLINE float* found(P p, int64_t i) const {
+    return p.template workspace<float>() + x.size(0) + 3 * i;
   }
   template <class P>
   TW_INLINE CrossEntropyRow settle(P p, const RowParts& parts, int64_t r) const {
     if (int64_t(target(r)) == ignore_index) return {};
-    const View<float, 1> highs = found(p, parts, 0, r), totals = found(p, parts, 1, r);
+    float* const first = found(p, r * parts.count);
+    const View<float, 1> highs{first, {parts.count}, {3}}, totals{first + 1, {parts.count}, {3}};
     const float high =
         tile::reduce_row(p, tile::Max{}, highs, [&](auto at) { return tile::load(highs, at); });
     const float total = tile::reduce_row(p, tile::Sum{}, highs, [&](auto at) {
@@ -176,9 +201,11 @@ struct CrossEntropy {
     for (int64_t i = 0; label_smoothing != 0 && i < parts.count; ++i) {
       const int64_t left = x.size(1) - i * parts.columns;
       const float size = static_cast<float>(left < parts.columns ? left : parts.columns);
-      below += found(p, parts, 2, r)(i) + size * (finite(highs(i)) - high);
+      below += first[3 * i + 2] + size * (finite(highs(i)) - high);
     }
-    return row_of(p, r, {high, total}, below);
+    return CrossEntropyRow::of({high, scalar_log<float, P>(total)},
+                               static_cast<float>(x(r, int64_t(target(r)))),
+                               below / static_cast<float>(x.size(1)), label_smoothing, z_loss);
   }
   /// Of a part of -inf alone the differences are from 0: from -inf they would be NaN.
   TW_INLINE static float finite(float high) { return high == -__builtin_inff() ? 0 : high; }
@@ -245,6 +272,14 @@ struct CrossEntropyBackward {
   }
 
  private:
+  /// f of the rows: on a GPU map_row itself looks how they lie.
+  template <class P, class F, class... Row>
+  TW_INLINE static void with_any_rows(P p, F&& f, const Row&... rows) {
+    if constexpr (P::kOnGpu)
+      f(rows...);
+    else
+      tile::with_rows(p, f, rows...);
+  }
   TW_INLINE bool is_mean() const { return reduction == int(LossReduction::kMean); }
   template <class P>
   TW_INLINE bool counts_itself() const {
@@ -254,29 +289,30 @@ struct CrossEntropyBackward {
   template <class P>
   TW_INLINE void run(P p, const RowParts& parts) const {
     float* const counted = p.template workspace<float>();
+    float count = 1;
+    if (is_mean()) count = p.phase() == 0 ? count_labels(p, target, ignore_index) : *counted;
     if (!counts_itself<P>() && p.phase() == 0) {
-      *counted = count_labels(p, target, ignore_index);
+      *counted = count;
       return;
     }
     const RowParts::Part part = parts.part(p.index(), x.size(1));
     const int64_t r = part.row, label = int64_t(target(r));
     const auto to = x_grad[r].part(part.begin, part.size);
     if (label == ignore_index) {
-      using V = typename P::template Vec<float>;
-      const auto clear = [&](const auto& target_row) {
-        tile::for_row(p, target_row, [&](auto at) { tile::store(p, target_row, at, V{}); });
+      const auto clear = [&](const auto& row) {
+        tile::map_row(p, row, [](auto v) { return decltype(v){}; }, row);
       };
-      return tile::with_rows(p, clear, to);
+      return with_any_rows(p, clear, to);
     }
     tile::require_index(p, label, x.size(1));
     const bool is_reduced = reduction != int(LossReduction::kNone);
     float scale = grad ? static_cast<float>(grad(is_reduced ? 0 : r, 0)) : 1.0f;
-    if (is_mean()) scale /= counts_itself<P>() ? count_labels(p, target, ignore_index) : *counted;
+    scale /= count;
     const auto run = [&](const auto& logits, const auto& target_row) {
       CrossEntropyRow::gradient<T>(p, logits, x.size(1), label - part.begin, lse(r), scale,
                                    label_smoothing, z_loss, target_row);
     };
-    tile::with_rows(p, run, x[r].part(part.begin, part.size), to);
+    with_any_rows(p, run, x[r].part(part.begin, part.size), to);
   }
 };
 

@@ -47,15 +47,9 @@ TW_INLINE void add_exponentials(P p, const Block& block, C& high, C& total) {
   });
 }
 
-/// The largest of a row, and the sum of exponentials of differences from it.
-template <class C>
-struct Exponentials {
-  C high, total;
-};
-
 /// The plan's scratch begins with logsumexp_scratch.
 template <class C, class P, class Row>
-TW_INLINE Exponentials<C> row_exponentials(P p, const Row& row) {
+TW_INLINE LogSumExp<C> row_logsumexp(P p, const Row& row) {
   constexpr int64_t kBlock = kLogSumExpBlock<P>;
   C high = C(-__builtin_inf()), total = 0;
   for (int64_t begin = 0; begin < row.size(0); begin += kBlock) {
@@ -63,12 +57,7 @@ TW_INLINE Exponentials<C> row_exponentials(P p, const Row& row) {
     const auto block = tile::keep_row<C>(p, row.part(begin, rest < kBlock ? rest : kBlock));
     add_exponentials(p, block, high, total);
   }
-  return {high, total};
-}
-template <class C, class P, class Row>
-TW_INLINE LogSumExp<C> row_logsumexp(P p, const Row& row) {
-  const Exponentials<C> found = row_exponentials<C>(p, row);
-  return {found.high, scalar_log<C, P>(found.total)};
+  return {high, scalar_log<C, P>(total)};
 }
 
 }  // namespace tw::kernels

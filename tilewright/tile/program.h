@@ -40,14 +40,6 @@ TW_INLINE int64_t columns_read_once(int64_t rows) {
   return rows < kMany ? 4096 : 1024;
 }
 
-/// The same where its row is kept: of rows that are all under way together, a span for each thread
-/// that a block may have.
-TW_INLINE int64_t columns_kept(int64_t rows, int64_t cols) {
-  constexpr int64_t kFew = 264, kSpans = 4, kBlock = 16384;
-  if (rows > kFew || cols > kBlock) return cols;
-  return kSpans * cols < kBlock ? kSpans * cols : kBlock;
-}
-
 /// The common case: one phase of `grid` instances.
 TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   Plan plan;

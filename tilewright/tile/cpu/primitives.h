@@ -75,9 +75,9 @@ TW_INLINE Memo<C> memo(P p, int64_t n, int which) {
 }
 
 /// to[c] = f(from[c] ...) for every column.
-template <class C = float, class P, class T, class F, class... In>
-TW_INLINE void map_row(P p, const View<T, 1>& to, F&& f, const View<In, 1>&... from) {
-  for_row<C>(p, to.size(0), [&](auto at) { store(p, to, at, f(load(from, at)...)); });
+template <class C = float, class P, class To, class F, class... From>
+TW_INLINE void map_row(P p, const To& to, F&& f, const From&... from) {
+  for_row<C>(p, to, [&](auto at) { store(p, to, at, f(load(from, at)...)); });
 }
 /// first[c] and second[c] = both members of f(from[c] ...).
 template <class C = float, int kChains = 1, class P, class To, class F, class... From>
