@@ -159,7 +159,7 @@ struct NormFewColumns {
   TW_PTX void finish(int r, int column, Sums& sums) const {
     norm_sm90::HeldRow<T, kAhead> held;
     Span rest[kAhead];
-    typename Norm::Factors factors[kAhead];
+    typename Norm::Factors factors[kAhead] = {};
     const T* const more = Norm::kHasResidual ? given.residual_grad : nullptr;
     TW_UNROLL
     for (int a = 0; a < kAhead; ++a) {
