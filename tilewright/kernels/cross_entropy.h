@@ -124,20 +124,25 @@ struct CrossEntropy {
   TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
 
  private:
+  /// Beside the kept spans of float32 there are no registers for another path.
+  template <class P>
+  static constexpr bool kCuts = P::kOnGpu && sizeof(T) == 2;
   /// Parts are read twice, which is not worth it where every multiprocessor has a row.
   template <class P>
   TW_INLINE RowParts cut() const {
-    return x.size(0) > 132 ? RowParts::one(x.size(1)) : cross_entropy_parts<P>(x);
+    return !kCuts<P> || x.size(0) > 132 ? RowParts::one(x.size(1)) : cross_entropy_parts<P>(x);
   }
 
   /// Whole rows keep what registers hold; a part that did so too would leave them fewer.
   template <class P>
   TW_INLINE void run(P p, const RowParts& parts) const {
-    const bool is_cut = P::kOnGpu && parts.count > 1;
+    const bool is_cut = kCuts<P> && parts.count > 1;
     if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
     if (!is_cut) return run_row(p, p.index());
-    if (p.phase() == 0) return run_part(p, parts);
-    put(p, p.index(), settle(p, parts, p.index()));
+    if constexpr (kCuts<P>) {
+      if (p.phase() == 0) return run_part(p, parts);
+      put(p, p.index(), settle(p, parts, p.index()));
+    }
   }
   template <class P>
   TW_INLINE void run_row(P p, int64_t r) const {

@@ -219,8 +219,9 @@ TW_DEVICE constexpr int word_lanes() {
 template <class C, int kN, class P, class Put, class... In>
 __device__ __forceinline__ void for_words(P p, int64_t n, Put&& put,
                                           const AlignedRow<In>&... from) {
-  // Of a span, and of as many spans as are on their way together.
-  constexpr int kLeast = P::template kLanes<C> / kN, kMost = (sizeof...(In) == 1 ? 4 : 2) * kLeast;
+  // Of a span, and of as many as are on their way together.
+  constexpr int kLeast = P::template kLanes<C> / kN, kFew = sizeof...(In) == 1 ? 4 : 2;
+  constexpr int kMost = kLeast > kFew ? kLeast : kFew;
   constexpr bool kIsOne = kLeast == 1;
   const int64_t step = int64_t{p.threads()} * kN;
   int64_t c = int64_t{p.thread()} * kN;
@@ -296,10 +297,10 @@ __device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const V
   if (detail::is_aligned<C>(p, first) && detail::is_aligned<C>(p, second) &&
       (detail::is_aligned<C>(p, from) && ...)) {
     constexpr int kN = detail::word_lanes<P, C, T, In...>();
-    const auto put = [&](int64_t c, const auto&... v) {
+    const auto put = [&f, to = first.data, to_second = second.data](int64_t c, const auto&... v) {
       const auto two = f(v...);
-      Raw<T, kN>::narrow(two.first).store_global(first.data + c);
-      Raw<T, kN>::narrow(two.second).store_global(second.data + c);
+      Raw<T, kN>::narrow(two.first).store_global(to + c);
+      Raw<T, kN>::narrow(two.second).store_global(to_second + c);
     };
     return detail::for_words<C, kN>(p, first.size(0), put,
                                     AlignedRow<In>{from.data, {from.size(0)}}...);

@@ -205,7 +205,8 @@ __device__ __forceinline__ void for_spans(P p, const View<T, 1>& row, F&& f) {
 template <class C = float, class P, class T, class F>
 __device__ __forceinline__ void for_spans(P p, const AlignedRow<T>& row, F&& f) {
   using R = RawOf<P, C, T>;
-  constexpr int kN = P::template kLanes<C>, kAhead = 4;  // loads before the first is used
+  // 64 bytes are on their way before the first is used.
+  constexpr int kN = P::template kLanes<C>, kAhead = sizeof(R) > 16 ? 2 : 4;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   int64_t c = int64_t{p.thread()} * kN;
   TW_ROLLED
