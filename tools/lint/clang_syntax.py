@@ -19,7 +19,7 @@ from pathlib import Path
 
 CLANG = "clang++-19"
 CACHE = "ccache"
-GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized")
+GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized", "-Wno-subobject-linkage")
 WITH_VALUE = ("-o", "-MT", "-MF", "-include")  # what is included so is a precompiled header
 ALONE = ("-c", "-MD", "-Werror")
 
