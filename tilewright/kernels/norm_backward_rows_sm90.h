@@ -34,7 +34,6 @@ struct RmsNormBackwardSm90 {
   static constexpr int kInputs = 2, kOuts = 1, kSums = 1;
   static constexpr bool kHasResidual = true;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
-  using Row = norm_sm90::Row<T>;
 
   struct alignas(8) Part {
     float squares, products;  // sums of x^2, grad weight x
@@ -90,7 +89,6 @@ struct LayerNormBackwardSm90 {
   static constexpr int kInputs = 2, kOuts = 1, kSums = 2;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
-  using Row = norm_sm90::Row<T>;
 
   struct alignas(16) Part {
     float mean;                      // of x
@@ -105,14 +103,7 @@ struct LayerNormBackwardSm90 {
   /// `spans` of the thread's have columns; `inverse`: 1 / columns of the warp.
   template <class R>
   TW_PTX static Part look(const R& row, int spans, float inverse) {
-    float sum = 0;
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
-      const auto v = row.x(s);
-      TW_UNROLL
-      for (int e = 0; e < kLanes; ++e) sum += v[e];
-    }
-    const float mean = norm_sm90::add_lanes(sum) * inverse;
+    const float mean = norm_sm90::mean_of<T>(row, inverse);
     float squares = 0, grads = 0, products = 0;
     TW_UNROLL
     for (int s = 0; s < R::kCount; ++s) {

@@ -88,11 +88,7 @@ struct NormFew {
       if (s >= at.spans) continue;
       const int c = at.first + s * kStep;
       auto out = Norm::finish(row, by, sums, s);
-      if constexpr (Norm::kHasResidual) {
-        const auto more = rest[s].template widen<float>();
-        TW_UNROLL
-        for (int e = 0; e < kLanes; ++e) out[e] += more[e];
-      }
+      if constexpr (Norm::kHasResidual) norm_sm90::add<T>(out, rest[s].template widen<float>());
       Span::narrow(out).store(given.outs[0] + at.row * given.out_strides[0] + c);
       if constexpr (Norm::kOuts > 1)
         Norm::second_out(row, s).store(given.outs[1] + at.row * given.out_strides[1] + c);
@@ -178,11 +174,7 @@ struct NormFewColumns {
       const int64_t row = r + a * kRows;
       if (row >= given.rows) break;
       auto out = Norm::finish(held, factors[a], sums, a);
-      if constexpr (Norm::kHasResidual) {
-        const auto addend = rest[a].template widen<float>();
-        TW_UNROLL
-        for (int e = 0; e < kLanes; ++e) out[e] += addend[e];
-      }
+      if constexpr (Norm::kHasResidual) norm_sm90::add<T>(out, rest[a].template widen<float>());
       Span::narrow(out).store(given.outs[0] + row * given.out_strides[0] + column);
     }
   }

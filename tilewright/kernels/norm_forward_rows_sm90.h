@@ -13,7 +13,6 @@ struct RmsNormSm90 {
   static constexpr int kInputs = kAdds ? 2 : 1, kOuts = kInputs, kSums = 0;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
-  using Row = norm_sm90::Row<T>;
 
   struct Part {
     float squares;
@@ -25,9 +24,7 @@ struct RmsNormSm90 {
   template <class R>
   TW_PTX static norm_sm90::Span<T> second_out(const R& row, int s) {
     auto v = row.x(s);
-    const auto more = row.second(s);
-    TW_UNROLL
-    for (int e = 0; e < kLanes; ++e) v[e] += more[e];
+    norm_sm90::add<T>(v, row.second(s));
     return norm_sm90::Span<T>::narrow(v);
   }
 
@@ -87,14 +84,8 @@ struct LayerNormSm90 {
 
   template <class R>
   TW_PTX static Part look(const R& row, int spans, float inverse) {
-    float sum = 0, squares = 0;
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
-      const auto v = row.x(s);
-      TW_UNROLL
-      for (int e = 0; e < kLanes; ++e) sum += v[e];
-    }
-    const float mean = norm_sm90::add_lanes(sum) * inverse;
+    float squares = 0;
+    const float mean = norm_sm90::mean_of<T>(row, inverse);
     TW_UNROLL
     for (int s = 0; s < R::kCount; ++s) {
       const float center = s < spans ? mean : 0;  // so that what is beyond adds nothing

@@ -67,6 +67,24 @@ struct HeldRow {
   TW_PTX Pack<T> weight(int span) const { return weights[span].template widen<float>(); }
 };
 
+/// Of what the warp has of a row, of which `inverse` is one by the columns; what is beyond is 0.
+template <class T, class R>
+TW_PTX float mean_of(const R& row, float inverse) {
+  float sum = 0;
+  TW_UNROLL
+  for (int s = 0; s < R::kCount; ++s) {
+    const auto v = row.x(s);
+    TW_UNROLL
+    for (int e = 0; e < kLanes<T>; ++e) sum += v[e];
+  }
+  return add_lanes(sum) * inverse;
+}
+template <class T>
+TW_PTX void add(Pack<T>& to, const Pack<T>& more) {
+  TW_UNROLL
+  for (int e = 0; e < kLanes<T>; ++e) to[e] += more[e];
+}
+
 template <class T>
 TW_PTX Span<T> ones() {
   Pack<T> ones;

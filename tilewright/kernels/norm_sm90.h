@@ -106,8 +106,8 @@ struct NormSm90 {
   }
   TW_PTX static T* weight(Shared& shared) { return reinterpret_cast<T*>(shared.weight); }
   /// What a thread has of a row.
-  TW_PTX typename Norm::Row row(Shared& shared, const Place& at, int stage) const {
-    typename Norm::Row of;
+  TW_PTX norm_sm90::Row<T> row(Shared& shared, const Place& at, int stage) const {
+    norm_sm90::Row<T> of;
     TW_UNROLL
     for (int i = 0; i < kInputs; ++i) of.inputs[i] = input(shared, at, stage, i) + at.first;
     of.weights = weight(shared) + at.first;
@@ -233,7 +233,7 @@ struct NormSm90 {
   TW_PTX void finish(Shared& shared, const Place& at, int stage, int64_t r,
                      const typename Norm::Factors& by, const Span (&rest)[kRest],
                      Sums& sums) const {
-    const typename Norm::Row from = row(shared, at, stage);
+    const norm_sm90::Row<T> from = row(shared, at, stage);
     T* to[Norm::kOuts];
     TW_UNROLL
     for (int i = 0; i < Norm::kOuts; ++i)
@@ -242,11 +242,7 @@ struct NormSm90 {
     for (int s = 0; s < kSpans; ++s) {
       auto out = Norm::finish(from, by, sums, s);
       if constexpr (Norm::kHasResidual)
-        if (given.residual_grad != nullptr) {
-          const auto more = rest[s].template widen<float>();
-          TW_UNROLL
-          for (int e = 0; e < kLanes; ++e) out[e] += more[e];
-        }
+        if (given.residual_grad != nullptr) norm_sm90::add<T>(out, rest[s].template widen<float>());
       if (s >= at.spans) continue;
       Span::narrow(out).store(to[0] + s * kStep);
       if constexpr (Norm::kOuts > 1) Norm::second_out(from, s).store(to[1] + s * kStep);
