@@ -7,8 +7,10 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 runtime=$(clang++-19 -print-file-name=libclang_rt.asan-x86_64.so)
 
-# Python keeps what it has until its end, and PyTorch frees by other rules than it allocates.
+# Python keeps what it has until its end, PyTorch frees by other rules than it allocates, and what it
+# cannot allocate is an error to be reported, not the end of the process.
 export ASAN_OPTIONS=detect_leaks=0:new_delete_type_mismatch=0:alloc_dealloc_mismatch=0
+export ASAN_OPTIONS=$ASAN_OPTIONS:allocator_may_return_null=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TILEWRIGHT_BIN=$1/tilewright
 export TILEWRIGHT_RANDOM_CALLS=3 # for each operator
