@@ -58,7 +58,7 @@ TW_INLINE void pipeline_rows(P p, R reduction, tile::RowGroup group, Open&& open
   if (group.first >= group.last) return;
   constexpr bool kLoose = requires { decltype(open(0))::kLoose; };  // slow anyway; spares a loop
   if constexpr (P::kOnGpu || kLoose) {
-    rows_in_turn<C>(p, reduction, group, open, read, write);
+    rows_in_turn<C, kChains>(p, reduction, group, open, read, write);
   } else {
     auto row = open(group.first);
     auto statistic = tile::reduce_row<C, kChains>(p, reduction, row, read(group.first, row));

@@ -56,7 +56,7 @@ struct LayerNorm {
                                         {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
                                         {"few short rows", "*=3 C=520 +weight +bias"},
                                         {"few long rows", "*=2 C=4104 +bias"},
-                                        {"many rows", "*=2x130 C=40 +weight +bias"},
+                                        {"many rows", "*=2x130 C=520 +weight +bias"},
                                         {"columns of several blocks", "*=3 C=16400 +weight +bias"},
                                         {"odd columns of several blocks", "*=2 C=16391 +weight"}};
   static constexpr Case kWorkloads[] = {

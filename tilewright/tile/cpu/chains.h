@@ -40,6 +40,22 @@ inline constexpr bool is_paired = false;
 template <class V, int kN>
 inline constexpr bool is_paired<Chains<V, kN, true>> = true;
 
+/// Of the elements of two vectors of a row, which lie as they follow each other: those that a pair
+/// of parts would have.
+template <class V>
+TW_INLINE void split_pairs(V& a, V& b) {
+  const V first = a, second = b;
+  if constexpr (kLanesOf<V> == 8) {
+    a = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14);
+    b = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15);
+  } else {
+    a = __builtin_shufflevector(first, second, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+                                28, 30);
+    b = __builtin_shufflevector(first, second, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27,
+                                29, 31);
+  }
+}
+
 template <int kN, bool kPaired = false, class F>
 TW_INLINE auto in_each_chain(F&& f) {
   Chains<decltype(f(0)), kN, kPaired> out;

@@ -108,11 +108,15 @@ TW_INLINE auto columns(const Span<P, C, kFull>& at) {
   return iota<typename P::template Vec<I>>(I(at.offset));
 }
 
+/// A LooseRow is reduced in a loop of little code, in the order of an adjacent one, whose elements
+/// may come in pairs (Chains).
+enum class Walk { kUnrolled, kRolled, kRolledPairs };
+
 /// Reduces f(span) over a row of n columns to one scalar. The order of operations depends on n
 /// alone. Blocks of the row are reduced by themselves and then combined, so that the error of a sum
-/// grows with the block and hardly with the row. An empty row gives the identity. kRolled: in a
-/// loop of little code, as a LooseRow is walked.
-template <class C = float, int kChains = 1, bool kRolled = false, Reduction R, class P, class F>
+/// grows with the block and hardly with the row. An empty row gives the identity.
+template <class C = float, int kChains = 1, Walk kWalk = Walk::kUnrolled, Reduction R, class P,
+          class F>
 TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
   using V = typename P::template Vec<C>;
   constexpr int kN = P::template kLanes<C>;
@@ -132,10 +136,13 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
     }
     const int64_t end = n - c < kBlock ? n - 4 * kN : c + kBlock - 4 * kN;
     for (; c <= end; c += 4 * kN) {
-      if constexpr (kRolled) {
+      if constexpr (kWalk != Walk::kUnrolled) {
+        V value[4];
         TW_ROLLED
-        for (int u = 0; u < 4; ++u)
-          acc[u] = R::combine(acc[u], f(Span<P, C, true>{c + u * kN, kN}));
+        for (int u = 0; u < 4; ++u) value[u] = f(Span<P, C, true>{c + u * kN, kN});
+        if constexpr (kWalk == Walk::kRolledPairs)
+          for (int u = 0; u < 4; u += 2) detail::split_pairs(value[u], value[u + 1]);
+        for (int u = 0; u < 4; ++u) acc[u] = R::combine(acc[u], value[u]);
       } else {
         TW_UNROLL
         for (int u = 0; u < 4; u += kChains) {
@@ -168,7 +175,8 @@ TW_INLINE C reduce_row(P p, R r, const AdjacentRow<T>& row, F&& f) {
 }
 template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
 TW_INLINE C reduce_row(P p, R r, const LooseRow<T>& row, F&& f) {
-  return reduce_row<C, 1, true>(p, r, row.size(0), f);
+  constexpr bool kPairs = kChains > 1 && same_type<std::remove_const_t<T>, bf16>;
+  return reduce_row<C, 1, kPairs ? Walk::kRolledPairs : Walk::kRolled>(p, r, row.size(0), f);
 }
 
 /// The reduction of a row's elements, which are read once.
