@@ -75,7 +75,7 @@ GenerateResult Generator::run(std::span<const int32_t> prompt, const GenerateOpt
 
   const auto start = Clock::now();
   decoder_->prefill(*context_, cache_, prompt.subspan(size_t(result.reused_tokens)), read_with,
-                    options.prefill_chunk, logits_);
+                    options.prefill_chunk, logits_, options.on_prompt);
   result.prefill_seconds = seconds_since(start);
   std::vector<int32_t> text(prompt.begin(), prompt.end());
   cached_ = text;

@@ -30,6 +30,7 @@ struct GenerateOptions {
   Sampling sampling;
   std::vector<int32_t> stop_tokens;
   int64_t vocabulary = 0;  // ids below this are drawn: those that have a text; 0: all
+  std::function<void(double)> on_prompt;  // sees how much of a prompt has been read, up to 1
 };
 
 struct GenerateResult {

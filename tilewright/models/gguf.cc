@@ -146,6 +146,7 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
   gguf::Cursor cursor(bytes, out.name_);
   const gguf::Header header = gguf::read_header(cursor);
   out.version_ = header.version;
+  out.metadata_offset_ = cursor.position();
   out.entries_ = gguf::read_metadata(cursor, header.entries);
   out.entries_by_key_ = sorted_index(out.entries_, &GgufEntry::key, [&](const GgufEntry& entry) {
     cursor.set_subject({"metadata", gguf::kNoIndex, entry.key});
@@ -159,6 +160,7 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
                                                       std::to_string(kMinAlignment));
   }
   out.alignment_ = alignment;
+  out.headers_offset_ = cursor.position();
   out.tensors_ = gguf::read_tensors(cursor, header.tensors);
   out.tensors_by_name_ =
       sorted_index(out.tensors_, &GgufTensor::name, [&](const GgufTensor& tensor) {
@@ -293,16 +295,18 @@ void GgufFile::release(const GgufTensor& tensor) const {
 
 Error GgufFile::metadata_error(std::string_view key, const std::string& problem) const {
   const GgufEntry* entry = find(key);
+  const std::string place = entry ? " (at byte " + std::to_string(entry->offset)
+                                  : " (metadata at byte " + std::to_string(metadata_offset_);
   return {ErrorKind::kBadFile,
-          printable(name_) + ": metadata " + quoted(key) + ": " + problem +
-              (entry ? " (at byte " + std::to_string(entry->offset) + ")" : "")};
+          printable(name_) + ": metadata " + quoted(key) + ": " + problem + place + ")"};
 }
 
 Error GgufFile::tensor_error(std::string_view tensor, const std::string& problem) const {
   const GgufTensor* found = find_tensor(tensor);
+  const std::string place = found ? " (header at byte " + std::to_string(found->header_offset)
+                                  : " (headers at byte " + std::to_string(headers_offset_);
   return {ErrorKind::kBadFile,
-          printable(name_) + ": tensor " + quoted(tensor) + ": " + problem +
-              (found ? " (header at byte " + std::to_string(found->header_offset) + ")" : "")};
+          printable(name_) + ": tensor " + quoted(tensor) + ": " + problem + place + ")"};
 }
 
 }  // namespace tw::models

@@ -221,9 +221,11 @@ class TW_API GgufFile {
   /// the bytes are the caller's.
   void release(const GgufTensor& tensor) const;
 
-  /// For callers that check meaning: kBadFile, "FILE: metadata 'KEY': PROBLEM (at byte N)".
+  /// For callers that check meaning: kBadFile, "FILE: metadata 'KEY': PROBLEM (at byte N)", or
+  /// "(metadata at byte N)" where there is no such key.
   Error metadata_error(std::string_view key, const std::string& problem) const;
-  /// The same for a tensor: "FILE: tensor 'NAME': PROBLEM (header at byte N)".
+  /// The same for a tensor: "FILE: tensor 'NAME': PROBLEM (header at byte N)", or "(headers at byte
+  /// N)".
   Error tensor_error(std::string_view name, const std::string& problem) const;
 
  private:
@@ -239,6 +241,7 @@ class TW_API GgufFile {
   std::string name_;
   uint32_t version_ = 0;
   int64_t alignment_ = 0;
+  int64_t metadata_offset_ = 0, headers_offset_ = 0;  // of the first entry, the first tensor
   int64_t data_offset_ = 0;
   std::vector<GgufEntry> entries_;
   std::vector<GgufTensor> tensors_;

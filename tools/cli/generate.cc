@@ -98,13 +98,17 @@ Answer answer(LoadedModel& model, models::Generator& generator,
     if (std::fflush(stdout) != 0 || std::ferror(stdout))
       throw Error(ErrorKind::kIo, "cannot write the output");
   };
+  std::optional<ProgressBar> bar(std::in_place, "reading the prompt");
+  models::GenerateOptions generate = options.generate;
+  generate.on_prompt = [&bar](double done) { (*bar)(done); };
   try {
-    out.result = generator.run(tokens, options.generate, [&](int32_t token) {
+    out.result = generator.run(tokens, generate, [&](int32_t token) {
+      bar.reset();
       emit(decoder.push(token));
       return true;
     });
   } catch (const Error& error) {  // the generator knows no file
-    if (error.kind() == ErrorKind::kBadFile) throw outputs_are_no_numbers(options.model);
+    if (error.kind() == ErrorKind::kBadFile) throw outputs_are_no_numbers(model.file);
     throw;
   }
   emit(decoder.finish());

@@ -40,7 +40,7 @@ void run_logits(const LogitsOptions& options) {
                                       std::span(options.tokens).subspan(size_t(i), size_t(size))};
     model.decoder.forward(model.context, {&part, 1}, compute, models::LogitRows::kAll, logits);
     if (std::any_of(logits.begin(), logits.end(), [](float x) { return std::isnan(x); }))
-      throw outputs_are_no_numbers(options.model);
+      throw outputs_are_no_numbers(model.file);
     file.write(logits);
   }
   file.close();

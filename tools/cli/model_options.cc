@@ -1,17 +1,21 @@
 #include "tools/cli/model_options.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
 #include <new>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "tilewright/core/block_formats.h"
 #include "tilewright/core/printable.h"
 #include "tilewright/models/tokenizer/from_gguf.h"
 #include "tilewright/models/tokenizer/text_encoder.h"
@@ -19,20 +23,6 @@
 
 namespace tw::cli {
 namespace {
-
-class ProgressBar {
- public:
-  ProgressBar() : shown_(isatty(STDERR_FILENO) != 0) {}
-  ~ProgressBar() {
-    if (shown_) std::fputs("\r\x1b[K", stderr);
-  }
-  void operator()(double done) const {
-    if (shown_) std::fprintf(stderr, "\rloading %3.0f %%", 100 * done);
-  }
-
- private:
-  bool shown_;
-};
 
 /// Whether reading has failed, not ended: a folder opens, and fails at the first byte. std::cin
 /// takes an error for the end.
@@ -53,6 +43,24 @@ void reserve_most(std::string& text) {
   }
 }
 
+/// "element N is nan": the first element of a tensor that is NaN or infinite. Empty: there is none.
+std::string first_that_is_no_number(const models::GgufTensor& tensor) {
+  constexpr int64_t kPiece = 1 << 16;  // a multiple of every block size
+  std::vector<float> values(size_t(std::min(tensor.elements, kPiece)));
+  for (int64_t start = 0; start < tensor.elements; start += kPiece) {
+    const auto piece = std::span(values).first(size_t(std::min(kPiece, tensor.elements - start)));
+    dequantize(tensor.dtype,
+               tensor.data + start / info(tensor.dtype).block_elements * element_size(tensor.dtype),
+               piece.data(), int64_t(piece.size()));
+    const auto found =
+        std::find_if_not(piece.begin(), piece.end(), [](float x) { return std::isfinite(x); });
+    if (found != piece.end())
+      return "element " + std::to_string(start + (found - piece.begin())) +
+             (std::isnan(*found) ? " is nan" : " is infinite");
+  }
+  return {};
+}
+
 void append_bounded(std::string& text, std::string_view more, const std::string& name) {
   if (text.size() + more.size() > models::kMaxTextBytes)  // a device without an end, say
     throw Error(ErrorKind::kInvalidArgument, "'" + printable(name) + "' holds more than " +
@@ -64,6 +72,14 @@ void append_bounded(std::string& text, std::string_view more, const std::string&
 }
 
 }  // namespace
+
+ProgressBar::ProgressBar(const char* work) : work_(work), shown_(isatty(STDERR_FILENO) != 0) {}
+ProgressBar::~ProgressBar() {
+  if (shown_) std::fputs("\r\x1b[K", stderr);
+}
+void ProgressBar::operator()(double done) const {
+  if (shown_) std::fprintf(stderr, "\r%s %3.0f %%", work_, 100 * done);
+}
 
 void add_model_options(CLI::App& command, ModelOptions& options) {
   command.add_option("MODEL", options.path, "GGUF file")->required();
@@ -81,7 +97,7 @@ LoadedModel load_model(const ModelOptions& options) {
   runtime::ThreadPool& pool = own_pool ? *own_pool : runtime::default_pool();
   models::GgufFile file = models::GgufFile::open(options.path);
   models::Tokenizer tokenizer = models::tokenizer_from_gguf(file);
-  const ProgressBar bar;
+  const ProgressBar bar("loading");
   models::Decoder decoder = models::Decoder::load(file, pool, bar);
   if (tokenizer.vocab_size() > decoder.config().vocabulary)
     throw file.tensor_error("token_embd.weight",
@@ -108,8 +124,12 @@ void check_tokens(const LoadedModel& model, const std::vector<int32_t>& tokens) 
                                                  std::to_string(config.context_length));
 }
 
-Error outputs_are_no_numbers(const ModelOptions& options) {
-  return {ErrorKind::kBadFile, printable(options.path) + ": the model's outputs are not numbers"};
+Error outputs_are_no_numbers(const models::GgufFile& file) {
+  constexpr const char* kWhat = "the model's outputs are not numbers";
+  for (const models::GgufTensor& tensor : file.tensors())
+    if (const std::string why = first_that_is_no_number(tensor); !why.empty())
+      return file.tensor_error(tensor.name, why + ": " + kWhat);
+  return {ErrorKind::kBadFile, printable(file.name()) + ": " + kWhat};
 }
 
 models::ChatTemplate parse_template(std::string_view source, std::string name) {

@@ -47,8 +47,21 @@ LoadedModel load_model(const ModelOptions& options);
 /// Throws kInvalidArgument, naming --tokens, unless the model has these tokens and room for them.
 void check_tokens(const LoadedModel& model, const std::vector<int32_t>& tokens);
 
-/// What a model is that computes NaN, for one because its weights are.
-Error outputs_are_no_numbers(const ModelOptions& options);
+/// What a model is that computes NaN. Reads all its weights: names the first that is no number, if
+/// one is.
+Error outputs_are_no_numbers(const models::GgufFile& file);
+
+/// A line on stderr that says how far `work` has come, where that is a terminal.
+class ProgressBar {
+ public:
+  explicit ProgressBar(const char* work);
+  ~ProgressBar();
+  void operator()(double done) const;
+
+ private:
+  const char* work_;
+  bool shown_;
+};
 
 /// Parses a chat template; `name` opens its messages. What it gets wrong makes its file a bad one.
 models::ChatTemplate parse_template(std::string_view source, std::string name);

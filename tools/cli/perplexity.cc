@@ -82,7 +82,7 @@ void run_perplexity(const PerplexityOptions& options) {
   if (counted == 0) throw Error(ErrorKind::kInvalidArgument, "the text has fewer than two tokens");
   if (shown) std::fputc('\n', stderr);
   const double mean = total / double(counted);
-  if (std::isnan(mean)) throw outputs_are_no_numbers(options.model);
+  if (std::isnan(mean)) throw outputs_are_no_numbers(model.file);
   if (options.model.as_json)
     std::cout << nlohmann::json{{"perplexity", std::exp(mean)},
                                 {"nats_per_token", mean},

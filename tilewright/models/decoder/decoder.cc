@@ -376,17 +376,19 @@ void Decoder::forward(runtime::Context& context, std::span<const SequenceTokens>
 }
 
 void Decoder::prefill(runtime::Context& context, KvCache& cache, std::span<const int32_t> tokens,
-                      kernels::QuantizedCompute compute, int64_t chunk,
-                      std::vector<float>& logits) const {
+                      kernels::QuantizedCompute compute, int64_t chunk, std::vector<float>& logits,
+                      const std::function<void(double)>& progress) const {
   if (chunk < 1)
     throw Error(ErrorKind::kInvalidArgument,
                 "prefill: a chunk of " + std::to_string(chunk) + " tokens");
   for (size_t i = 0; i < tokens.size(); i += size_t(chunk)) {
     const size_t size = std::min(size_t(chunk), tokens.size() - i);
+    if (progress) progress(double(i) / double(tokens.size()));
     const SequenceTokens part{&cache, tokens.subspan(i, size)};
     const bool is_last = i + size == tokens.size();
     forward(context, {&part, 1}, compute, is_last ? LogitRows::kLast : LogitRows::kNone, logits);
   }
+  if (progress) progress(1);
 }
 
 }  // namespace tw::models

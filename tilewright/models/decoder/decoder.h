@@ -58,9 +58,11 @@ class TW_API Decoder {
   void forward(runtime::Context& context, std::span<const SequenceTokens> batch,
                kernels::QuantizedCompute compute, LogitRows rows, std::vector<float>& logits) const;
 
-  /// forward() for one sequence, in chunks of `chunk` tokens; logits of the last token.
+  /// forward() for one sequence, in chunks of `chunk` tokens; logits of the last token. `progress`,
+  /// if any, sees the fraction that is done before each chunk and at the end.
   void prefill(runtime::Context& context, KvCache& cache, std::span<const int32_t> tokens,
-               kernels::QuantizedCompute compute, int64_t chunk, std::vector<float>& logits) const;
+               kernels::QuantizedCompute compute, int64_t chunk, std::vector<float>& logits,
+               const std::function<void(double)>& progress = {}) const;
 
  private:
   struct Weights;
