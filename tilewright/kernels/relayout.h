@@ -165,13 +165,15 @@ inline constexpr int64_t kTurnedLasts = 256 / int64_t{sizeof(U)};
 template <class P, class U>
 struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   using Cut = RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>>;
-  using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
+  using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::outer, Cut::turned;
   static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
   static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
   static constexpr int64_t kLine = 64 / int64_t{sizeof(U)};
   static constexpr int64_t kPitch = kLasts + kLine;  // in scratch: spreads columns
 
-  TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {}
+  TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
+    if (!turned) follow_source();
+  }
 
   TW_INLINE tile::Plan plan(const Machine& machine) const {
     if (!turned) return tile::plan_of(grid.programs);
@@ -187,6 +189,15 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   }
 
  private:
+  /// Rows in the order in which they are read, if they are whole lines where they are written:
+  /// these may go to any places, where reading is quick only along memory.
+  TW_INLINE void follow_source() {
+    const auto distance = [&](int d) { return dims.from[d] < 0 ? -dims.from[d] : dims.from[d]; };
+    if (dims.rank == 0 || dims.sizes[dims.rank - 1] % kLine != 0) return;
+    for (int d = 1; d < outer; ++d)
+      for (int i = d; i > 0 && distance(i - 1) < distance(i); --i) dims.swap(i - 1, i);
+  }
+
   TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
     const auto run = [&](const auto& source, const auto& target) {
       tile::for_row<U>(p, in.size(0),

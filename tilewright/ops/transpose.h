@@ -38,6 +38,7 @@ struct Transpose : RelayoutOperator {
                                         {"blocks and edges", "x=[70,131]"},
                                         {"batched", "x=[2,3,33,17]"},
                                         {"outer dimensions", "x=[5,3,40] dim0=0 dim1=1"},
+                                        {"rows of whole lines", "x=[5,3,128] dim0=0 dim1=1"},
                                         {"first and last", "x=[19,3,40] dim0=0 dim1=-1"},
                                         {"the same dimension", "x=[5,40] dim0=1"}};
   static constexpr Case kWorkloads[] = {{"heads", "x=[1,2048,32,128] dim0=1 dim1=2"},

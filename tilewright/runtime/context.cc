@@ -53,7 +53,7 @@ void Context::launch(const ops::KernelEntry& entry, const void* kernel, const op
   const tile::Plan plan = entry.plan(kernel, machine_);
   tile::ProgramState base;
   base.machine = &machine_;
-  base.streaming = cost.bytes > kStreamingBytes;
+  base.streaming = cost.bytes >= kStreamingBytes;
   base.workspace = plan.workspace_bytes > 0 ? workspace_.reserve(plan.workspace_bytes) : nullptr;
   if (plan.scratch_bytes > 0)
     for (Buffer& buffer : scratch_) buffer.reserve(plan.scratch_bytes);
