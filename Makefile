@@ -74,6 +74,8 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --work decode "first token" --out benchmarks/results/smollm2_q4_0.json
 	$(if $(filter llama.cpp,$(PEERS)),.venv/bin/python benchmarks/language_model/linear_peers.py \
 	  --out benchmarks/results/linear_peers.json)
+	$(if $(filter llama.cpp,$(PEERS)),.venv-peers/bin/python benchmarks/language_model/divergence.py \
+	  $(MODEL) tests/python/english.txt --out benchmarks/results/divergence.json)
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32,bf16,bf16/bf16 --seconds 0.4 --json \
 	  >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \

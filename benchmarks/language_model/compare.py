@@ -22,6 +22,8 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from environment import environment
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 WORDS = [
@@ -191,12 +193,6 @@ def start_peer(options: argparse.Namespace, name: str, threads: int) -> tuple[fl
     peer = Peer(options.python, name, options.model, threads, 1)
     stop(peer.process)
     return peer.about["first_token_seconds"], peer.about["added_rss_bytes"]
-
-
-def environment(tool: str) -> dict[str, Any]:
-    """The machine, as `tilewright env` sees it."""
-    output = subprocess.run([tool, "env", "--json"], capture_output=True, text=True, check=True)
-    return json.loads(output.stdout)
 
 
 def parse() -> argparse.Namespace:

@@ -3,7 +3,9 @@
 
 ggml is that of llama-cpp-python, built for this very processor; its weight lies as it repacks it
 for speed where it has such a layout. Both read the same blocks, quantised by ggml from random
-normal weights, and are compared before they are timed.
+normal weights, and are compared before they are timed. Weights come from memory: each side goes
+through three copies, which no cache holds. A turn begins with some calls that are not timed, since
+a machine that was idle takes milliseconds to get going.
 
 Example:
     python3 benchmarks/language_model/linear_peers.py --out benchmarks/results/linear_peers.json
@@ -13,16 +15,20 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
+from environment import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = Path(os.environ.get("TILEWRIGHT_BIN", ROOT / "build" / "release" / "tilewright"))
@@ -33,8 +39,12 @@ from tilewright import ops  # noqa: E402
 
 FORMATS = {"q4_0": 2, "q4_k": 12}  # enum ggml_type
 F32 = 0  # the same
+Call = Callable[[], Any]
 FEATURES, K = 14336, 4096
-QUIET_SECONDS = 0.02  # the other side's threads may still spin
+COPIES = 3
+TIMED = 3  # calls of a turn
+WARM_SECONDS = 0.03
+QUIET_SECONDS = 0.3  # ggml's threads wait for work by spinning, which takes another side's cores
 
 
 class Parameters(ctypes.Structure):
@@ -81,7 +91,7 @@ class Ggml:
         self.call("ggml_backend_tensor_set", made, data.ctypes, 0, data.nbytes)
         return made
 
-    def product(self, blocks: np.ndarray, kind: int, x: np.ndarray) -> tuple[Any, Any]:
+    def product(self, blocks: np.ndarray, kind: int, x: np.ndarray) -> tuple[Call, Any]:
         """How to run x weightᵀ, and how to read it."""
         plain = self.call("ggml_backend_cpu_buffer_type")
         repacked = self.call("_Z35ggml_backend_cpu_repack_buffer_typev")
@@ -107,17 +117,35 @@ def summary(values: list[float]) -> dict[str, float]:
     return {"median": median(values), "p10": tenths[0], "p90": tenths[-1], "runs": len(values)}
 
 
+def timed(weights: list[Call]) -> list[float]:
+    """Microseconds of some calls, in turns, once the machine is awake."""
+    calls = itertools.cycle(weights)
+    begin = time.perf_counter()
+    while time.perf_counter() < begin + WARM_SECONDS:
+        next(calls)()
+    found = []
+    for call in itertools.islice(calls, TIMED):
+        begin = time.perf_counter()
+        call()
+        found.append(1e6 * (time.perf_counter() - begin))
+    return found
+
+
 def measure(ggml: Ggml, name: str, tokens: int, turns: int) -> dict[str, Any]:
     """Both in turns on one layer."""
     rng = np.random.default_rng(tokens)
     blocks = ggml.quantized(rng.standard_normal((FEATURES, K), np.float32), FORMATS[name])
     x = rng.standard_normal((tokens, K), np.float32)
-    packed = ops.pack_quantized(blocks, format=name)
-    theirs, read = ggml.product(blocks, FORMATS[name], x)
-    sides = {"tilewright": lambda: ops.linear_quantized(x, packed), "ggml": theirs}
-    exact = ops.linear_quantized(x, packed, compute="f32")
+    packed = [ops.pack_quantized(blocks, format=name) for _ in range(COPIES)]
+    products = [ggml.product(blocks, FORMATS[name], x) for _ in range(COPIES)]
+    sides: dict[str, list[Call]] = {
+        "tilewright": [partial(ops.linear_quantized, x, weight) for weight in packed],
+        "ggml": [run for run, _ in products],
+    }
+    exact = ops.linear_quantized(x, packed[0], compute="f32")
+    theirs, read = products[0]
     theirs()
-    for side, out in (("tilewright", ops.linear_quantized(x, packed)), ("ggml", read())):
+    for side, out in (("tilewright", ops.linear_quantized(x, packed[0])), ("ggml", read())):
         error = float(np.linalg.norm(out - exact) / np.linalg.norm(exact))
         if not error < 0.02:
             raise RuntimeError(
@@ -127,10 +155,7 @@ def measure(ggml: Ggml, name: str, tokens: int, turns: int) -> dict[str, Any]:
     for _ in range(turns):
         for side in rng.permutation(list(sides)):
             time.sleep(QUIET_SECONDS)
-            sides[side]()
-            begin = time.perf_counter()
-            sides[side]()
-            times[side].append(1e6 * (time.perf_counter() - begin))
+            times[side] += timed(sides[side])
     work = {"format": name, "tokens": tokens, "features": FEATURES, "k": K, "unit": "us"}
     return {**work, "results": {side: summary(values) for side, values in times.items()}}
 
@@ -187,12 +212,11 @@ def main() -> int:
         print(json.dumps(inner(options)))
         return 0
     made = [row for threads in options.threads for row in rows(options, threads)]
-    about = subprocess.run([TOOL, "env", "--json"], capture_output=True, text=True, check=True)
     version = "import importlib.metadata as m; print(m.version('llama-cpp-python'))"
     peer = subprocess.run(
         [options.python, "-c", version], capture_output=True, text=True, check=True
     )
-    found = {"env": json.loads(about.stdout), "llama_cpp": peer.stdout.strip(), "rows": made}
+    found = {"env": environment(TOOL), "llama_cpp": peer.stdout.strip(), "rows": made}
     text = json.dumps(found, indent=1)
     if options.out:
         options.out.write_text(text + "\n")

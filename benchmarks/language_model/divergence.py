@@ -2,11 +2,11 @@
 """How far 8-bit activations move a model's predictions: tilewright's and llama.cpp's, by one text.
 
 The reference is tilewright's exact mode, which computes in float32 with the file's own weights and
-is itself compared with transformers by the tests. llama.cpp is the library inside the `xllamacpp`
-package, called through its C interface; without that package only tilewright is measured.
+is itself compared with transformers by the tests. llama.cpp is the library inside llama-cpp-python,
+called through its C interface; without that package only tilewright is measured.
 
 Example:
-    $ .venv-peers/bin/python tools/divergence.py model.gguf book.txt --tokens 4200
+    $ .venv-peers/bin/python benchmarks/language_model/divergence.py model.gguf book.txt
     {"tokens": 4200, "tilewright": {"kl_divergence": 0.0007, ...}, "llama.cpp": {...}}
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from environment import environment
 
 TOOL = os.environ.get("TILEWRIGHT_BIN", "build/release/tilewright")
 
@@ -70,9 +72,8 @@ class Batch(ctypes.Structure):
 
 def llama_cpp(model: Path, window: int, vocabulary: int) -> Logits:
     """llama.cpp's logits with its default settings."""
-    spec = importlib.util.find_spec("xllamacpp")
-    [library] = Path(spec.submodule_search_locations[0]).glob("xllamacpp*.so")
-    lib = ctypes.CDLL(str(library))
+    spec = importlib.util.find_spec("llama_cpp")
+    lib = ctypes.CDLL(str(Path(spec.origin).parent / "lib" / "libllama.so"))
     pointer, count = ctypes.c_void_p, ctypes.c_int32
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "llama_log_set": (None, [type(SILENT), pointer]),
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("text", type=Path, metavar="TEXT")
     parser.add_argument("--tokens", type=int, default=4200, help="how much of the text")
     parser.add_argument("--window", type=int, default=525, help="tokens of a sequence")
+    parser.add_argument("--out", type=Path, help="write JSON there, not to stdout")
     options = parser.parse_args()
     tokenized = subprocess.run(
         [TOOL, "tokenize", options.model, "-f", options.text, "--json"],
@@ -133,7 +135,8 @@ def main() -> None:
 
     exact = tilewright(options.model, "--exact")
     contenders: dict[str, Logits] = {"tilewright": tilewright(options.model)}
-    if importlib.util.find_spec("xllamacpp"):
+    has_llama_cpp = importlib.util.find_spec("llama_cpp") is not None
+    if has_llama_cpp:
         vocabulary = exact(tokens[:1]).shape[1]
         contenders["llama.cpp"] = llama_cpp(options.model, options.window, vocabulary)
     divergences: dict[str, list[np.ndarray]] = {name: [] for name in contenders}
@@ -148,7 +151,15 @@ def main() -> None:
             divergences[name].append((np.exp(want) * (want - got)).sum(axis=-1))
             surprises[name].append(-np.take_along_axis(got[:-1], following, 1))
     means = {name: float(np.concatenate(values).mean()) for name, values in surprises.items()}
-    result: dict[str, Any] = {"tokens": len(tokens), "perplexity": float(np.exp(means["exact"]))}
+    result: dict[str, Any] = {
+        "model": options.model.name,
+        "text": options.text.name,
+        "env": environment(TOOL),
+        "tokens": len(tokens),
+        "perplexity": float(np.exp(means["exact"])),
+    }
+    if has_llama_cpp:
+        result["peer"] = f"llama-cpp-python {importlib.metadata.version('llama_cpp_python')}"
     for name in contenders:
         divergence = np.concatenate(divergences[name])
         result[name] = {
@@ -156,7 +167,11 @@ def main() -> None:
             "kl_divergence_99_percent": float(np.quantile(divergence, 0.99)),
             "perplexity_ratio": float(np.exp(means[name] - means["exact"])),
         }
-    print(json.dumps(result, indent=2))
+    text = json.dumps(result, indent=1)
+    if options.out:
+        options.out.write_text(text + "\n")
+    else:
+        print(text)
 
 
 if __name__ == "__main__":
