@@ -18,7 +18,7 @@ RULES = [
         "an issue number",
     ),
     (
-        re.compile(r"(?<![\w.~}\-])/(?:work|root|home|Users|mnt|opt|tmp)/(?!somebody)\w"),
+        re.compile(r"(?<![\w.~}\-])/(?:work|root|home|Users|mnt|opt|tmp)/(?!somebody)[\w.]"),
         "an absolute path",
     ),
     (re.compile(r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X|HA" r"CK)\b"), "a note to self"),
