@@ -48,9 +48,9 @@ native:  ## the same for this machine only, in a fraction of the time
 	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
 
-cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs; needs nvcc, runs where there is a GPU
+cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs, and for CPUs those of AVX2 or ISAS=all; needs nvcc
 	@tools/setup.sh build
-	@mkdir -p build && $(call CONFIGURE,cuda)
+	@mkdir -p build && $(call CONFIGURE,cuda,$(if $(filter file,$(origin ISAS)),,-DTILEWRIGHT_ISAS=$(ISAS)))
 	@$(call BUILD,cuda)
 
 test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
@@ -82,6 +82,8 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --mode quick --out benchmarks/results/peers.json
 	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_doors.json
+	.venv/bin/python benchmarks/run.py --suite float16 --threads 1,2 --no-samples --mode quick --reuse \
+	  --out benchmarks/results/peers_float16.json
 	.venv/bin/python benchmarks/run.py --suite training --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_training.json
 	.venv/bin/python benchmarks/overhead.py --out benchmarks/results/overhead.json
