@@ -7,7 +7,7 @@ called through its C interface; without that package only tilewright is measured
 
 Example:
     $ .venv-peers/bin/python benchmarks/language_model/divergence.py model.gguf book.txt
-    {"tokens": 4200, "tilewright": {"kl_divergence": 0.0007, ...}, "llama.cpp": {...}}
+    {"model": "model.gguf", ..., "tilewright": {"kl_divergence": 0.0022, ...}, ...}
 """
 
 from __future__ import annotations
