@@ -177,7 +177,10 @@ def linear_packed(
         raise NotImplementedError("linear_packed with more than a bias")
     if not hasattr(packed, "onednn"):
         rows = x.numel() // x.shape[-1]
-        weight = torch.ops.mkldnn._reorder_linear_weight(_unpacked(packed, x.dtype), rows)
+        try:
+            weight = torch.ops.mkldnn._reorder_linear_weight(_unpacked(packed, x.dtype), rows)
+        except RuntimeError as error:  # float16, where the processor does not multiply it
+            raise NotImplementedError(str(error)) from error
         packed.onednn = weight  # type: ignore[attr-defined]
     out: torch.Tensor = torch.ops.mkldnn._linear_pointwise(
         x,
