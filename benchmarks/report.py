@@ -56,7 +56,7 @@ def threads_text(count: int) -> str:
 
 # How much faster than the best peer the project wants a model to run; of weights in q4_0, which
 # suit llama.cpp best, less.
-MODEL_TARGETS = {"decode": 1.6, "prefill": 1.3, "first token": 1.5}
+MODEL_TARGETS = {"decode": 1.6, "prefill 128": 1.3, "prefill 512": 1.3, "first token": 1.5}
 MODEL_TARGETS_Q4_0 = {"decode": 1.4}
 
 
@@ -72,7 +72,7 @@ def language_model(data: dict[str, Any]) -> str:
     targets = MODEL_TARGETS_Q4_0 if "q4_0" in data["model"] else MODEL_TARGETS
     rows = []
     for row in data["rows"]:
-        target = targets.get(row["work"].removesuffix(" 128").removesuffix(" 512"))
+        target = targets.get(row["work"])
         medians = {name: r["median"] for name, r in row["results"].items()}
         seconds = row["unit"] == "s"
         others = [medians[name] for name in peers if name in medians]

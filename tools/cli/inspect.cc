@@ -5,19 +5,20 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "tilewright/core/block_formats.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/error.h"
 #include "tilewright/core/printable.h"
 #include "tilewright/models/gguf.h"
 #include "tools/cli/arguments.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/model_options.h"
 #include "tools/cli/npy_file.h"
 
 namespace tw::cli {
@@ -204,18 +205,9 @@ void print_human(const GgufFile& file, const InspectOptions& options) {
   }
 }
 
-// Dequantises in pieces, so that a large tensor takes no more memory than a small one.
 void write_tensor(const GgufTensor& tensor, const std::string& path, const std::string& source) {
-  constexpr int64_t kPiece = 1 << 16;  // elements; a multiple of every block size
   NpyFile out(path, tensor.shape(), source);
-  std::vector<float> values(size_t(std::min(tensor.elements, kPiece)));
-  const int64_t in_block = info(tensor.dtype).block_elements;
-  for (int64_t start = 0; start < tensor.elements; start += kPiece) {
-    const int64_t count = std::min(kPiece, tensor.elements - start);
-    const std::byte* blocks = tensor.data + start / in_block * element_size(tensor.dtype);
-    dequantize(tensor.dtype, blocks, values.data(), count);
-    out.write({values.data(), size_t(count)});
-  }
+  for_values(tensor, [&](int64_t, std::span<const float> values) { out.write(values); });
   out.close();
 }
 

@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iostream>
 #include <new>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -45,20 +44,15 @@ void reserve_most(std::string& text) {
 
 /// "element N is nan": the first element of a tensor that is NaN or infinite. Empty: there is none.
 std::string first_that_is_no_number(const models::GgufTensor& tensor) {
-  constexpr int64_t kPiece = 1 << 16;  // a multiple of every block size
-  std::vector<float> values(size_t(std::min(tensor.elements, kPiece)));
-  for (int64_t start = 0; start < tensor.elements; start += kPiece) {
-    const auto piece = std::span(values).first(size_t(std::min(kPiece, tensor.elements - start)));
-    dequantize(tensor.dtype,
-               tensor.data + start / info(tensor.dtype).block_elements * element_size(tensor.dtype),
-               piece.data(), int64_t(piece.size()));
+  std::string out;
+  for_values(tensor, [&](int64_t start, std::span<const float> values) {
     const auto found =
-        std::find_if_not(piece.begin(), piece.end(), [](float x) { return std::isfinite(x); });
-    if (found != piece.end())
-      return "element " + std::to_string(start + (found - piece.begin())) +
-             (std::isnan(*found) ? " is nan" : " is infinite");
-  }
-  return {};
+        std::find_if_not(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+    if (out.empty() && found != values.end())
+      out = "element " + std::to_string(start + (found - values.begin())) +
+            (std::isnan(*found) ? " is nan" : " is infinite");
+  });
+  return out;
 }
 
 void append_bounded(std::string& text, std::string_view more, const std::string& name) {
@@ -72,6 +66,19 @@ void append_bounded(std::string& text, std::string_view more, const std::string&
 }
 
 }  // namespace
+
+void for_values(const models::GgufTensor& tensor,
+                const std::function<void(int64_t, std::span<const float>)>& f) {
+  constexpr int64_t kPiece = 1 << 16;  // elements; a multiple of every block size
+  std::vector<float> values(size_t(std::min(tensor.elements, kPiece)));
+  const int64_t in_block = info(tensor.dtype).block_elements;
+  for (int64_t start = 0; start < tensor.elements; start += kPiece) {
+    const int64_t count = std::min(kPiece, tensor.elements - start);
+    const std::byte* blocks = tensor.data + start / in_block * element_size(tensor.dtype);
+    dequantize(tensor.dtype, blocks, values.data(), count);
+    f(start, {values.data(), size_t(count)});
+  }
+}
 
 ProgressBar::ProgressBar(const char* work) : work_(work), shown_(isatty(STDERR_FILENO) != 0) {}
 ProgressBar::~ProgressBar() {

@@ -1,9 +1,12 @@
 // What the subcommands that run a model share: its options, loading it, and reading text.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +49,11 @@ LoadedModel load_model(const ModelOptions& options);
 
 /// Throws kInvalidArgument, naming --tokens, unless the model has these tokens and room for them.
 void check_tokens(const LoadedModel& model, const std::vector<int32_t>& tokens);
+
+/// Calls f(first, values) for the elements of a tensor, dequantised in pieces, so that a large one
+/// takes no more memory than a small one.
+void for_values(const models::GgufTensor& tensor,
+                const std::function<void(int64_t first, std::span<const float> values)>& f);
 
 /// What a model is that computes NaN. Reads all its weights: names the first that is no number, if
 /// one is.
