@@ -113,6 +113,14 @@ struct StridedPanels {
     }
   }
 
+  /// How far from the elements of some rows lies what is wanted next, if the rows after them lie
+  /// `distance` from them: there, or further along the same rows if until then a second-level cache
+  /// could have lost it.
+  TW_INLINE static int64_t next_wanted(int64_t distance) {
+    constexpr int64_t kSize = sizeof(T), kMost = int64_t{512} << 10, kAlong = 2048;  // bytes
+    return distance * kSize <= kMost ? distance : kAlong / kSize;
+  }
+
   template <class Units, class P>
   TW_INLINE void multiply(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
                           int64_t columns, int64_t k, tile::sum_t<Units>* tile) const {
@@ -124,10 +132,11 @@ struct StridedPanels {
     tile::with_rows<kRowsAtOnce<P>>(rows_of_a, [&]<int kRows>() {
       // Two chains for each row of a where one would not keep up with memory.
       constexpr int kGroups = kRows <= 2 ? 2 : 1;
+      const int64_t ahead = next_wanted(rows.lead_strides[rows.lead - 1] * kGroups * kLanes);
       for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
         const auto rows_at = [&](int64_t from) {
           const int64_t valid = rows.rows - from;
-          return tile::PackRows<P, T>(valid > 0 ? valid : 1, 1, 0, [&](int i) {
+          return tile::PackRows<P, T>(valid > 0 ? valid : 1, 1, ahead, [&](int i) {
             return rows.row(valid > 0 ? from + i : column).data;
           });
         };

@@ -31,14 +31,15 @@ TW_INLINE V add_product(U a, U b, V acc) {
     return multiply_add(a, b, acc);
 }
 
-/// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a.
-template <class Units, int kRows, class V, class P, class T>
+/// Units [u, end), whole blocks, of one vector of rows of b times kRows rows of a. Unit 0 begins at
+/// element `origin` of `row`.
+template <class Units, int kRows, class P, class V, class T>
 TW_INLINE void multiply_blocks(V (&acc)[kRows + kBiasRows<Units>], const typename Units::Unit* a,
-                               const PackRows<P, T>& b, int64_t u, int64_t end) {
+                               const T* const* row, int64_t origin, int64_t u, int64_t end) {
   using U = typename P::template Vec<typename Units::Unit>;
   for_blocks<Units, U>(u, end, [&]<int kCount>(int64_t from) {
     U v[kCount];
-    Units::block(b.row, from * Units::kDepth, v);
+    Units::block(row, origin + from * Units::kDepth, v);
     TW_UNROLL
     for (int i = 0; i < kCount; ++i) {
       TW_UNROLL
@@ -47,6 +48,53 @@ TW_INLINE void multiply_blocks(V (&acc)[kRows + kBiasRows<Units>], const typenam
     }
   });
 }
+
+/// A few lines of each of one vector of rows, which are read one row after the other. Lines of rows
+/// that lie a multiple of 2 KiB apart share a few sets of the nearest cache, where they push each
+/// other out: those are copied to lines of other sets, the others multiplied where they lie.
+template <class P, class T>
+class NearRows {
+ public:
+  static constexpr int64_t kElements = 256 / int64_t{sizeof(T)};  // of a row at once
+
+  TW_INLINE void begin(const PackRows<P, T>& from) {
+    rows_ = &from;
+    copied_ = from.count > 1 && (from.row[1] - from.row[0]) * int64_t{sizeof(T)} % 2048 == 0;
+    for (int i = 0; i < kLanes; ++i) row_[i] = copied_ ? lines_[i] : from.row[i];
+  }
+  /// Brings elements [first, first + count).
+  TW_INLINE void bring(int64_t first, int64_t count) {
+    origin_ = copied_ ? -first : 0;
+    if (!copied_) return;
+    for (int i = 0; i < kLanes; ++i) {
+      const T* const from = rows_->row[i] + first;
+      TW_UNROLL
+      for (int64_t line = 0; line < kElements; line += kLine)
+        prefetch_l2(from + line + rows_->ahead);
+      __builtin_memcpy(lines_[i], from, size_t(count) * sizeof(T));
+    }
+  }
+  /// Before the line of element `at` is multiplied: the next one that is wanted, unless bring()
+  /// did.
+  TW_INLINE void prefetch(int64_t at) const {
+    if (copied_) return;
+    TW_UNROLL
+    for (int i = 0; i < kLanes; ++i) prefetch_l2(rows_->row[i] + at + rows_->ahead);
+  }
+  TW_INLINE const T* const* rows() const { return row_; }
+  /// Where element 0 of the rows lies.
+  TW_INLINE int64_t origin() const { return origin_; }
+
+ private:
+  static constexpr int kLanes = PackRows<P, T>::kLanes;
+  static constexpr int64_t kLine = 64 / int64_t{sizeof(T)}, kPitch = kElements + kLine;
+
+  const PackRows<P, T>* rows_;
+  bool copied_;
+  int64_t origin_;
+  const T* row_[kLanes];
+  alignas(64) T lines_[kLanes][kPitch];
+};
 
 }  // namespace detail
 
@@ -63,11 +111,21 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
   constexpr int kSums = kRows + detail::kBiasRows<Units>;
   V acc[kGroups][kSums] = {};
   const int64_t whole = k / kDepth / Units::kBlock * Units::kBlock;
-  for (int64_t u = 0; u < whole; u += kLine) {
-    const int64_t end = u + kLine < whole ? u + kLine : whole;
-    TW_UNROLL
-    for (int g = 0; g < kGroups; ++g)
-      detail::multiply_blocks<Units, kRows>(acc[g], a, b[g], u, end);
+  detail::NearRows<P, T> near[kGroups];
+  for (int g = 0; g < kGroups; ++g) near[g].begin(b[g]);
+  constexpr int64_t kPiece = detail::NearRows<P, T>::kElements / kDepth;
+  for (int64_t piece = 0; piece < whole; piece += kPiece) {
+    const int64_t stop = piece + kPiece < whole ? piece + kPiece : whole;
+    for (auto& rows : near) rows.bring(piece * kDepth, (stop - piece) * kDepth);
+    for (int64_t u = piece; u < stop; u += kLine) {
+      const int64_t end = u + kLine < stop ? u + kLine : stop;
+      TW_UNROLL
+      for (int g = 0; g < kGroups; ++g) {
+        near[g].prefetch(u * kDepth);
+        detail::multiply_blocks<Units, kRows, P>(acc[g], a, near[g].rows(), near[g].origin(), u,
+                                                 end);
+      }
+    }
   }
   for (int64_t u = whole; u * kDepth < k; ++u) {
     TW_UNROLL

@@ -15,27 +15,50 @@ TW_INLINE void prefetch_l2(const void* p) {
 
 // ---- units ---------------------------------------------------------------------------------
 
+namespace detail {
+
+/// The lower halves of all lanes, widened, and the upper ones.
+template <class T, class V, class Bits>
+TW_INLINE void widen_halves(Bits lanes, V& lower, V& upper) {
+  if constexpr (same_type<T, bf16>) {
+    lower = bit_cast<V>(lanes << 16);
+    upper = bit_cast<V>(lanes & 0xffff0000u);
+  } else {
+    constexpr int kN = kLanesOf<V>;
+    vec<uint16_t, kN> apart[2];
+    const auto sorted = even_halves_first(lanes);
+    __builtin_memcpy(apart, &sorted, sizeof(apart));
+    lower = widen_f16(apart[0]);
+    upper = widen_f16(apart[1]);
+  }
+}
+
+}  // namespace detail
+
 /// Units of one widened value.
 template <class T>
 struct WidenedUnits {
   using Unit = float;
-  static constexpr int kDepth = 1;                           // values of k in a unit
-  static constexpr int kBlock = same_type<T, bf16> ? 8 : 4;  // units transposed at once
+  static constexpr int kDepth = 1;                       // values of k in a unit
+  static constexpr int kBlock = sizeof(T) == 2 ? 8 : 4;  // units transposed at once
   /// The same where a vector has 16 rows.
-  static constexpr int kWideBlock = sizeof(T) == 4 || same_type<T, bf16> ? 2 * kBlock : kBlock;
+  static constexpr int kWideBlock = sizeof(T) == 1 ? kBlock : 2 * kBlock;
 
   /// The kCount units from element `at` on, of one row in each lane.
   template <class V, int kCount>
   TW_INLINE static void block(const T* const* row, int64_t at, V (&v)[kCount]) {
     constexpr int kN = kLanesOf<V>;
-    if constexpr (same_type<T, bf16>) {  // transposed as pairs, which are cheap to widen
+    if constexpr (same_type<T, f16> && kCount == 16) {
+      vec<uint16_t, kN> halves[kCount];
+      load_turned_halves(row, at, halves);
+      TW_UNROLL
+      for (int i = 0; i < kCount; ++i) v[i] = widen_f16(halves[i]);
+    } else if constexpr (sizeof(T) == 2) {  // transposed as pairs, of which there are half as many
       vec<uint32_t, kN> pairs[kCount / 2];
       load_columns<uint32_t>(row, at, pairs);
       TW_UNROLL
-      for (int i = 0; i < kCount / 2; ++i) {
-        v[2 * i] = bit_cast<V>(pairs[i] << 16);
-        v[2 * i + 1] = bit_cast<V>(pairs[i] & 0xffff0000u);
-      }
+      for (int i = 0; i < kCount / 2; ++i)
+        detail::widen_halves<T>(pairs[i], v[2 * i], v[2 * i + 1]);
     } else if constexpr (sizeof(T) == sizeof(float)) {
       load_columns<float>(row, at, v);
     } else {

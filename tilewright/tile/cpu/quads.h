@@ -51,6 +51,39 @@ TW_INLINE void transpose_quads(V (&v)[4]) {
   v[3] = hi(c, d);
 }
 
+/// Interleaves the lower (kHigh: the upper) halves of each 128-bit lane of a and b, in elements E
+/// of one byte or two.
+template <class E, bool kHigh, class V>
+TW_INLINE V interleave(V a, V b) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    const __m512i x = (__m512i)a, y = (__m512i)b;
+    if constexpr (sizeof(E) == 1)
+      return (V)(kHigh ? _mm512_unpackhi_epi8(x, y) : _mm512_unpacklo_epi8(x, y));
+    else
+      return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
+  }
+#endif
+  if constexpr (sizeof(V) == 32) {
+    const __m256i x = (__m256i)a, y = (__m256i)b;
+    if constexpr (sizeof(E) == 1)
+      return (V)(kHigh ? _mm256_unpackhi_epi8(x, y) : _mm256_unpacklo_epi8(x, y));
+    else
+      return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
+  }
+}
+
+/// The lower 16 bits of every 32-bit lane side by side, then the upper ones.
+template <class V>
+TW_INLINE auto even_halves_first(V v) {
+  const auto h = bit_cast<vec<uint16_t, 2 * kLanesOf<V>>>(v);
+  if constexpr (kLanesOf<V> == 8)
+    return __builtin_shufflevector(h, h, 0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  else
+    return __builtin_shufflevector(h, h, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                                   1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+}
+
 /// Quads 0 and 2 (kOdd: 1 and 3) of a, then those of b.
 template <bool kOdd, class V>
 TW_INLINE V every_other_quad(V a, V b) {
@@ -107,6 +140,34 @@ TW_INLINE void load_turned(const T* const* row, int64_t at, V (&v)[8]) {
     v[i] = every_other_quad<false>(low[i], high[i]);
     v[i + 4] = every_other_quad<true>(low[i], high[i]);
   }
+}
+
+/// Sixteen elements of two bytes of each of 16 rows, at `at`, turned: v[i] has element i of all
+/// rows.
+template <class T>
+TW_INLINE void load_turned_halves(const T* const* row, int64_t at, vec<uint16_t, 16> (&v)[16]) {
+  using V = vec<uint32_t, 16>;
+  const auto load = [&](int i) {  // of rows i and i + 8
+    using Half = vec<uint32_t, 8>;
+    return V(concat(load_bits<Half>(row[i] + at), load_bits<Half>(row[i + 8] + at)));
+  };
+  V low[4], high[4];
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const V a = load(2 * i), b = load(2 * i + 1);
+    low[i] = interleave<uint16_t, false>(a, b);
+    high[i] = interleave<uint16_t, true>(a, b);
+  }
+  transpose_quads(low);
+  transpose_quads(high);
+  const auto put = [&](V quads, int i) TW_INLINED {  // of elements i, i + 8, i, i + 8
+    quads =
+        __builtin_shufflevector(quads, quads, 0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15);
+    __builtin_memcpy(&v[i], &quads, sizeof(v[i]));
+    __builtin_memcpy(&v[i + 8], reinterpret_cast<const char*>(&quads) + sizeof(v[i]), sizeof(v[i]));
+  };
+  TW_UNROLL
+  for (int i = 0; i < 4; ++i) put(low[i], i), put(high[i], i + 4);
 }
 
 /// Transposes 16 x 16 32-bit lanes.

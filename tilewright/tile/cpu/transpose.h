@@ -23,28 +23,6 @@ TW_INLINE V load_16_byte_lanes(const U* p, int64_t step) {
   }
 }
 
-/// Interleaves the lower (kHigh: the upper) halves of each 128-bit lane of a and b, in elements E
-/// of one byte or two.
-template <class E, bool kHigh, class V>
-TW_INLINE V interleave(V a, V b) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(V) == 64) {
-    const __m512i x = (__m512i)a, y = (__m512i)b;
-    if constexpr (sizeof(E) == 1)
-      return (V)(kHigh ? _mm512_unpackhi_epi8(x, y) : _mm512_unpacklo_epi8(x, y));
-    else
-      return (V)(kHigh ? _mm512_unpackhi_epi16(x, y) : _mm512_unpacklo_epi16(x, y));
-  }
-#endif
-  if constexpr (sizeof(V) == 32) {
-    const __m256i x = (__m256i)a, y = (__m256i)b;
-    if constexpr (sizeof(E) == 1)
-      return (V)(kHigh ? _mm256_unpackhi_epi8(x, y) : _mm256_unpacklo_epi8(x, y));
-    else
-      return (V)(kHigh ? _mm256_unpackhi_epi16(x, y) : _mm256_unpacklo_epi16(x, y));
-  }
-}
-
 /// The first four units of a tile from pairs of rows that lie as 32-bit values in each 128-bit lane
 /// of `low`, the next four from `high`.
 template <class U, class V>
