@@ -129,11 +129,23 @@ ARGUMENTS = {
         "cos": "np.ones((16, 4), np.float32)",
         "sin": "np.zeros((16, 4), np.float32)",
     },
+    "scaled_grouped_gated_matmul": {
+        "a": "torch.zeros(2, 128).to(torch.float8_e4m3fn)",
+        "b": "torch.zeros(1, 8, 128).to(torch.float8_e4m3fn)",
+        "a_scale": "torch.ones(2, 1)",
+        "b_scale": "torch.ones(1, 1, 1)",
+    },
     "scaled_grouped_matmul": {
         "a": "np.zeros((2, 128), np.int8)",
         "b": "np.zeros((1, 4, 128), np.int8)",
         "a_scale": "np.ones((2, 1), np.float32)",
         "b_scale": "np.ones((1, 1, 1), np.float32)",
+    },
+    "scaled_grouped_matmul_unpermute": {
+        "a": "torch.zeros(2, 128).to(torch.float8_e4m3fn)",
+        "b": "torch.zeros(1, 4, 128).to(torch.float8_e4m3fn)",
+        "a_scale": "torch.ones(2, 1)",
+        "b_scale": "torch.ones(1, 1, 1)",
     },
     "silu_and_mul_backward": GATED,
     "transpose": {"x": "np.zeros((2, 3), np.float32)"},

@@ -22,15 +22,23 @@ TOKENS, TOP = 8192, 8
 FP8_GROUPED = ["8 x 4096", "128 experts, routed", "256 experts, routed"]
 
 
+def routed(tokens: int, experts: int, top: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which entries of tokens' top experts each expert has, in turn, and where its ones end."""
+    draw = torch.Generator().manual_seed(1)
+    chosen = torch.rand(tokens, experts, generator=draw).topk(top, 1).indices.flatten()
+    ends = torch.bincount(chosen, minlength=experts).cumsum(0)
+    order = chosen.argsort(stable=True)
+    return order.to("cuda", torch.int32), ends.to("cuda", torch.int32)
+
+
 def _grouped_cases() -> list[tuple[str, list[int], int, int]]:
     """Name, rows of each group, n, k."""
     out = []
     for name, rows, n, k in GROUPED:
         if rows is None:
             experts = int(name.split()[0])
-            draw = torch.Generator().manual_seed(1)
-            chosen = torch.rand(TOKENS, experts, generator=draw).topk(TOP, 1).indices
-            rows = torch.bincount(chosen.flatten(), minlength=experts).tolist()
+            ends = routed(TOKENS, experts, TOP)[1].tolist()
+            rows = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
         out.append((f"grouped {name}, {k} to {n}", rows, n, k))
     return out
 

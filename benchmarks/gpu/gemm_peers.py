@@ -3,10 +3,11 @@
 Of bf16 operands and of float32 ones, multiplied in float32 ("f32") and as tf32 ("tf32").
 
 Of e4m3 operands ("fp8") beside torch._scaled_mm, with one scale and with scales for blocks of 128;
-in groups, where torch has none with such scales, beside torch._grouped_mm in bf16. Of int8 ones
-("int8") with a scale for each row of a and one for b beside torch._int_mm, which has int32 sums and
-no scales; without scales ("int32") beside the same. Of weights of 4 and 8 bits ("4-bit", "8-bit")
-in groups of 128 beside the same product of bf16 weights.
+in groups, where torch has none with such scales, beside torch._grouped_mm in bf16, and as a layer's
+experts have them (gemm_experts.py). Of int8 ones ("int8") with a scale for each row of a and one
+for b beside torch._int_mm, which has int32 sums and no scales; without scales ("int32") beside the
+same. Of weights of 4 and 8 bits ("4-bit", "8-bit") in groups of 128 beside the same product of bf16
+weights.
 
     python benchmarks/gpu/gemm_peers.py [--out FILE] [BEGINNING OF A NAME ...]
 
@@ -27,6 +28,7 @@ from typing import Any
 import tilewright.torch
 import torch
 import torch.nn.functional as F
+from gemm_experts import experts
 from gemm_grouped import fp8_grouped, grouped
 from gemm_narrow import fp8, int8, int32, layers
 from gemm_timing import GRAPH_FLOPS, check, is_wanted, timed
@@ -133,7 +135,7 @@ def main() -> None:
         if is_wanted(_label(case), options):
             results.append(_measure(case))
             _print(results[-1])
-    for measure in (grouped, fp8, fp8_grouped, int8, int32, layers):
+    for measure in (grouped, fp8, fp8_grouped, experts, int8, int32, layers):
         results += measure(options)
     if options.out:
         versions = {"torch": torch.__version__, "tilewright": tilewright.__version__}

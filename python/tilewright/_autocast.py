@@ -21,6 +21,7 @@ PRODUCTS = {
     "fused_experts",
     "grouped_gated_matmul",
     "grouped_matmul",
+    "grouped_matmul_unpermute",
     "k_grouped_matmul",
     "linear",
     "matmul",

@@ -1544,6 +1544,48 @@ def grouped_matmul(
         (4, 4)
     """
 
+def grouped_matmul_unpermute(
+    a: _Array,
+    b: Any,
+    offsets: Any,
+    starts: Any | None = None,
+    to_rows: Any | None = None,
+    weights: Any | None = None,
+    out_rows: int = -1,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""grouped_matmul whose row r becomes row to_rows[r] of out, or nothing where that is outside
+    out: each row of out must be that of one. Rows of out are multiplied by their weights, but
+    for those of no group, which are 0. `order` of moe_align undoes a router's sorting.
+
+    grouped_matmul_unpermute(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?,
+    to_rows: i32[M]?, weights: f32[R]?, out_rows: i64 = -1) -> out: T[R, N]
+
+    Args:
+        a: T[M, K].
+        b: T[G, K, N].
+        offsets: i32[G].
+        starts: i32[G], or None.
+        to_rows: i32[M], or None.
+        weights: f32[R], or None.
+        out_rows: i64, by default -1.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: T[R, N].
+
+    Example:
+        >>> import numpy as np
+        >>> from tilewright import ops
+        >>> ops.grouped_matmul_unpermute(
+        ...     np.zeros((4, 4), np.float32),
+        ...     np.zeros((4, 4, 4), np.float32),
+        ...     np.zeros((4,), np.int32),
+        ... ).shape
+        (4, 4)
+    """
+
 def int_matmul(
     a: _Array,
     b: Any,
@@ -2945,6 +2987,56 @@ def scale(
         (3,)
     """
 
+def scaled_grouped_gated_matmul(
+    a: _Array,
+    b: Any,
+    a_scale: Any,
+    b_scale: Any,
+    offsets: Any | None = None,
+    starts: Any | None = None,
+    rows: Any | None = None,
+    activation: Literal["silu", "gelu", "gelu_tanh"] = "silu",
+    block_n: int = 128,
+    block_k: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""act(a gate) * (a up) for rows in groups, of e4m3 operands with scales as in
+    scaled_grouped_matmul: b has the gate's rows before the up's. Sums and activation in
+    float32. Rows of no group are 0. Given rows, row r is row rows[r] of a.
+
+    scaled_grouped_gated_matmul(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, 2*N, K], a_scale: f32[M, A],
+    b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, rows: i32[R]?, activation:
+    silu|gelu|gelu_tanh = silu, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N]
+
+    Args:
+        a: f8_e4m3fn[M, K].
+        b: f8_e4m3fn[G, 2*N, K].
+        a_scale: f32[M, A].
+        b_scale: f32[G, B, A].
+        offsets: i32[G], or None.
+        starts: i32[G], or None.
+        rows: i32[R], or None.
+        activation: silu, gelu, gelu_tanh, by default silu.
+        block_n: i64, by default 128.
+        block_k: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: bf16[R, N].
+
+    Example:
+        >>> import torch
+        >>> from tilewright import ops
+        >>> ops.scaled_grouped_gated_matmul(
+        ...     torch.zeros(2, 128).to(torch.float8_e4m3fn),
+        ...     torch.zeros(1, 8, 128).to(torch.float8_e4m3fn),
+        ...     torch.ones(2, 1),
+        ...     torch.ones(1, 1, 1),
+        ... ).shape
+        torch.Size([2, 4])
+    """
+
 def scaled_grouped_matmul(
     a: _Array,
     b: Any,
@@ -2953,16 +3045,20 @@ def scaled_grouped_matmul(
     offsets: Any | None = None,
     block_n: int = 128,
     block_k: int = 128,
+    starts: Any | None = None,
+    rows: Any | None = None,
     *,
     backend: str | None = None,
 ) -> _Array:
     r"""Rows in groups, each times its group's matrix, of 8-bit operands: a with a scale for each
     row and block_k values of k, b with one for each block_n by block_k block. Sums are float32.
-    Group g ends before row offsets[g]; without offsets there is at most one group, of all rows.
-    Rows of no group are 0.
+    Group g ends before row offsets[g] and begins at starts[g], or where the group before ends;
+    without offsets there is at most one group, of all rows. Rows of no group are 0. Given rows,
+    row r is row rows[r] of a.
 
     scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A],
-    offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N]
+    offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128, starts: i32[G]?, rows: i32[R]?) ->
+    out: f32[R, N]
 
     Args:
         a: Q[M, K].
@@ -2972,10 +3068,12 @@ def scaled_grouped_matmul(
         offsets: i32[G], or None.
         block_n: i64, by default 128.
         block_k: i64, by default 128.
+        starts: i32[G], or None.
+        rows: i32[R], or None.
         backend: which one runs it, by default the current one.
 
     Returns:
-        out: f32[M, N].
+        out: f32[R, N].
 
     Example:
         >>> import numpy as np
@@ -2987,6 +3085,58 @@ def scaled_grouped_matmul(
         ...     np.ones((1, 1, 1), np.float32),
         ... ).shape
         (2, 4)
+    """
+
+def scaled_grouped_matmul_unpermute(
+    a: _Array,
+    b: Any,
+    a_scale: Any,
+    b_scale: Any,
+    offsets: Any | None = None,
+    starts: Any | None = None,
+    to_rows: Any | None = None,
+    weights: Any | None = None,
+    out_rows: int = -1,
+    block_n: int = 128,
+    block_k: int = 128,
+    *,
+    backend: str | None = None,
+) -> _Array:
+    r"""scaled_grouped_matmul of e4m3 operands in bf16, whose row r becomes row to_rows[r] of out,
+    or nothing where that is outside out: each row of out must be that of one. Rows of out are
+    multiplied by their weights, but for those of no group, which are 0.
+
+    scaled_grouped_matmul_unpermute(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, N, K], a_scale: f32[M,
+    A], b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, to_rows: i32[M]?, weights:
+    f32[R]?, out_rows: i64 = -1, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N]
+
+    Args:
+        a: f8_e4m3fn[M, K].
+        b: f8_e4m3fn[G, N, K].
+        a_scale: f32[M, A].
+        b_scale: f32[G, B, A].
+        offsets: i32[G], or None.
+        starts: i32[G], or None.
+        to_rows: i32[M], or None.
+        weights: f32[R], or None.
+        out_rows: i64, by default -1.
+        block_n: i64, by default 128.
+        block_k: i64, by default 128.
+        backend: which one runs it, by default the current one.
+
+    Returns:
+        out: bf16[R, N].
+
+    Example:
+        >>> import torch
+        >>> from tilewright import ops
+        >>> ops.scaled_grouped_matmul_unpermute(
+        ...     torch.zeros(2, 128).to(torch.float8_e4m3fn),
+        ...     torch.zeros(1, 4, 128).to(torch.float8_e4m3fn),
+        ...     torch.ones(2, 1),
+        ...     torch.ones(1, 1, 1),
+        ... ).shape
+        torch.Size([2, 4])
     """
 
 def scan(

@@ -634,6 +634,24 @@ static inline tw_status tw_grouped_matmul(tw_context* context, const tw_tensor* 
   return tw_call(context, op, arguments, 5, NULL, NULL);
 }
 
+/* grouped_matmul_unpermute(a: T[M, K], b: T[G, K, N], offsets: i32[G], starts: i32[G]?, to_rows:
+ * i32[M]?, weights: f32[R]?, out_rows: i64 = -1) -> out: T[R, N] */
+static inline tw_status tw_grouped_matmul_unpermute(tw_context* context, const tw_tensor* a,
+                                                    const tw_tensor* b, const tw_tensor* offsets,
+                                                    const tw_tensor* starts,
+                                                    const tw_tensor* to_rows,
+                                                    const tw_tensor* weights, int64_t out_rows,
+                                                    tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
+                                tw_tensor_value(offsets), tw_tensor_value(starts),
+                                tw_tensor_value(to_rows), tw_tensor_value(weights),
+                                tw_int_value(out_rows),   tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("grouped_matmul_unpermute", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 8, NULL, NULL);
+}
+
 /* int_matmul(a: i8[B, M, K], b: i8[B, K, N]) -> out: i32[B, M, N] */
 static inline tw_status tw_int_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
                                       tw_tensor* out) {
@@ -1204,20 +1222,62 @@ static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
+/* scaled_grouped_gated_matmul(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, 2*N, K], a_scale: f32[M, A],
+ * b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, rows: i32[R]?, activation:
+ * silu|gelu|gelu_tanh = silu, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N] */
+static inline tw_status tw_scaled_grouped_gated_matmul(
+    tw_context* context, const tw_tensor* a, const tw_tensor* b, const tw_tensor* a_scale,
+    const tw_tensor* b_scale, const tw_tensor* offsets, const tw_tensor* starts,
+    const tw_tensor* rows, const char* activation, int64_t block_n, int64_t block_k,
+    tw_tensor* out) {
+  const tw_value arguments[] = {
+      tw_tensor_value(a),       tw_tensor_value(b),        tw_tensor_value(a_scale),
+      tw_tensor_value(b_scale), tw_tensor_value(offsets),  tw_tensor_value(starts),
+      tw_tensor_value(rows),    tw_text_value(activation), tw_int_value(block_n),
+      tw_int_value(block_k),    tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scaled_grouped_gated_matmul", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 11, NULL, NULL);
+}
+
 /* scaled_grouped_matmul(a: Q[M, K], b: Q[G, N, K], a_scale: f32[M, A], b_scale: f32[G, B, A],
- * offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128) -> out: f32[M, N] */
+ * offsets: i32[G]?, block_n: i64 = 128, block_k: i64 = 128, starts: i32[G]?, rows: i32[R]?) -> out:
+ * f32[R, N] */
 static inline tw_status tw_scaled_grouped_matmul(tw_context* context, const tw_tensor* a,
                                                  const tw_tensor* b, const tw_tensor* a_scale,
                                                  const tw_tensor* b_scale, const tw_tensor* offsets,
-                                                 int64_t block_n, int64_t block_k, tw_tensor* out) {
+                                                 int64_t block_n, int64_t block_k,
+                                                 const tw_tensor* starts, const tw_tensor* rows,
+                                                 tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
                                 tw_tensor_value(a_scale), tw_tensor_value(b_scale),
                                 tw_tensor_value(offsets), tw_int_value(block_n),
-                                tw_int_value(block_k),    tw_tensor_value(out)};
+                                tw_int_value(block_k),    tw_tensor_value(starts),
+                                tw_tensor_value(rows),    tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("scaled_grouped_matmul", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 8, NULL, NULL);
+  return tw_call(context, op, arguments, 10, NULL, NULL);
+}
+
+/* scaled_grouped_matmul_unpermute(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, N, K], a_scale: f32[M, A],
+ * b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, to_rows: i32[M]?, weights: f32[R]?,
+ * out_rows: i64 = -1, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N] */
+static inline tw_status tw_scaled_grouped_matmul_unpermute(
+    tw_context* context, const tw_tensor* a, const tw_tensor* b, const tw_tensor* a_scale,
+    const tw_tensor* b_scale, const tw_tensor* offsets, const tw_tensor* starts,
+    const tw_tensor* to_rows, const tw_tensor* weights, int64_t out_rows, int64_t block_n,
+    int64_t block_k, tw_tensor* out) {
+  const tw_value arguments[] = {
+      tw_tensor_value(a),       tw_tensor_value(b),       tw_tensor_value(a_scale),
+      tw_tensor_value(b_scale), tw_tensor_value(offsets), tw_tensor_value(starts),
+      tw_tensor_value(to_rows), tw_tensor_value(weights), tw_int_value(out_rows),
+      tw_int_value(block_n),    tw_int_value(block_k),    tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("scaled_grouped_matmul_unpermute", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 12, NULL, NULL);
 }
 
 /* scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C] */

@@ -1,6 +1,7 @@
-// The rows of out that belong to no group: they become zeros.
+// The rows that belong to no group: they, or the rows of out that they go to, become zeros.
 #pragma once
 
+#include "tilewright/kernels/gemm_grouped_build_sm90.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/tile/cuda/ptx.h"
 
@@ -10,12 +11,13 @@ template <class T>
 struct GroupGapsSm90 {
   const RowGroups& groups;
   const View<T, 2>& rows;  // out, columns along memory
+  ScatteredRows scattered;
 
   /// Those in front of each group, and behind the last. A warp looks at 32 groups at once; the rows
   /// are dealt to the `warps` of all blocks, of which this is one.
   TW_PTX void clear(int warp, int warps) const {
     const int lane = int(threadIdx.x) % 32;
-    const int64_t count = groups.count(), height = rows.size(0);
+    const int64_t count = groups.count(), height = scattered.count;
     const auto inside = [&](int64_t row) { return int(row < 0 ? 0 : row > height ? height : row); };
     for (int64_t base = 0; base <= count; base += 32) {
       const int64_t g = base + lane;
@@ -30,13 +32,14 @@ struct GroupGapsSm90 {
         const int last = __shfl_sync(0xffffffffu, end, from);
         const int stride = int(gridDim.x) * warps;
         for (int row = first + int(blockIdx.x) * warps + warp; row < last; row += stride)
-          clear_row(row, lane);
+          if (const int64_t to = scattered.destination(row, rows.size(0)); to >= 0)
+            clear_row(to, lane);
       }
     }
   }
 
  private:
-  TW_PTX void clear_row(int row, int lane) const {
+  TW_PTX void clear_row(int64_t row, int lane) const {
     constexpr int kWide = 16 / int(sizeof(T));
     T* const to = rows.data + row * rows.stride(0);
     const int64_t columns = rows.size(1);

@@ -9,6 +9,8 @@
 // What a box of rows has beyond the group is multiplied and not stored: whole units of 16 rows
 // leave by TMA, the rest of a group by the threads.
 //
+// Rows that go to others of out all leave by the threads, eight of them 128 bytes of one.
+//
 // Gated, the two blocks of 64 columns of a tile are those of a gate and of what it is for: one of
 // them leaves, the gate activated times the other.
 #pragma once
@@ -30,7 +32,8 @@ namespace tw::kernels {
 
 /// kTransposed: the weights' n runs along memory, [group, k, n].
 /// kGathered: a row of out has the row of a whose number is given, not its own.
-template <class T, bool kTransposed, bool kGated, bool kGathered>
+/// kScattered: a row of the product goes to the row of out whose number is given, times its weight.
+template <class T, bool kTransposed, bool kGated, bool kGathered, bool kScattered>
 struct GroupedGemmSm90 {
   using Build = GroupedGemmBuild;
   using Position = tile::cuda::RingPosition<Build::kStages>;
@@ -60,7 +63,7 @@ struct GroupedGemmSm90 {
     if (threadIdx.x == 0) {
       prefetch(given.weight);
       prefetch(given.a);
-      prefetch(given.out);
+      if constexpr (!kScattered) prefetch(given.out);
       for (int i = 0; i < Build::kStages; ++i) {
         shared.full[i].init(kGathered ? 1 + kWarpgroup : 1);
         shared.empty[i].init(1);
@@ -84,7 +87,12 @@ struct GroupedGemmSm90 {
 
  private:
   TW_PTX GroupedGemmCursor cursor() const {
-    return {given.groups, given.rows.size(0), given.column_tiles};
+    return {given.groups, scattered().count, given.column_tiles};
+  }
+
+  TW_PTX ScatteredRows scattered() const {
+    if constexpr (kScattered) return given.scattered;
+    return {given.rows.size(0), {}, {}};
   }
 
   TW_PTX void produce(Shared& shared) const {
@@ -108,17 +116,18 @@ struct GroupedGemmSm90 {
   TW_PTX void produce_gathered(Shared& shared) const {
     Position at;
     GroupedGemmCursor tiles = cursor();
-    GroupedGatherSm90<T> gather{given, {}};
+    GroupedGatherSm90<T, Build::kMostUnits> gather{given.gathered, {}};
     for (int64_t t = blockIdx.x; tiles.seek(t); t += gridDim.x) {
       const GroupedGemmPlace place = tiles.place(t);
-      gather.open(place);
+      gather.open(place, place.units);
       for (int i = 0; i < given.k_blocks; ++i) {
         shared.empty[at.index].wait(at.phase ^ 1);
         if (threadIdx.x == 0) {
           shared.full[at.index].arrive_expect(kWeightBytes);
           load_weight(shared, at.index, place, i * kTileK);
         }
-        gather.copy(shared.rows[at.index], shared.full[at.index], place, i * kTileK);
+        gather.copy(shared.rows[at.index], place.units, i * kTileK);
+        shared.full[at.index].arrive_after_copies();
         at.next();
       }
     }
@@ -146,7 +155,8 @@ struct GroupedGemmSm90 {
     GroupedGemmCursor tiles = cursor();
     if (consumer == 1) {
       pass_turn(consumer);
-      GroupGapsSm90<T>{given.groups, given.rows}.clear(int(threadIdx.x) % kWarpgroup / 32, 4);
+      GroupGapsSm90<T>{given.groups, given.rows, scattered()}.clear(
+          int(threadIdx.x) % kWarpgroup / 32, 4);
       t += gridDim.x;
       at.skip(given.k_blocks);
     }
@@ -256,28 +266,58 @@ struct GroupedGemmSm90 {
     const int thread = int(threadIdx.x) % kWarpgroup, warp = thread / 32, lane = thread % 32;
     if (thread == 0) wait_stores_read<0>();
     sync_named(barrier, kWarpgroup);
+    const auto weights = weights_of(first);
     TW_UNROLL
     for (int i = 0; i < Build::kStagedRows / 8; ++i) {
       if (i * 8 >= rows) break;
       const float* s = sums + 4 * i;
       const int row = 8 * i + lane % 8, chunk = 2 * warp + lane / 8 % 2;
+      const float left = weights.of(i, 0), right = weights.of(i, 1);
       store_two_matrices_transposed(staged + row * 128 + (chunk ^ lane % 8) * 16,
-                                    pack<T>(s[0], s[1]), pack<T>(s[2], s[3]));
+                                    pack<T>(s[0] * left, s[1] * right),
+                                    pack<T>(s[2] * left, s[3] * right));
     }
     fence_async_shared();
     sync_named(barrier, kWarpgroup);
-    const int units = rows / Build::kUnit;
+    const int units = kScattered ? 0 : rows / Build::kUnit;
     if (thread == 0) {
       for (int i = 0; i < units; ++i)
         store_box(given.out, staged + i * Build::kUnit * 128, column, first + i * Build::kUnit, 0);
       commit_stores();
     }
-    const int row = units * Build::kUnit + thread / 8, chunk = thread % 8;
-    if (row < rows)
-      store_chunk(staged + row * 128 + (chunk ^ row % 8) * 16, first + row, column + chunk * 8);
+    const int chunk = thread % 8;
+    for (int row = units * Build::kUnit + thread / 8; row < rows; row += Build::kUnit) {
+      const int64_t to = scattered().destination(first + row, given.rows.size(0));
+      if (to >= 0) store_chunk(staged + row * 128 + (chunk ^ row % 8) * 16, to, column + chunk * 8);
+    }
+  }
+  /// Of the rows of out that kStagedRows rows go to: a lane has those of every 32nd.
+  struct Weights {
+    static constexpr int kEach = kScattered ? Build::kStagedRows / 32 : 1;
+    float mine[kEach];
+
+    /// That of the thread's first or second row of eight, a column of the transposed product.
+    TW_PTX float of(int eight, int which) const {
+      if constexpr (!kScattered) return 1.0f;
+      const int row = 8 * (eight % 4) + int(threadIdx.x) % 4 * 2 + which;
+      return __shfl_sync(0xffffffffu, mine[kScattered ? eight / 4 : 0], row);
+    }
+  };
+  TW_PTX Weights weights_of(int first) const {
+    Weights out{};
+    if constexpr (kScattered) {
+      TW_UNROLL
+      for (int i = 0; i < Weights::kEach; ++i) {
+        const int64_t row = first + 32 * i + int(threadIdx.x) % 32;
+        const int64_t to =
+            row < given.scattered.count ? given.scattered.destination(row, given.rows.size(0)) : -1;
+        out.mine[i] = given.scattered.weight(to);
+      }
+    }
+    return out;
   }
   /// Eight elements of a row, or as many as it has.
-  TW_PTX void store_chunk(const char* staged, int row, int column) const {
+  TW_PTX void store_chunk(const char* staged, int64_t row, int column) const {
     const int64_t columns = given.rows.size(1);
     T* to = given.rows.data + row * given.rows.stride(0) + column;
     if (column + 8 <= columns) {

@@ -19,6 +19,7 @@
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_gaps_sm90.h"
 #include "tilewright/kernels/gemm_scaled_build_sm90.h"
+#include "tilewright/kernels/gemm_scaled_products_sm90.h"
 #include "tilewright/kernels/gemm_scaled_scales_sm90.h"
 #include "tilewright/kernels/gemm_scaled_turn_sm90.h"
 #include "tilewright/kernels/gemm_store_sm90.h"
@@ -28,7 +29,6 @@
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/ring.h"
 #include "tilewright/tile/cuda/wgmma.h"
-#include "tilewright/tile/cuda/wgmma_int8.h"
 
 namespace tw::kernels {
 
@@ -43,8 +43,6 @@ struct ScaledGemmSm90 {
   static constexpr bool kInTurns = kColumns > 128;  // or twice the registers for products
   // Named barriers: one of each consumer, one for each one's turn, one of both.
   static constexpr int kSelf = 1, kTurn = kSelf + kConsumers, kBoth = kTurn + kConsumers;
-  static constexpr int kStepBytes = 32;                         // of k in one instruction
-  static constexpr int kSpanSums = ScaledGemmBuild::kSpan / 2;  // of a thread
   static_assert(!kInTurns || kConsumers == 2);
   const ScaledGemmArguments& given;
   struct alignas(1024) Shared {
@@ -58,8 +56,10 @@ struct ScaledGemmSm90 {
   static_assert(sizeof(Shared) == kBuild.shared_bytes() && kSpans <= 4);
   using Position = tile::cuda::RingPosition<kStages>;
   using Cursor = GroupedTileCursor<kRows, 1>;
-  using Sums = float[kColumns / 2];
-  using Part = typename tile::cuda::WgmmaSum<Q>::type[kColumns / 2];
+  using Products = ScaledProducts<Q, kBuild, kStages, false>;
+  using Operands = typename Products::Operands;
+  using Sums = typename Products::Sums;
+  using Part = typename Products::Part;
   using Factors = typename Scales::Factors;
 
   TW_PTX void operator()(char* memory) const {
@@ -125,7 +125,7 @@ struct ScaledGemmSm90 {
     } else if (warp <= kScaleWarps) {
       load_scales(shared, warp - 1);
     } else if (given.groups.ends) {
-      GroupGapsSm90<float>{given.groups, given.rows}.clear(0, 1);
+      GroupGapsSm90<float>{given.groups, given.rows, {given.rows.size(0), {}, {}}}.clear(0, 1);
     }
   }
   TW_PTX void load_tiles(Shared& shared) const {
@@ -190,67 +190,13 @@ struct ScaledGemmSm90 {
       else if constexpr (kInTurns)
         multiply_in_turns(shared, at, consumer, piece, sums);
       else
-        multiply(shared, at, consumer, piece, sums);
+        Products::multiply(shared, at, consumer, piece.last - piece.first, sums);
       if constexpr (kSplit > 1)
         put_split(shared, place, consumer, sums);
       else
         put(shared, place, consumer, piece, sums);
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
-  }
-
-  struct Operands {
-    uint64_t a, b;
-  };
-  /// Of this consumer, in the first stage.
-  TW_PTX static Operands operands(const Shared& shared, int consumer) {
-    return {tile::cuda::operand(shared.a[0] + consumer * kHeight * 128),
-            tile::cuda::operand(shared.b[0])};
-  }
-  TW_PTX static Operands in_stage(const Operands& first, int stage) {
-    return {tile::cuda::advance(first.a, stage * kRows * 128),
-            tile::cuda::advance(first.b, stage * kColumns * 128)};
-  }
-
-  /// The products of a block of k are promoted while those of the next are made.
-  TW_PTX void multiply(Shared& shared, Position& at, int consumer, const ScaledGemmPiece& piece,
-                       Sums& sums) const {
-    const int first = piece.first, last = piece.last;
-    if (first == last) return;
-    const Operands origin = operands(shared, consumer);
-    Part even, odd;
-    begin(shared, at, origin, even);
-    for (int i = first + 1; i < last; i += 2) {
-      begin(shared, at, origin, odd);
-      finish<1>(shared, before(at, 2), consumer, even, sums);
-      if (i + 1 == last) return finish<0>(shared, before(at, 1), consumer, odd, sums);
-      begin(shared, at, origin, even);
-      finish<1>(shared, before(at, 2), consumer, odd, sums);
-    }
-    finish<0>(shared, before(at, 1), consumer, even, sums);
-  }
-  TW_PTX static int before(const Position& at, int count) {
-    return at.index >= count ? at.index - count : at.index - count + kStages;
-  }
-  TW_PTX static void begin(Shared& shared, Position& at, const Operands& origin, Part& part) {
-    using namespace tile::cuda;
-    shared.full[at.index].wait(at.phase);
-    const Operands of = in_stage(origin, at.index);
-    pin(part);
-    wgmma_fence();
-    TW_UNROLL
-    for (int step = 0; step < 4; ++step) multiply_step(of, step, part, step > 0);
-    wgmma_commit();
-    pin(part);
-    at.next();
-  }
-  template <int kPending>
-  TW_PTX static void finish(Shared& shared, int stage, int consumer, Part& part, Sums& sums) {
-    const Factors factors = shared.scales[stage].of_thread(consumer);
-    tile::cuda::wgmma_wait<kPending>();
-    tile::cuda::pin(part);
-    release(shared.empty[stage]);
-    promote(sums, part, factors);
   }
 
   /// Half of the products of a block of k are done when the other consumer starts on its own; by
@@ -262,15 +208,15 @@ struct ScaledGemmSm90 {
     Part part;
     bool keeps = false;
     if (first < last) shared.full[at.index].wait(at.phase);
-    const Operands origin = operands(shared, consumer);
-    Operands of = in_stage(origin, at.index);
+    const Operands origin = Products::operands(shared, consumer);
+    Operands of = Products::in_stage(origin, at.index);
     for (int i = first; i < last; ++i) {
       sync_named(kTurn + consumer, kConsumers * kWarpgroup);
       pin(part);
       wgmma_fence();
       TW_UNROLL
       for (int step = 0; step < 4; ++step) {
-        multiply_step(of, step, part, step > 0 || keeps);
+        Products::multiply_step(of, step, part, step > 0 || keeps);
         if (step % 2 == 1) wgmma_commit();
       }
       pin(part);
@@ -280,12 +226,12 @@ struct ScaledGemmSm90 {
       pass_turn(consumer);
       at.next();
       if (i + 1 < last) shared.full[at.index].wait(at.phase);
-      of = in_stage(origin, at.index);
+      of = Products::in_stage(origin, at.index);
       wgmma_wait<0>();
       pin(part);
-      release(shared.empty[stage]);
+      Products::release(shared.empty[stage]);
       keeps = given.is_long && (i + 1) % Scales::kFetched != 0 && i + 1 < last;
-      if (!keeps) promote(sums, part, factors);
+      if (!keeps) Products::promote(sums, part, factors);
     }
   }
   TW_PTX static void pass_turn(int consumer) {
@@ -300,30 +246,9 @@ struct ScaledGemmSm90 {
         pass_turn(consumer);
       }
       shared.full[at.index].wait(at.phase);
-      release(shared.empty[at.index]);
+      Products::release(shared.empty[at.index]);
       at.next();
     }
-  }
-
-  TW_PTX static void multiply_step(const Operands& of, int step, Part& part, int keep) {
-    using namespace tile::cuda;
-    Wgmma<Q, kColumns>::mma(part, advance(of.a, step * kStepBytes),
-                            advance(of.b, step * kStepBytes), keep);
-  }
-
-  TW_PTX static void promote(Sums& sums, const Part& part, const Factors& factors) {
-    TW_UNROLL
-    for (int s = 0; s < kSpans; ++s) {
-      const float top = factors.top * factors.spans[s], bottom = factors.bottom * factors.spans[s];
-      TW_UNROLL
-      for (int i = s * kSpanSums; i < (s + 1) * kSpanSums; ++i)
-        sums[i] = __builtin_fmaf(float(part[i]), i % 4 < 2 ? top : bottom, sums[i]);
-    }
-  }
-  /// A warp has read a stage, operands and scales.
-  TW_PTX static void release(tile::cuda::Mbarrier& empty) {
-    __syncwarp();
-    if (tile::cuda::elect_one()) empty.arrive();
   }
 
   /// What TileStore stores to.

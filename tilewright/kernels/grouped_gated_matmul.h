@@ -9,27 +9,11 @@
 // a sequence of other kernels (ops/grouped_gated_matmul.h).
 #pragma once
 
-#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gated_activation.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
-
-/// What is done to the gate.
-enum class GatedActivation : int { kSilu, kGelu, kGeluTanh };
-
-/// Calls f with the functor of `activation`.
-template <class F>
-TW_INLINE void with_activation(GatedActivation activation, F&& f) {
-  switch (activation) {
-    case GatedActivation::kSilu:
-      return f(Silu{});
-    case GatedActivation::kGelu:
-      return f(Gelu{});
-    case GatedActivation::kGeluTanh:
-      return f(GeluTanh{});
-  }
-}
 
 template <class T>
 struct GroupedGatedMatmul {

@@ -43,6 +43,7 @@
 #include "tilewright/ops/gelu_tanh_and_mul_backward.h"
 #include "tilewright/ops/grouped_gated_matmul.h"
 #include "tilewright/ops/grouped_matmul.h"
+#include "tilewright/ops/grouped_matmul_unpermute.h"
 #include "tilewright/ops/int_matmul.h"
 #include "tilewright/ops/k_grouped_matmul.h"
 #include "tilewright/ops/layer_norm.h"
@@ -84,7 +85,9 @@
 #include "tilewright/ops/rope.h"
 #include "tilewright/ops/sample.h"
 #include "tilewright/ops/scale.h"
+#include "tilewright/ops/scaled_grouped_gated_matmul.h"
 #include "tilewright/ops/scaled_grouped_matmul.h"
+#include "tilewright/ops/scaled_grouped_matmul_unpermute.h"
 #include "tilewright/ops/scan.h"
 #include "tilewright/ops/scan_backward.h"
 #include "tilewright/ops/segment_mean.h"
@@ -116,118 +119,121 @@
 
 namespace tw::ops {
 
-using All = Catalog<          //
-    Activation,               //
-    ActivationBackward,       //
-    Add,                      //
-    Amax,                     //
-    AmaxBackward,             //
-    Argmax,                   //
-    Attention,                //
-    AttentionBackward,        //
-    AttentionFp8,             //
-    AttentionPaged,           //
-    AttentionVarlen,          //
-    AttentionVarlenBackward,  //
-    Binary,                   //
-    BinaryBackward,           //
-    Bitwise,                  //
-    Compare,                  //
-    Copy,                     //
-    CountNonzero,             //
-    CrossEntropy,             //
-    CrossEntropyBackward,     //
-    DeltaRuleTransform,       //
-    Dequantize,               //
-    DequantizeInt4,           //
-    Dropout,                  //
-    Embedding,                //
-    EmbeddingBackward,        //
-    Erf,                      //
-    ErfBackward,              //
-    Exp,                      //
-    Extremum,                 //
-    Fft,                      //
-    FusedAddRmsNorm,          //
-    FusedExperts,             //
-    FusedLinearCrossEntropy,  //
-    Gelu,                     //
-    GeluAndMul,               //
-    GeluAndMulBackward,       //
-    GeluBackward,             //
-    GeluTanhAndMul,           //
-    GeluTanhAndMulBackward,   //
-    GroupedGatedMatmul,       //
-    GroupedMatmul,            //
-    IntMatmul,                //
-    KGroupedMatmul,           //
-    LayerNorm,                //
-    LayerNormBackward,        //
-    Lerp,                     //
-    Linear,                   //
-    LinearAttention,          //
-    LinearAttentionBackward,  //
-    LinearInt4,               //
-    LinearInt8,               //
-    LinearPacked,             //
-    LinearQuantized,          //
-    Log,                      //
-    LogBackward,              //
-    LogSoftmax,               //
-    LogSoftmaxBackward,       //
-    Matmul,                   //
-    Mean,                     //
-    MeanBackward,             //
-    Mla,                      //
-    MlaPaged,                 //
-    MoeAlign,                 //
-    MoeCombine,               //
-    MoeCombineBackward,       //
-    MoeTopk,                  //
-    MoeTopkBackward,          //
-    Mul,                      //
-    PackQuantized,            //
-    PackWeight,               //
-    Permute,                  //
-    QuantizeFp8,              //
-    QuantizeInt8,             //
-    Reduce,                   //
-    ReduceBackward,           //
-    Relu,                     //
-    ReluBackward,             //
-    RmsNorm,                  //
-    RmsNormBackward,          //
-    Rope,                     //
-    Sample,                   //
-    Scale,                    //
-    ScaledGroupedMatmul,      //
-    Scan,                     //
-    ScanBackward,             //
-    SegmentMean,              //
-    SegmentMeanBackward,      //
-    Sigmoid,                  //
-    SigmoidBackward,          //
-    Silu,                     //
-    SiluAndMul,               //
-    SiluAndMulBackward,       //
-    SiluBackward,             //
-    Sinkhorn,                 //
-    Softmax,                  //
-    SoftmaxBackward,          //
-    Sum,                      //
-    SumBackward,              //
-    Swiglu,                   //
-    SwigluBackward,           //
-    Tanh,                     //
-    TanhBackward,             //
-    Topk,                     //
-    TopkBackward,             //
-    Transpose,                //
-    TypeAs,                   //
-    Unary,                    //
-    UnaryBackward,            //
-    VarMean,                  //
-    VarMeanBackward,          //
+using All = Catalog<               //
+    Activation,                    //
+    ActivationBackward,            //
+    Add,                           //
+    Amax,                          //
+    AmaxBackward,                  //
+    Argmax,                        //
+    Attention,                     //
+    AttentionBackward,             //
+    AttentionFp8,                  //
+    AttentionPaged,                //
+    AttentionVarlen,               //
+    AttentionVarlenBackward,       //
+    Binary,                        //
+    BinaryBackward,                //
+    Bitwise,                       //
+    Compare,                       //
+    Copy,                          //
+    CountNonzero,                  //
+    CrossEntropy,                  //
+    CrossEntropyBackward,          //
+    DeltaRuleTransform,            //
+    Dequantize,                    //
+    DequantizeInt4,                //
+    Dropout,                       //
+    Embedding,                     //
+    EmbeddingBackward,             //
+    Erf,                           //
+    ErfBackward,                   //
+    Exp,                           //
+    Extremum,                      //
+    Fft,                           //
+    FusedAddRmsNorm,               //
+    FusedExperts,                  //
+    FusedLinearCrossEntropy,       //
+    Gelu,                          //
+    GeluAndMul,                    //
+    GeluAndMulBackward,            //
+    GeluBackward,                  //
+    GeluTanhAndMul,                //
+    GeluTanhAndMulBackward,        //
+    GroupedGatedMatmul,            //
+    GroupedMatmul,                 //
+    GroupedMatmulUnpermute,        //
+    IntMatmul,                     //
+    KGroupedMatmul,                //
+    LayerNorm,                     //
+    LayerNormBackward,             //
+    Lerp,                          //
+    Linear,                        //
+    LinearAttention,               //
+    LinearAttentionBackward,       //
+    LinearInt4,                    //
+    LinearInt8,                    //
+    LinearPacked,                  //
+    LinearQuantized,               //
+    Log,                           //
+    LogBackward,                   //
+    LogSoftmax,                    //
+    LogSoftmaxBackward,            //
+    Matmul,                        //
+    Mean,                          //
+    MeanBackward,                  //
+    Mla,                           //
+    MlaPaged,                      //
+    MoeAlign,                      //
+    MoeCombine,                    //
+    MoeCombineBackward,            //
+    MoeTopk,                       //
+    MoeTopkBackward,               //
+    Mul,                           //
+    PackQuantized,                 //
+    PackWeight,                    //
+    Permute,                       //
+    QuantizeFp8,                   //
+    QuantizeInt8,                  //
+    Reduce,                        //
+    ReduceBackward,                //
+    Relu,                          //
+    ReluBackward,                  //
+    RmsNorm,                       //
+    RmsNormBackward,               //
+    Rope,                          //
+    Sample,                        //
+    Scale,                         //
+    ScaledGroupedGatedMatmul,      //
+    ScaledGroupedMatmul,           //
+    ScaledGroupedMatmulUnpermute,  //
+    Scan,                          //
+    ScanBackward,                  //
+    SegmentMean,                   //
+    SegmentMeanBackward,           //
+    Sigmoid,                       //
+    SigmoidBackward,               //
+    Silu,                          //
+    SiluAndMul,                    //
+    SiluAndMulBackward,            //
+    SiluBackward,                  //
+    Sinkhorn,                      //
+    Softmax,                       //
+    SoftmaxBackward,               //
+    Sum,                           //
+    SumBackward,                   //
+    Swiglu,                        //
+    SwigluBackward,                //
+    Tanh,                          //
+    TanhBackward,                  //
+    Topk,                          //
+    TopkBackward,                  //
+    Transpose,                     //
+    TypeAs,                        //
+    Unary,                         //
+    UnaryBackward,                 //
+    VarMean,                       //
+    VarMeanBackward,               //
     Where>;
 
 }  // namespace tw::ops

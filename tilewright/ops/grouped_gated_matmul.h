@@ -52,11 +52,7 @@ struct GroupedGatedMatmul {
   template <class T>
   static Support supports(const Kernel<T>& k) {
     if (Support s = supports_groups(k.groups(), k.out.size(0)); !s || !k.rows) return s;
-    for (int64_t r = 0; r < k.rows.size(0); ++r)
-      if (k.rows(r) < 0 || k.rows(r) >= k.a.size(0))
-        return Support::no("rows[" + std::to_string(r) + "] = " + std::to_string(k.rows(r)) +
-                           " is outside the " + std::to_string(k.a.size(0)) + " rows of a");
-    return Support::yes();
+    return supports_rows(k.rows, k.a.size(0));
   }
 
 #if !defined(__CUDACC__)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tilewright.composites._registry import composite, wide
-from tilewright.composites.products import grouped_matmul
+from tilewright.composites.products import grouped_matmul, scaled_grouped_matmul
 
 Tensor = torch.Tensor
 
@@ -95,6 +95,68 @@ def grouped_gated_matmul(
     chosen = wide(a) if rows is None else wide(a)[rows.long()]
     gate, up = grouped_matmul(chosen, wide(b), offsets, starts).chunk(2, -1)
     return (ACTIVATIONS[activation](gate) * up).to(a.dtype)
+
+
+@composite
+def scaled_grouped_gated_matmul(
+    a: Tensor,
+    b: Tensor,
+    a_scale: Tensor,
+    b_scale: Tensor,
+    offsets: Tensor | None,
+    starts: Tensor | None,
+    rows: Tensor | None,
+    activation: str,
+    block_n: int,
+    block_k: int,
+) -> Tensor:
+    both = scaled_grouped_matmul(a, b, a_scale, b_scale, offsets, block_n, block_k, starts, rows)
+    gate, up = both.chunk(2, -1)
+    return (ACTIVATIONS[activation](gate) * up).bfloat16()
+
+
+def _unpermuted(
+    made: Tensor, to_rows: Tensor | None, weights: Tensor | None, out_rows: int
+) -> Tensor:
+    """Rows where they go, times the weights that they have there."""
+    if to_rows is not None:
+        count = len(made) if out_rows < 0 else out_rows
+        inside = (to_rows >= 0) & (to_rows < count)
+        zeros = made.new_zeros(count, made.shape[1])
+        made = zeros.index_copy(0, to_rows[inside].long(), made[inside])
+    return made if weights is None else made * weights[:, None]
+
+
+@composite
+def grouped_matmul_unpermute(
+    a: Tensor,
+    b: Tensor,
+    offsets: Tensor,
+    starts: Tensor | None,
+    to_rows: Tensor | None,
+    weights: Tensor | None,
+    out_rows: int,
+) -> Tensor:
+    made = grouped_matmul(wide(a), wide(b), offsets, starts)
+    return _unpermuted(made, to_rows, weights, out_rows).to(a.dtype)
+
+
+@composite
+def scaled_grouped_matmul_unpermute(
+    a: Tensor,
+    b: Tensor,
+    a_scale: Tensor,
+    b_scale: Tensor,
+    offsets: Tensor | None,
+    starts: Tensor | None,
+    to_rows: Tensor | None,
+    weights: Tensor | None,
+    out_rows: int,
+    block_n: int,
+    block_k: int,
+) -> Tensor:
+    made = scaled_grouped_matmul(a, b, a_scale, b_scale, offsets, block_n, block_k, starts, None)
+    return _unpermuted(made, to_rows, weights, out_rows).bfloat16()
 
 
 @composite

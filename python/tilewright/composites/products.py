@@ -149,13 +149,16 @@ def scaled_grouped_matmul(
     offsets: Tensor | None,
     block_n: int,
     block_k: int,
+    starts: Tensor | None,
+    rows: Tensor | None,
 ) -> Tensor:
-    rows, depth = a.shape
-    left = a.float() * _spread(a_scale, rows, depth, 1, block_k)
+    count, depth = a.shape
+    left = a.float() * _spread(a_scale, count, depth, 1, block_k)
+    left = left if rows is None else left[rows.long()]
     right = b.float() * _spread(b_scale, b.shape[1], depth, block_n, block_k)
     if offsets is None:
-        offsets = torch.tensor([rows] * b.shape[0], dtype=torch.int32)
-    return grouped_matmul(left, right.mT, offsets, None)
+        offsets = torch.tensor([len(left)] * b.shape[0], dtype=torch.int32)
+    return grouped_matmul(left, right.mT, offsets, starts)
 
 
 def _quantize(

@@ -43,11 +43,14 @@ KEPT = {
     "mla_paged": {"N", "P", "S", "B", "W", "C", "Hq", "H", "D", "G"},
     "quantize_fp8": {"C"},
     "quantize_int8": {"C"},
+    "grouped_matmul_unpermute": {"M", "R"},
     "dequantize": {"M", "N", "A", "B"},
     "dequantize_int4": {"P", "G"},
     "linear_int4": {"P", "G"},
     "linear_int8": {"K", "G"},
+    "scaled_grouped_gated_matmul": {"G", "N", "K", "A", "B"},
     "scaled_grouped_matmul": {"G", "N", "K", "A", "B"},
+    "scaled_grouped_matmul_unpermute": {"G", "M", "R", "N", "K", "A", "B"},
     "pack_quantized": {"B"},
     "permute": {"R"},
     "rope": {"S", "P", "R", "D"},
@@ -67,7 +70,9 @@ FINITE = (
     "linear_quantized",
     "moe_topk_backward",
     "sample",
+    "scaled_grouped_gated_matmul",
     "scaled_grouped_matmul",
+    "scaled_grouped_matmul_unpermute",
 )
 # The sign of the NaN that inf / inf gives is the machine's.
 FINITE_ON_GPU = ("quantize_fp8",)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tilewright/kernels/gemm_scaled_experts_build_sm90.h"
 #include "tilewright/kernels/gemm_scaled_policy_sm90.h"
 
 namespace tw::kernels {
@@ -15,6 +16,18 @@ TEST(ScaledGemmBuild, FitsAMultiprocessor) {
     EXPECT_GE(build.stages(), 4);
     EXPECT_EQ(build.columns % ScaledGemmBuild::kSpan, 0);
   }
+}
+
+TEST(ScaledExpertsBuild, FitsAMultiprocessorAndIsChosen) {
+  std::set<int> chosen;
+  for (const ScaledExpertsBuild& build : kScaledExpertsBuilds) {
+    EXPECT_LE(build.shared_bytes(), 232448);
+    EXPECT_GE(build.stages(), 4);
+    const int64_t m = build.rows == 64 ? 8 * 64 : 8 * 64 + 1;
+    chosen.insert(choose_scaled_experts_sm90(build.gated, build.gathered, build.wide, m, 8));
+  }
+  EXPECT_EQ(int(chosen.size()), kScaledExpertsBuildCount);
+  EXPECT_EQ(choose_scaled_experts_sm90(true, true, true, 8, 8), -1);
 }
 
 TEST(ScaledGemmPolicy, LargeProductsHaveLargeTiles) {

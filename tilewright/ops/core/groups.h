@@ -29,6 +29,15 @@ inline Support supports_groups(const kernels::RowGroups& groups, int64_t rows) {
   return Support::yes();
 }
 
+/// Whether each number is that of a row of a.
+inline Support supports_rows(const View<const int32_t, 1>& rows, int64_t count) {
+  for (int64_t r = 0; r < rows.size(0); ++r)
+    if (rows(r) < 0 || rows(r) >= count)
+      return Support::no("rows[" + std::to_string(r) + "] = " + std::to_string(rows(r)) +
+                         " is outside the " + std::to_string(count) + " rows of a");
+  return Support::yes();
+}
+
 /// `offsets` and `starts` of `count` groups among so many rows: larger ones later, some of them
 /// empty, with gaps where both are given.
 inline std::optional<Tensor> materialize_groups(std::string_view arg, int64_t count, int64_t rows,

@@ -19,12 +19,16 @@ using Build = kernels::GroupedGemmBuild;
 template <class K>
 constexpr bool kIsGated = requires(K call) { call.activation; };
 template <class K>
-constexpr const char* kName = kIsGated<K> ? "grouped_gated_matmul" : "grouped_matmul";
+constexpr bool kIsScattered = requires(K call) { call.to_rows; };
+template <class K>
+constexpr const char* kName = kIsGated<K>       ? "grouped_gated_matmul"
+                              : kIsScattered<K> ? "grouped_matmul_unpermute"
+                                                : "grouped_matmul";
 
 /// The functions of one element type: weights with k, and with n along memory; then gated; then
-/// gathered.
+/// gathered; then into other rows of out.
 struct GroupedModule {
-  KernelBuilds<8> builds;
+  KernelBuilds<10> builds;
 
   explicit GroupedModule(const char* image) {
     load_kernels("grouped_matmul", "this GPU", image, [this](std::string_view name, Kernel kernel) {
@@ -57,9 +61,10 @@ View<const int32_t, 1> numbers_of(const K& call) {
   return {};
 }
 
+/// `scattered`: rows of out are none of TMA's.
 template <class T>
 Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const View<T, 2>& to,
-                 int device) {
+                 bool scattered, int device) {
   constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
   if (Support s = supports_hopper(gpu(device)); !s) return s;
   const GemmOperand<const T> rows = as_operand(a), weight = weight_of(b);
@@ -69,7 +74,7 @@ Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const Vie
   if (rows.rows > kMost || out.rows > kMost || rows.columns > kMost || weight.rows > kMost ||
       weight.batch > kMost)
     return Support::no("a size beyond 2^31");
-  if (!rows.is_tma_legal() || !out.is_tma_writable())
+  if (!rows.is_tma_legal() || !(scattered ? out.is_tma_legal() : out.is_tma_writable()))
     return Support::no(
         "rows of a or out that start, or of out that end, at no multiple of 16 bytes");
   if (!weight.is_tma_legal() && !weight.transposed().is_tma_legal())
@@ -86,17 +91,17 @@ kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<c
   out.weight = along_n ? operand_map(kName<K>, weight.transposed(), kTileK)
                        : operand_map(kName<K>, weight, kColumns);
   out.a = operand_map(kName<K>, as_operand(call.a), Build::kRowBox);
-  out.out = operand_map(kName<K>, as_operand(call.out), Build::kUnit);
+  if constexpr (kIsScattered<K>)
+    out.scattered = {call.a.size(0), call.to_rows, call.weights};
+  else
+    out.out = operand_map(kName<K>, as_operand(call.out), Build::kUnit);
   out.groups = call.groups();
   out.rows = call.out;
   out.column_tiles = int((call.out.size(1) + kColumns - 1) / kColumns);
   out.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
   if constexpr (kIsGated<K>) out.activation = call.activation;
-  out.numbers = numbers_of(call);
-  out.from = call.a.data;
-  out.row_chunks = uint32_t(row_chunks(call.a));
-  out.a_rows = int(call.a.size(0));
-  out.k = int(call.a.size(1));
+  out.gathered = {numbers_of(call), call.a.data, uint32_t(row_chunks(call.a)), int(call.a.size(0)),
+                  int(call.a.size(1))};
   return out;
 }
 
@@ -106,12 +111,13 @@ void launch(const K& call, const GemmOperand<const T>& weight, int device, Strea
   const CurrentContext current(on);
   const bool along_n = !weight.is_tma_legal();
   auto arguments = arguments_of(call, weight, along_n);
-  const size_t build =
-      size_t(along_n) + 2 * size_t(kIsGated<K>) + 4 * size_t(bool(numbers_of(call)));
+  const size_t build = size_t(along_n) + 2 * size_t(kIsGated<K>) +
+                       4 * size_t(bool(numbers_of(call))) + 8 * size_t(kIsScattered<K>);
   const Kernel kernel =
       module<T>().builds.with_shared_bytes(kName<K>, build, Build::kSharedBytes, on);
   void* pointers[] = {&arguments};
-  const bool few_rows = call.out.size(0) <= Build::kUnit * call.b.size(0);
+  const int64_t m = kIsScattered<K> ? call.a.size(0) : call.out.size(0);
+  const bool few_rows = m <= Build::kUnit * call.b.size(0);
   check(launch_kernel(few_rows ? Start::kEarly : Start::kInOrder, kernel, on,
                       unsigned(on.multiprocessors), unsigned(Build::kThreads), 1,
                       unsigned(Build::kSharedBytes), stream, pointers),
@@ -126,7 +132,7 @@ Support supports_sm90(const K& call, int device) {
   constexpr int64_t kMostChunks = int64_t{1} << 32;
   if (numbers_of(call) && row_chunks(call.a) > kMostChunks / std::max<int64_t>(call.a.size(0), 1))
     return Support::no("rows of a, to be gathered, that span more than 64 GiB");
-  return supports(call.a, call.b, call.out, device);
+  return supports(call.a, call.b, call.out, kIsScattered<K>, device);
 }
 
 template <GroupedProduct K>
@@ -141,6 +147,8 @@ TW_INSTANTIATE(kernels::GroupedMatmul<f16>)
 TW_INSTANTIATE(kernels::GroupedMatmul<bf16>)
 TW_INSTANTIATE(kernels::GroupedGatedMatmul<f16>)
 TW_INSTANTIATE(kernels::GroupedGatedMatmul<bf16>)
+TW_INSTANTIATE(kernels::GroupedMatmulUnpermute<f16>)
+TW_INSTANTIATE(kernels::GroupedMatmulUnpermute<bf16>)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

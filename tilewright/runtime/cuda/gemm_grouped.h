@@ -6,16 +6,20 @@
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/grouped_gated_matmul.h"
 #include "tilewright/kernels/grouped_matmul.h"
+#include "tilewright/kernels/grouped_matmul_unpermute.h"
 #include "tilewright/runtime/cuda/driver.h"
 
 namespace tw::runtime::cuda {
 
-/// The products with and without a gate, of 16-bit elements.
+/// Of 16-bit elements, one of these.
+template <class K, template <class> class... Kernels>
+concept OneOf16Bits =
+    (std::same_as<K, Kernels<f16>> || ...) || (std::same_as<K, Kernels<bf16>> || ...);
+
+/// The products with and without a gate, and those that go to other rows of out.
 template <class K>
-concept GroupedProduct =
-    std::same_as<K, kernels::GroupedMatmul<f16>> || std::same_as<K, kernels::GroupedMatmul<bf16>> ||
-    std::same_as<K, kernels::GroupedGatedMatmul<f16>> ||
-    std::same_as<K, kernels::GroupedGatedMatmul<bf16>>;
+concept GroupedProduct = OneOf16Bits<K, kernels::GroupedMatmul, kernels::GroupedGatedMatmul,
+                                     kernels::GroupedMatmulUnpermute>;
 
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <GroupedProduct K>

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <string_view>
+#include <type_traits>
 
 #include "tilewright/kernels/gemm_scaled_policy_sm90.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm_problem.h"
+#include "tilewright/runtime/cuda/gemm_scaled_experts.h"
 #include "tilewright/runtime/cuda/gemm_scaled_image.h"
+#include "tilewright/runtime/cuda/gemm_scaled_problem.h"
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
 #include "tilewright/runtime/cuda/launch.h"
@@ -23,7 +26,6 @@ template <class Q>
 using Call = kernels::ScaledGroupedMatmul<Q>;
 
 constexpr const char* kName = "scaled_grouped_matmul";
-constexpr int64_t kBlock = 128;  // values of k in a stage
 constexpr int64_t kFetched = 4;  // scales that are read at once
 constexpr int kAhead = 1024;     // bytes of a row of b that are asked for before a kernel's turn
 
@@ -46,13 +48,6 @@ ScaledModule<Q>& module() {
   return loaded;
 }
 
-/// [group, n, k]
-template <class Q>
-GemmOperand<const Q> weight_of(const Call<Q>& call) {
-  const auto& b = call.b;
-  return {b.data, b.size(1), b.size(2), b.stride(1), b.stride(2), b.stride(0), b.size(0)};
-}
-
 /// Whether the scales for four blocks of k are 16 aligned bytes, whichever row they are of.
 template <int kRank>
 bool has_aligned_fours(const View<const float, kRank>& scales) {
@@ -64,7 +59,8 @@ bool has_aligned_fours(const View<const float, kRank>& scales) {
 
 template <class Q>
 kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmBuild& build) {
-  const GemmOperand<const Q> rows = as_operand(call.a), weight = weight_of(call);
+  const ScaledOperands of{call};
+  const GemmOperand<const Q> rows = of.rows(), weight = of.weight();
   const GemmOperand<float> out = as_operand(call.out);
   kernels::ScaledGemmArguments to;
   to.a = operand_map(kName, rows, build.rows);
@@ -73,16 +69,15 @@ kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmB
   to.out = to.stores_boxes ? operand_map(kName, out, 64) : to.a;
   to.a_scale = call.a_scale;
   to.b_scale = call.b_scale;
-  to.groups = call.row_groups();
+  to.groups = call.groups();
   to.rows = call.out;
   to.column_tiles = int((weight.rows + build.columns - 1) / build.columns);
-  to.k_blocks = int((weight.columns + kBlock - 1) / kBlock);
-  const bool one_scale = call.block_k >= weight.columns;
-  to.k_blocks_per_scale = one_scale ? to.k_blocks : int(call.block_k / kBlock);
-  to.columns_per_scale = std::min(call.block_n, weight.rows);
-  to.fetches_four = call.block_k == kBlock && has_aligned_fours<2>(call.a_scale) &&
+  to.k_blocks = of.k_blocks();
+  to.k_blocks_per_scale = of.k_blocks_per_scale();
+  to.columns_per_scale = of.columns_per_scale();
+  to.fetches_four = call.block_k == of.kBlock && has_aligned_fours<2>(call.a_scale) &&
                     has_aligned_fours<3>(call.b_scale);
-  to.is_long = one_scale || call.block_k % (kFetched * kBlock) == 0;
+  to.is_long = of.has_one_scale() || call.block_k % (kFetched * of.kBlock) == 0;
   if (build.columns == 64 && !call.offsets) {
     to.ahead = kAhead;
     to.b_data = reinterpret_cast<const char*>(weight.data);
@@ -92,27 +87,20 @@ kernels::ScaledGemmArguments arguments_of(const Call<Q>& call, const ScaledGemmB
   return to;
 }
 
+/// Whose rows are not gathered, or, of e4m3, those of gemm_scaled_experts.h.
 template <class Q>
 Support supports(const Call<Q>& call, int device) {
-  constexpr int64_t kMost = (int64_t{1} << 31) - 512;  // coordinates reach a tile beyond
-  if (Support s = supports_hopper(gpu(device)); !s) return s;
-  const GemmOperand<const Q> rows = as_operand(call.a), weight = weight_of(call);
-  if (rows.rows == 0 || rows.columns == 0 || weight.rows == 0 || weight.batch == 0)
-    return Support::no("an empty operand");
-  if (rows.rows > kMost || rows.columns > kMost || weight.rows > kMost || weight.batch > kMost)
-    return Support::no("a size beyond 2^31");
-  if (!rows.is_tma_legal() || !weight.is_tma_legal())
-    return Support::no("rows of a or b that start at no multiple of 16 bytes");
-  if (call.out.stride(1) != 1 && weight.rows > 1) return Support::no("columns of out apart");
-  if (call.block_k % kBlock != 0 && call.block_k < rows.columns)
-    return Support::no("block_k that is no multiple of 128");
-  if (call.block_n % ScaledGemmBuild::kSpan != 0 && call.block_n < weight.rows)
-    return Support::no("block_n that is no multiple of 64");
-  return Support::yes();
+  if (!call.rows) return ScaledOperands{call}.supports(device);
+  if constexpr (std::is_same_v<Q, f8_e4m3fn>)
+    return supports_scaled_experts(call, device);
+  else
+    return Support::no("rows of int8, to be gathered");
 }
 
 template <class Q>
 void launch(const Call<Q>& call, int device, Stream stream) {
+  if constexpr (std::is_same_v<Q, f8_e4m3fn>)
+    if (call.rows) return launch_scaled_experts(call, device, stream);
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   const kernels::ScaledGemmSize size{call.b.size(0), call.a.size(0), call.b.size(1), call.a.size(1),

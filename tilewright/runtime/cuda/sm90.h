@@ -7,6 +7,7 @@
 #include "tilewright/runtime/cuda/gemm_grouped.h"
 #include "tilewright/runtime/cuda/gemm_int8.h"
 #include "tilewright/runtime/cuda/gemm_scaled.h"
+#include "tilewright/runtime/cuda/gemm_scaled_experts.h"
 #include "tilewright/runtime/cuda/linear_int.h"
 #include "tilewright/runtime/cuda/mla.h"
 #include "tilewright/runtime/cuda/norm.h"
