@@ -32,7 +32,8 @@ void attempt(Call call) {
 
 void read_metadata(const GgufFile& file) {
   for (const GgufEntry& entry : file.metadata()) {
-    if (file.find(entry.key) != &entry) std::abort();
+    const auto found = file.find(entry.key);
+    if (!found || found->offset != entry.offset) std::abort();
     if (tw::printable(entry.key).empty()) std::abort();
     attempt([&] { return file.find_u32(entry.key); });
     attempt([&] { return file.find_f32(entry.key); });
@@ -50,7 +51,8 @@ void read_tensors(const GgufFile& file) {
   constexpr int64_t kLargest = 1 << 16;  // elements
   std::vector<float> values;
   for (const GgufTensor& tensor : file.tensors()) {
-    if (file.find_tensor(tensor.name) != &tensor) std::abort();
+    const auto found = file.find_tensor(tensor.name);
+    if (!found || found->data != tensor.data || found->bytes != tensor.bytes) std::abort();
     if (tensor.elements > kLargest) continue;
     values.resize(size_t(tensor.elements));
     tw::dequantize(tensor.dtype, tensor.data, values.data(), tensor.elements);

@@ -8,6 +8,7 @@
 
 #include <fuzzer/FuzzedDataProvider.h>
 
+#include "tests/unit/models/vocabulary.h"
 #include "tilewright/core/error.h"
 #include "tilewright/models/gguf.h"
 #include "tilewright/models/tokenizer/byte_map.h"
@@ -19,7 +20,7 @@ namespace {
 
 using tw::models::StreamDecoder;
 using tw::models::Tokenizer;
-using tw::models::TokenizerData;
+using tw::models::Vocabulary;
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -47,8 +48,8 @@ std::string word(FuzzedDataProvider& in) {
   return in.ConsumeRandomLengthString(12);
 }
 
-TokenizerData small_vocabulary(FuzzedDataProvider& in, bool* gives_back) {
-  TokenizerData data;
+Vocabulary small_vocabulary(FuzzedDataProvider& in, bool* gives_back) {
+  Vocabulary data;
   const bool byte_level = in.ConsumeBool();
   data.model = byte_level ? "gpt2" : "llama";
   const auto families = tw::models::pre_tokenizers();
@@ -95,8 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     }
     FuzzedDataProvider in(bytes, size);
     bool gives_back = false;
-    TokenizerData data = small_vocabulary(in, &gives_back);
-    const Tokenizer tokenizer(std::move(data));
+    const Tokenizer tokenizer(small_vocabulary(in, &gives_back));
     exercise(tokenizer, in.ConsumeRemainingBytesAsString(), gives_back);
     exercise(tokenizer, kText, gives_back);
   } catch (const tw::Error&) {

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "tilewright/core/checked.h"
@@ -29,29 +28,27 @@ std::string number(double x) {
   return text;
 }
 
-/// Indices of `items` sorted by their `field`. Calls `duplicate(item)` on an item whose field
+/// Sorts `offsets` of entries or tensors by name. Calls `duplicate(offset)` on one whose name
 /// another one before it in the file has too.
-template <class T, class Duplicate>
-std::vector<uint32_t> sorted_index(const std::vector<T>& items, std::string_view T::* field,
-                                   Duplicate duplicate) {
-  std::vector<uint32_t> order(items.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return std::pair(items[a].*field, a) < std::pair(items[b].*field, b);
+template <class Duplicate>
+void sort_by_name(std::span<const std::byte> bytes, std::vector<int64_t>& offsets,
+                  Duplicate duplicate) {
+  const auto name_of = [&](int64_t offset) { return gguf::name_at(bytes, offset); };
+  std::sort(offsets.begin(), offsets.end(), [&](int64_t a, int64_t b) {
+    return std::pair(name_of(a), a) < std::pair(name_of(b), b);
   });
-  for (size_t i = 1; i < order.size(); ++i) {
-    if (items[order[i - 1]].*field == items[order[i]].*field) duplicate(items[order[i]]);
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    if (name_of(offsets[i - 1]) == name_of(offsets[i])) duplicate(offsets[i]);
   }
-  return order;
 }
 
-template <class T>
-const T* find_sorted(const std::vector<T>& items, const std::vector<uint32_t>& order,
-                     std::string_view T::* field, std::string_view wanted) {
-  const auto at =
-      std::lower_bound(order.begin(), order.end(), wanted,
-                       [&](uint32_t i, std::string_view text) { return items[i].*field < text; });
-  return at != order.end() && items[*at].*field == wanted ? &items[*at] : nullptr;
+std::optional<int64_t> find_sorted(std::span<const std::byte> bytes,
+                                   const std::vector<int64_t>& offsets, std::string_view wanted) {
+  const auto at = std::lower_bound(
+      offsets.begin(), offsets.end(), wanted,
+      [&](int64_t offset, std::string_view text) { return gguf::name_at(bytes, offset) < text; });
+  if (at == offsets.end() || gguf::name_at(bytes, *at) != wanted) return std::nullopt;
+  return *at;
 }
 
 bool is_bool(GgufType type) {
@@ -80,22 +77,6 @@ std::string_view name(GgufType type) {
   constexpr std::string_view kNames[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                          "bool", "string", "array", "u64", "i64", "f64"};
   return kNames[size_t(type)];
-}
-
-std::string_view GgufStrings::Iterator::operator*() const {
-  return {reinterpret_cast<const char*>(at_ + 8), gguf::load<uint64_t>(at_)};
-}
-
-GgufStrings::Iterator& GgufStrings::Iterator::operator++() {
-  at_ += 8 + gguf::load<uint64_t>(at_);
-  --left_;
-  return *this;
-}
-
-GgufStrings::Iterator GgufStrings::Iterator::operator++(int) {
-  const Iterator before = *this;
-  ++*this;
-  return before;
 }
 
 std::string GgufValue::type_name() const {
@@ -132,9 +113,27 @@ double GgufValue::as_float(int64_t i) const {
   throw Error(ErrorKind::kInternal, "GgufValue::as_float on " + type_name());
 }
 
+template <>
+void GgufRange<GgufEntry>::Iterator::read() {
+  if (left_ == 0) return;
+  gguf::Cursor cursor(range_.bytes_, "", range_.first_);
+  item_ = gguf::read_entry(cursor);
+  gguf::skip_elements(cursor, item_.value);
+  range_.first_ = cursor.position();
+}
+
+template <>
+void GgufRange<GgufTensor>::Iterator::read() {
+  if (left_ == 0) return;
+  gguf::Cursor cursor(range_.bytes_, "", range_.first_);
+  item_ = gguf::read_tensor(cursor);
+  gguf::place(range_.bytes_, range_.data_offset_, item_);
+  range_.first_ = cursor.position();
+}
+
 GgufFile GgufFile::open(const std::string& path) {
-  MappedFile file = MappedFile::open(path);
-  GgufFile out = parse(file.bytes(), path);
+  auto file = std::make_shared<const MappedFile>(MappedFile::open(path));
+  GgufFile out = parse(file->bytes(), path);
   out.file_ = std::move(file);
   return out;
 }
@@ -144,14 +143,17 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
   out.bytes_ = bytes;
   out.name_ = std::move(name);
   gguf::Cursor cursor(bytes, out.name_);
+  const auto refuse_twice = [&](const char* kind, const char* problem) {
+    return [=, &cursor](int64_t offset) {
+      cursor.set_subject({kind, gguf::kNoIndex, gguf::name_at(bytes, offset)});
+      cursor.fail(problem, offset);
+    };
+  };
   const gguf::Header header = gguf::read_header(cursor);
   out.version_ = header.version;
   out.metadata_offset_ = cursor.position();
-  out.entries_ = gguf::read_metadata(cursor, header.entries);
-  out.entries_by_key_ = sorted_index(out.entries_, &GgufEntry::key, [&](const GgufEntry& entry) {
-    cursor.set_subject({"metadata", gguf::kNoIndex, entry.key});
-    cursor.fail("the key occurs twice", entry.offset);
-  });
+  out.entries_by_key_ = gguf::read_entries(cursor, header.entries);
+  sort_by_name(bytes, out.entries_by_key_, refuse_twice("metadata", "the key occurs twice"));
   out.check_split();
   const int64_t alignment = out.find_int("general.alignment").value_or(kDefaultAlignment);
   if (alignment < kMinAlignment || !std::has_single_bit(uint64_t(alignment))) {
@@ -161,14 +163,11 @@ GgufFile GgufFile::parse(std::span<const std::byte> bytes, std::string name) {
   }
   out.alignment_ = alignment;
   out.headers_offset_ = cursor.position();
-  out.tensors_ = gguf::read_tensors(cursor, header.tensors);
-  out.tensors_by_name_ =
-      sorted_index(out.tensors_, &GgufTensor::name, [&](const GgufTensor& tensor) {
-        cursor.set_subject({"tensor", gguf::kNoIndex, tensor.name});
-        cursor.fail("the name occurs twice", tensor.header_offset);
-      });
+  out.tensors_by_name_ = gguf::read_tensors(cursor, header.tensors);
+  sort_by_name(bytes, out.tensors_by_name_, refuse_twice("tensor", "the name occurs twice"));
   out.data_offset_ = round_up(cursor.position(), alignment);
-  gguf::place_tensors(cursor, out.data_offset_, alignment, out.tensors_);
+  gguf::check_places({bytes, out.name_, out.headers_offset_},
+                     {out.tensors_by_name_, out.data_offset_, alignment});
   return out;
 }
 
@@ -181,34 +180,37 @@ void GgufFile::check_split() const {
                   .what());
 }
 
-const GgufEntry* GgufFile::find(std::string_view key) const {
-  return find_sorted(entries_, entries_by_key_, &GgufEntry::key, key);
+std::optional<GgufEntry> GgufFile::find(std::string_view key) const {
+  const std::optional<int64_t> offset = find_sorted(bytes_, entries_by_key_, key);
+  if (!offset) return std::nullopt;
+  gguf::Cursor cursor(bytes_, name_, *offset);
+  return gguf::read_entry(cursor);
 }
 
-const GgufEntry* GgufFile::find_scalar(std::string_view key, bool (*accepts)(GgufType),
-                                       const char* wanted) const {
-  const GgufEntry* entry = find(key);
-  if (entry == nullptr) return nullptr;
-  if (!entry->value.is_array() && accepts(entry->value.element_type())) return entry;
+std::optional<GgufValue> GgufFile::find_scalar(std::string_view key, bool (*accepts)(GgufType),
+                                               const char* wanted) const {
+  const std::optional<GgufEntry> entry = find(key);
+  if (!entry) return std::nullopt;
+  if (!entry->value.is_array() && accepts(entry->value.element_type())) return entry->value;
   throw metadata_error(key, "is " + entry->value.type_name() + ", expected " + wanted);
 }
 
-const GgufEntry* GgufFile::find_array(std::string_view key, bool (*accepts)(GgufType),
-                                      const char* wanted) const {
-  const GgufEntry* entry = find(key);
-  if (entry == nullptr) return nullptr;
-  if (entry->value.is_array() && accepts(entry->value.element_type())) return entry;
+std::optional<GgufValue> GgufFile::find_array(std::string_view key, bool (*accepts)(GgufType),
+                                              const char* wanted) const {
+  const std::optional<GgufEntry> entry = find(key);
+  if (!entry) return std::nullopt;
+  if (entry->value.is_array() && accepts(entry->value.element_type())) return entry->value;
   throw metadata_error(key, "is " + entry->value.type_name() + ", expected " + wanted);
 }
 
 std::optional<int64_t> GgufFile::find_int(std::string_view key) const {
-  const GgufEntry* entry = find_scalar(key, is_integer_type, "an integer");
-  if (entry == nullptr) return std::nullopt;
-  if (above_int64(entry->value, 0)) {
+  const std::optional<GgufValue> found = find_scalar(key, is_integer_type, "an integer");
+  if (!found) return std::nullopt;
+  if (above_int64(*found, 0)) {
     throw metadata_error(
-        key, std::to_string(uint64_t(entry->value.as_int())) + " is above 9223372036854775807");
+        key, std::to_string(uint64_t(found->as_int())) + " is above 9223372036854775807");
   }
-  return entry->value.as_int();
+  return found->as_int();
 }
 
 std::optional<uint32_t> GgufFile::find_u32(std::string_view key) const {
@@ -221,9 +223,9 @@ std::optional<uint32_t> GgufFile::find_u32(std::string_view key) const {
 }
 
 std::optional<float> GgufFile::find_f32(std::string_view key) const {
-  const GgufEntry* entry = find_scalar(key, is_float_type, "a float");
-  if (entry == nullptr) return std::nullopt;
-  const double value = entry->value.as_float();
+  const std::optional<GgufValue> found = find_scalar(key, is_float_type, "a float");
+  if (!found) return std::nullopt;
+  const double value = found->as_float();
   if (!(std::fabs(value) <= double(std::numeric_limits<float>::max()))) {
     throw metadata_error(key, number(value) + " is not a finite f32");
   }
@@ -231,37 +233,38 @@ std::optional<float> GgufFile::find_f32(std::string_view key) const {
 }
 
 std::optional<bool> GgufFile::find_bool(std::string_view key) const {
-  const GgufEntry* entry = find_scalar(key, is_bool, "a bool");
-  if (entry == nullptr) return std::nullopt;
-  return entry->value.as_int() != 0;
+  const std::optional<GgufValue> found = find_scalar(key, is_bool, "a bool");
+  if (!found) return std::nullopt;
+  return found->as_int() != 0;
 }
 
 std::optional<std::string_view> GgufFile::find_string(std::string_view key) const {
-  const GgufEntry* entry = find_scalar(key, is_string, "a string");
-  if (entry == nullptr) return std::nullopt;
-  return *entry->value.strings().begin();
+  const std::optional<GgufValue> found = find_scalar(key, is_string, "a string");
+  if (!found) return std::nullopt;
+  return *found->strings().begin();
 }
 
 std::optional<GgufNumbers<int64_t>> GgufFile::find_ints(std::string_view key) const {
-  const GgufEntry* entry = find_array(key, is_integer_or_bool, "an array of integers");
-  if (entry == nullptr) return std::nullopt;
-  for (int64_t i = 0; i < entry->value.size(); ++i) {
-    if (!above_int64(entry->value, i)) continue;
+  const std::optional<GgufValue> found =
+      find_array(key, is_integer_or_bool, "an array of integers");
+  if (!found) return std::nullopt;
+  for (int64_t i = 0; i < found->size(); ++i) {
+    if (!above_int64(*found, i)) continue;
     throw metadata_error(key, "element " + std::to_string(i) + " is above 9223372036854775807");
   }
-  return GgufNumbers<int64_t>(entry->value);
+  return GgufNumbers<int64_t>(*found);
 }
 
 std::optional<GgufNumbers<float>> GgufFile::find_floats(std::string_view key) const {
-  const GgufEntry* entry = find_array(key, is_float_type, "an array of floats");
-  if (entry == nullptr) return std::nullopt;
-  return GgufNumbers<float>(entry->value);
+  const std::optional<GgufValue> found = find_array(key, is_float_type, "an array of floats");
+  if (!found) return std::nullopt;
+  return GgufNumbers<float>(*found);
 }
 
 std::optional<GgufStrings> GgufFile::find_strings(std::string_view key) const {
-  const GgufEntry* entry = find_array(key, is_string, "an array of strings");
-  if (entry == nullptr) return std::nullopt;
-  return entry->value.strings();
+  const std::optional<GgufValue> found = find_array(key, is_string, "an array of strings");
+  if (!found) return std::nullopt;
+  return found->strings();
 }
 
 #define TW_REQUIRE(type, kind)                                \
@@ -279,22 +282,26 @@ TW_REQUIRE(GgufNumbers<float>, floats)
 TW_REQUIRE(GgufStrings, strings)
 #undef TW_REQUIRE
 
-const GgufTensor* GgufFile::find_tensor(std::string_view tensor) const {
-  return find_sorted(tensors_, tensors_by_name_, &GgufTensor::name, tensor);
+std::optional<GgufTensor> GgufFile::find_tensor(std::string_view tensor) const {
+  const std::optional<int64_t> offset = find_sorted(bytes_, tensors_by_name_, tensor);
+  if (!offset) return std::nullopt;
+  gguf::Cursor cursor(bytes_, name_, *offset);
+  GgufTensor out = gguf::read_tensor(cursor);
+  gguf::place(bytes_, data_offset_, out);
+  return out;
 }
 
-const GgufTensor& GgufFile::require_tensor(std::string_view tensor) const {
-  const GgufTensor* found = find_tensor(tensor);
-  if (found == nullptr) throw tensor_error(tensor, "is missing");
-  return *found;
+GgufTensor GgufFile::require_tensor(std::string_view tensor) const {
+  if (const std::optional<GgufTensor> found = find_tensor(tensor)) return *found;
+  throw tensor_error(tensor, "is missing");
 }
 
 void GgufFile::release(const GgufTensor& tensor) const {
-  if (!file_.bytes().empty()) file_.release({tensor.data, size_t(tensor.bytes)});
+  if (file_) file_->release({tensor.data, size_t(tensor.bytes)});
 }
 
 Error GgufFile::metadata_error(std::string_view key, const std::string& problem) const {
-  const GgufEntry* entry = find(key);
+  const std::optional<GgufEntry> entry = find(key);
   const std::string place = entry ? " (at byte " + std::to_string(entry->offset)
                                   : " (metadata at byte " + std::to_string(metadata_offset_);
   return {ErrorKind::kBadFile,
@@ -302,7 +309,7 @@ Error GgufFile::metadata_error(std::string_view key, const std::string& problem)
 }
 
 Error GgufFile::tensor_error(std::string_view tensor, const std::string& problem) const {
-  const GgufTensor* found = find_tensor(tensor);
+  const std::optional<GgufTensor> found = find_tensor(tensor);
   const std::string place = found ? " (header at byte " + std::to_string(found->header_offset)
                                   : " (headers at byte " + std::to_string(headers_offset_);
   return {ErrorKind::kBadFile,

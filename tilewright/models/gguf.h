@@ -8,14 +8,18 @@
 // A file is hostile until parse() has returned: every count, length, type, dimension and offset is
 // checked against the bytes there are. After that every view below is safe to read. Views point
 // into the file's bytes and live as long as the GgufFile (or, for parse(), the caller's bytes).
-// Memory taken is at most six times the size of the file, the mapped file itself aside: it follows
-// from the entries that the file has room for, never from a count that is claimed.
+//
+// A GgufFile keeps where entries and tensors start, sorted by name, and reads the rest again when
+// asked: 8 bytes for each entry of 14 or more, 16 while it is opened and then 8 for each tensor of
+// 25 or more. So the memory that opening takes is less than two thirds of the file's size.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -68,12 +72,27 @@ class TW_API GgufStrings {
 
     Iterator() = default;
     Iterator(const std::byte* at, int64_t left) : at_(at), left_(left) {}
-    std::string_view operator*() const;
-    Iterator& operator++();
-    Iterator operator++(int);
+    std::string_view operator*() const {
+      return {reinterpret_cast<const char*>(at_ + 8), length()};
+    }
+    Iterator& operator++() {
+      at_ += 8 + length();
+      --left_;
+      return *this;
+    }
+    Iterator operator++(int) {
+      const Iterator before = *this;
+      ++*this;
+      return before;
+    }
     bool operator==(const Iterator& other) const { return left_ == other.left_; }
 
    private:
+    uint64_t length() const {
+      uint64_t out;
+      std::memcpy(&out, at_, sizeof out);
+      return out;
+    }
     const std::byte* at_ = nullptr;  // the length of the next string
     int64_t left_ = 0;
   };
@@ -83,6 +102,8 @@ class TW_API GgufStrings {
   int64_t size() const { return size_; }
   Iterator begin() const { return {first_, size_}; }
   Iterator end() const { return {}; }
+  /// The string that starts, with its length, `offset` bytes behind the start of the first.
+  std::string_view at_offset(uint64_t offset) const { return *Iterator(first_ + offset, 1); }
   /// All of them at once, for random access.
   std::vector<std::string_view> to_vector() const { return {begin(), end()}; }
 
@@ -94,6 +115,7 @@ class TW_API GgufStrings {
 /// One metadata value, a scalar or an array, inside the file's bytes.
 class TW_API GgufValue {
  public:
+  GgufValue() = default;
   GgufValue(GgufType type, bool is_array, const std::byte* data, int64_t size)
       : type_(type), is_array_(is_array), data_(data), size_(size) {}
 
@@ -113,16 +135,17 @@ class TW_API GgufValue {
   GgufStrings strings() const { return {data_, size_}; }
 
  private:
-  GgufType type_;
-  bool is_array_;
-  const std::byte* data_;  // first element, any alignment
-  int64_t size_;
+  GgufType type_ = GgufType::kU8;
+  bool is_array_ = false;
+  const std::byte* data_ = nullptr;  // first element, any alignment
+  int64_t size_ = 0;
 };
 
 /// An array of integers (T = int64_t) or floats (T = float), whatever width they have in the file.
 template <class T>
 class GgufNumbers {
  public:
+  GgufNumbers() = default;
   explicit GgufNumbers(const GgufValue& value) : value_(value) {}
   int64_t size() const { return value_.size(); }
   T operator[](int64_t i) const {
@@ -145,7 +168,7 @@ class GgufNumbers {
 struct GgufEntry {
   std::string_view key;
   GgufValue value;
-  int64_t offset;  // of the entry, in bytes from the start of the file
+  int64_t offset = 0;  // of the entry, in bytes from the start of the file
 };
 
 struct GgufTensor {
@@ -168,6 +191,58 @@ struct GgufTensor {
   std::span<const int64_t> shape() const { return {shape_list.data(), size_t(rank)}; }
 };
 
+/// A forward range over the entries or the tensors of a file, in the file's order. Each is read as
+/// the iterator comes to it; the range and its iterators live as long as the bytes.
+template <class Item>
+class TW_API GgufRange {
+ public:
+  class TW_API Iterator {
+   public:
+    using value_type = Item;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::forward_iterator_tag;
+    using pointer = const Item*;
+    using reference = const Item&;
+
+    Iterator() = default;
+    const Item& operator*() const { return item_; }
+    const Item* operator->() const { return &item_; }
+    Iterator& operator++() {
+      --left_;
+      read();
+      return *this;
+    }
+    Iterator operator++(int) {
+      const Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator& other) const { return left_ == other.left_; }
+
+   private:
+    friend GgufRange;
+    explicit Iterator(const GgufRange& range) : range_(range), left_(range.size_) { read(); }
+    void read();  // item_, and moves range_.first_ behind it
+
+    GgufRange range_;
+    size_t left_ = 0;
+    Item item_{};
+  };
+
+  GgufRange() = default;
+  GgufRange(std::span<const std::byte> bytes, int64_t first, int64_t data_offset, size_t size)
+      : bytes_(bytes), first_(first), data_offset_(data_offset), size_(size) {}
+  size_t size() const { return size_; }
+  Iterator begin() const { return Iterator(*this); }
+  Iterator end() const { return {}; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  int64_t first_ = 0;        // where the first of them starts
+  int64_t data_offset_ = 0;  // of the file
+  size_t size_ = 0;
+};
+
 /// A validated GGUF file. Cheap to move; not copyable.
 class TW_API GgufFile {
  public:
@@ -185,11 +260,15 @@ class TW_API GgufFile {
   int64_t data_offset() const { return data_offset_; }
 
   /// In the file's order.
-  std::span<const GgufEntry> metadata() const { return entries_; }
-  std::span<const GgufTensor> tensors() const { return tensors_; }
+  GgufRange<GgufEntry> metadata() const {
+    return {bytes_, metadata_offset_, data_offset_, entries_by_key_.size()};
+  }
+  GgufRange<GgufTensor> tensors() const {
+    return {bytes_, headers_offset_, data_offset_, tensors_by_name_.size()};
+  }
 
-  /// The entry with this key, or nullptr.
-  const GgufEntry* find(std::string_view key) const;
+  /// The entry with this key.
+  std::optional<GgufEntry> find(std::string_view key) const;
 
   // Typed look-ups. find_* gives nothing when the key is absent; require_* throws kBadFile then.
   // Both throw kBadFile when the value has another type. Integers of any width are accepted where
@@ -212,14 +291,17 @@ class TW_API GgufFile {
   GgufNumbers<float> require_floats(std::string_view key) const;
   GgufStrings require_strings(std::string_view key) const;
 
-  /// The tensor of this name, or nullptr.
-  const GgufTensor* find_tensor(std::string_view name) const;
+  /// The tensor of this name.
+  std::optional<GgufTensor> find_tensor(std::string_view name) const;
   /// The tensor of this name; throws kBadFile when there is none.
-  const GgufTensor& require_tensor(std::string_view name) const;
+  GgufTensor require_tensor(std::string_view name) const;
 
   /// Gives back the memory that reading the tensor's data took; it can be read again. Nothing when
   /// the bytes are the caller's.
   void release(const GgufTensor& tensor) const;
+
+  /// What keeps the bytes alive, for views that outlive the GgufFile; null after parse().
+  std::shared_ptr<const void> owner() const { return file_; }
 
   /// For callers that check meaning: kBadFile, "FILE: metadata 'KEY': PROBLEM (at byte N)", or
   /// "(metadata at byte N)" where there is no such key.
@@ -231,22 +313,20 @@ class TW_API GgufFile {
  private:
   GgufFile() = default;
   void check_split() const;
-  const GgufEntry* find_scalar(std::string_view key, bool (*accepts)(GgufType),
-                               const char* wanted) const;
-  const GgufEntry* find_array(std::string_view key, bool (*accepts)(GgufType),
-                              const char* wanted) const;
+  std::optional<GgufValue> find_scalar(std::string_view key, bool (*accepts)(GgufType),
+                                       const char* wanted) const;
+  std::optional<GgufValue> find_array(std::string_view key, bool (*accepts)(GgufType),
+                                      const char* wanted) const;
 
-  MappedFile file_;  // empty after parse()
+  std::shared_ptr<const MappedFile> file_;  // null after parse()
   std::span<const std::byte> bytes_;
   std::string name_;
   uint32_t version_ = 0;
   int64_t alignment_ = 0;
   int64_t metadata_offset_ = 0, headers_offset_ = 0;  // of the first entry, the first tensor
   int64_t data_offset_ = 0;
-  std::vector<GgufEntry> entries_;
-  std::vector<GgufTensor> tensors_;
-  std::vector<uint32_t> entries_by_key_;   // indices into entries_, sorted by key
-  std::vector<uint32_t> tensors_by_name_;  // indices into tensors_, sorted by name
+  std::vector<int64_t> entries_by_key_;   // where each starts in the file, sorted by key
+  std::vector<int64_t> tensors_by_name_;  // where each header starts, sorted by name
 };
 
 }  // namespace tw::models

@@ -1,7 +1,6 @@
 #include "tilewright/models/gguf_parse.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "tilewright/core/checked.h"
 #include "tilewright/core/printable.h"
@@ -75,6 +74,7 @@ void skip_values(Cursor& cursor, GgufType type, uint64_t count, int depth) {
   }
 }
 
+// Stops at the first element.
 GgufValue read_value(Cursor& cursor) {
   GgufType type = read_type(cursor, "value type");
   const bool is_array = type == GgufType::kArray;
@@ -84,9 +84,7 @@ GgufValue read_value(Cursor& cursor) {
     count = cursor.read<uint64_t>("array length");
     cursor.check_count(count, smallest_value(type), "array length");
   }
-  const std::byte* data = cursor.here();
-  skip_values(cursor, type, count, 2);
-  return {type, is_array, data, int64_t(count)};
+  return {type, is_array, cursor.here(), int64_t(count)};
 }
 
 struct TensorType {
@@ -177,35 +175,28 @@ void read_dims(Cursor& cursor, GgufTensor& tensor) {
   }
 }
 
-GgufTensor read_tensor(Cursor& cursor, uint64_t index) {
-  GgufTensor tensor{};
-  tensor.header_offset = cursor.position();
-  cursor.set_subject({"tensor", index});
-  tensor.name = cursor.read_name("name");
-  cursor.set_subject({"tensor", index, tensor.name});
-  try {
-    read_dims(cursor, tensor);
-    tensor.dtype = read_dtype(cursor);
-    const int64_t in_block = info(tensor.dtype).block_elements;
-    const int64_t row = tensor.rank > 0 ? tensor.dim_list[0] : 1;
-    if (row % in_block != 0) {
-      cursor.fail("rows of " + std::to_string(row) + " elements do not divide into " +
-                  std::string(name(tensor.dtype)) + " blocks of " + std::to_string(in_block));
+// The offset that a validated tensor header has.
+uint64_t offset_at(std::span<const std::byte> bytes, int64_t header) {
+  const std::byte* at = bytes.data() + header;
+  at += 8 + load<uint64_t>(at);
+  return load<uint64_t>(at + 4 + 8 * load<uint32_t>(at) + 4);
+}
+
+// Every tensor alone: aligned, and inside the file.
+void check_each_place(Cursor& cursor, const TensorHeaders& headers) {
+  for (size_t i = 0; i < headers.by_name.size(); ++i) {
+    const GgufTensor tensor = read_tensor(cursor);
+    cursor.set_subject({"tensor", 0, tensor.name, tensor.header_offset});
+    if (tensor.data_offset % headers.alignment != 0) {
+      cursor.fail("offset " + std::to_string(tensor.data_offset) + " is no multiple of " +
+                  std::to_string(headers.alignment));
     }
-    tensor.bytes =
-        checked_mul(tensor.elements / in_block, element_size(tensor.dtype), "the size in bytes");
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kInvalidArgument) throw;
-    cursor.fail(error.what(), tensor.header_offset);  // an overflow: say whose
+    const int64_t start = checked_add(headers.data_offset, tensor.data_offset, "offset");
+    if (start > cursor.size() || tensor.bytes > cursor.size() - start) {
+      cursor.fail("offset " + std::to_string(start) + " + " + std::to_string(tensor.bytes) +
+                  " bytes exceeds the file's " + std::to_string(cursor.size()) + " bytes");
+    }
   }
-  const auto offset = cursor.read<uint64_t>("offset");
-  if (offset > uint64_t(cursor.size())) {
-    cursor.fail("offset " + std::to_string(offset) + " exceeds the file's " +
-                    std::to_string(cursor.size()) + " bytes",
-                cursor.position() - 8);
-  }
-  tensor.data_offset = int64_t(offset);
-  return tensor;
 }
 
 }  // namespace
@@ -290,56 +281,99 @@ Header read_header(Cursor& cursor) {
   return out;
 }
 
-std::vector<GgufEntry> read_metadata(Cursor& cursor, uint64_t count) {
-  std::vector<GgufEntry> out;
+std::string_view name_at(std::span<const std::byte> bytes, int64_t offset) {
+  const std::byte* at = bytes.data() + offset;
+  return {reinterpret_cast<const char*>(at + 8), load<uint64_t>(at)};
+}
+
+GgufEntry read_entry(Cursor& cursor, uint64_t index) {
+  const int64_t start = cursor.position();
+  cursor.set_subject({"metadata", index});
+  const std::string_view key = cursor.read_name("key");
+  cursor.set_subject({"metadata", index, key});
+  return {key, read_value(cursor), start};
+}
+
+void skip_elements(Cursor& cursor, const GgufValue& value) {
+  skip_values(cursor, value.element_type(), uint64_t(value.size()), 2);
+}
+
+GgufTensor read_tensor(Cursor& cursor, uint64_t index) {
+  GgufTensor tensor{};
+  tensor.header_offset = cursor.position();
+  cursor.set_subject({"tensor", index});
+  tensor.name = cursor.read_name("name");
+  cursor.set_subject({"tensor", index, tensor.name});
+  try {
+    read_dims(cursor, tensor);
+    tensor.dtype = read_dtype(cursor);
+    const int64_t in_block = info(tensor.dtype).block_elements;
+    const int64_t row = tensor.rank > 0 ? tensor.dim_list[0] : 1;
+    if (row % in_block != 0) {
+      cursor.fail("rows of " + std::to_string(row) + " elements do not divide into " +
+                  std::string(name(tensor.dtype)) + " blocks of " + std::to_string(in_block));
+    }
+    tensor.bytes =
+        checked_mul(tensor.elements / in_block, element_size(tensor.dtype), "the size in bytes");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kInvalidArgument) throw;
+    cursor.fail(error.what(), tensor.header_offset);  // an overflow: say whose
+  }
+  const auto offset = cursor.read<uint64_t>("offset");
+  if (offset > uint64_t(cursor.size())) {
+    cursor.fail("offset " + std::to_string(offset) + " exceeds the file's " +
+                    std::to_string(cursor.size()) + " bytes",
+                cursor.position() - 8);
+  }
+  tensor.data_offset = int64_t(offset);
+  return tensor;
+}
+
+void place(std::span<const std::byte> bytes, int64_t data_offset, GgufTensor& tensor) {
+  tensor.data_offset += data_offset;
+  tensor.data = bytes.data() + tensor.data_offset;
+}
+
+std::vector<int64_t> read_entries(Cursor& cursor, uint64_t count) {
+  std::vector<int64_t> out;
   out.reserve(count);  // read_header() has found bytes for so many
   for (uint64_t i = 0; i < count; ++i) {
-    const int64_t start = cursor.position();
-    cursor.set_subject({"metadata", i});
-    const std::string_view key = cursor.read_name("key");
-    cursor.set_subject({"metadata", i, key});
-    out.push_back({key, read_value(cursor), start});
+    out.push_back(cursor.position());
+    skip_elements(cursor, read_entry(cursor, i).value);
   }
   return out;
 }
 
-std::vector<GgufTensor> read_tensors(Cursor& cursor, uint64_t count) {
+std::vector<int64_t> read_tensors(Cursor& cursor, uint64_t count) {
   cursor.check_count(count, kMinTensorBytes, "tensor count");
-  std::vector<GgufTensor> out;
+  std::vector<int64_t> out;
   out.reserve(count);
-  for (uint64_t i = 0; i < count; ++i) out.push_back(read_tensor(cursor, i));
+  for (uint64_t i = 0; i < count; ++i) {
+    out.push_back(cursor.position());
+    read_tensor(cursor, i);
+  }
   return out;
 }
 
-void place_tensors(Cursor& cursor, int64_t data_offset, int64_t alignment,
-                   std::vector<GgufTensor>& tensors) {
-  for (GgufTensor& tensor : tensors) {
-    cursor.set_subject({"tensor", 0, tensor.name, tensor.header_offset});
-    if (tensor.data_offset % alignment != 0) {
-      cursor.fail("offset " + std::to_string(tensor.data_offset) + " is no multiple of " +
-                  std::to_string(alignment));
-    }
-    const int64_t start = checked_add(data_offset, tensor.data_offset, "offset");
-    if (start > cursor.size() || tensor.bytes > cursor.size() - start) {
-      cursor.fail("offset " + std::to_string(start) + " + " + std::to_string(tensor.bytes) +
-                  " bytes exceeds the file's " + std::to_string(cursor.size()) + " bytes");
-    }
-    tensor.data_offset = start;
-    tensor.data = cursor.at(start);
-  }
-  std::vector<uint32_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), 0u);
-  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
-    return tensors[a].data_offset < tensors[b].data_offset;
+void check_places(Cursor cursor, const TensorHeaders& headers) {
+  check_each_place(cursor, headers);
+  std::vector<int64_t> order(headers.by_name.begin(), headers.by_name.end());
+  const auto bytes = cursor.bytes();
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    return std::pair(offset_at(bytes, a), a) < std::pair(offset_at(bytes, b), b);
   });
-  for (size_t i = 1; i < order.size(); ++i) {
-    const GgufTensor& before = tensors[order[i - 1]];
-    const GgufTensor& tensor = tensors[order[i]];
-    if (tensor.data_offset - before.data_offset >= before.bytes) continue;
-    cursor.set_subject({"tensor", 0, tensor.name, tensor.header_offset});
-    cursor.fail("data at byte " + std::to_string(tensor.data_offset) + " overlaps that of '" +
-                printable(before.name, kShownNameBytes) + "' (" + std::to_string(before.bytes) +
-                " bytes at " + std::to_string(before.data_offset) + ")");
+  GgufTensor before;
+  for (size_t i = 0; i < order.size(); ++i) {
+    cursor.seek(order[i]);
+    GgufTensor tensor = read_tensor(cursor);
+    place(bytes, headers.data_offset, tensor);
+    if (i > 0 && tensor.data_offset - before.data_offset < before.bytes) {
+      cursor.set_subject({"tensor", 0, tensor.name, tensor.header_offset});
+      cursor.fail("data at byte " + std::to_string(tensor.data_offset) + " overlaps that of '" +
+                  printable(before.name, kShownNameBytes) + "' (" + std::to_string(before.bytes) +
+                  " bytes at " + std::to_string(before.data_offset) + ")");
+    }
+    before = tensor;
   }
 }
 

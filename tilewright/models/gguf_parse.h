@@ -34,14 +34,16 @@ struct Subject {
 /// A position in the file's bytes that cannot leave them.
 class Cursor {
  public:
-  Cursor(std::span<const std::byte> bytes, const std::string& file)
-      : bytes_(bytes), file_(file), subject_{"header"} {}
+  /// `file` stands for the file in messages.
+  Cursor(std::span<const std::byte> bytes, std::string_view file, int64_t position = 0)
+      : bytes_(bytes), file_(file), subject_{"header"}, position_(position) {}
 
   int64_t position() const { return position_; }
   int64_t size() const { return int64_t(bytes_.size()); }
   uint64_t remaining() const { return bytes_.size() - uint64_t(position_); }
   const std::byte* here() const { return bytes_.data() + position_; }
-  const std::byte* at(int64_t position) const { return bytes_.data() + position; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  void seek(int64_t position) { position_ = position; }
   void set_subject(const Subject& subject) { subject_ = subject; }
 
   /// The next T; `field` names it in the message when the file ends before.
@@ -74,7 +76,7 @@ class Cursor {
   void need(uint64_t bytes, const char* field) const;
 
   std::span<const std::byte> bytes_;
-  const std::string& file_;
+  std::string_view file_;
   Subject subject_;
   int64_t position_ = 0;
 };
@@ -86,12 +88,33 @@ struct Header {
 };
 
 Header read_header(Cursor& cursor);
-std::vector<GgufEntry> read_metadata(Cursor& cursor, uint64_t count);
-/// Headers only: `data` and `data_offset` are filled in by place_tensors.
-std::vector<GgufTensor> read_tensors(Cursor& cursor, uint64_t count);
-/// Turns the offsets into the data into places in the file, and checks that they are aligned,
-/// inside the file and apart from each other.
-void place_tensors(Cursor& cursor, int64_t data_offset, int64_t alignment,
-                   std::vector<GgufTensor>& tensors);
+
+// What opening checks and what look-ups read again go the same way; the second time nothing fails.
+
+/// The key or name that starts at `offset` of a validated file.
+std::string_view name_at(std::span<const std::byte> bytes, int64_t offset);
+/// The entry at the cursor, which stops at the first element of the value.
+GgufEntry read_entry(Cursor& cursor, uint64_t index = kNoIndex);
+/// Moves past the elements of the value, checking each.
+void skip_elements(Cursor& cursor, const GgufValue& value);
+/// The tensor whose header is at the cursor. Its `data_offset` is as in the file, from the start of
+/// the data, until place() has made it an offset in the file and set `data`.
+GgufTensor read_tensor(Cursor& cursor, uint64_t index = kNoIndex);
+void place(std::span<const std::byte> bytes, int64_t data_offset, GgufTensor& tensor);
+
+/// Where each of `count` entries or tensors starts; the cursor goes past them.
+std::vector<int64_t> read_entries(Cursor& cursor, uint64_t count);
+std::vector<int64_t> read_tensors(Cursor& cursor, uint64_t count);
+
+/// The headers of the tensors, whose names have been read.
+struct TensorHeaders {
+  std::span<const int64_t> by_name;  // where each starts
+  int64_t data_offset;
+  int64_t alignment;
+};
+
+/// Checks that the data of each tensor is aligned, inside the file and apart from that of others.
+/// The cursor is at the first header.
+void check_places(Cursor cursor, const TensorHeaders& headers);
 
 }  // namespace tw::models::gguf

@@ -38,7 +38,7 @@ class Chat {
   Chat(const LoadedModel& model, const std::optional<std::string>& system)
       : template_(template_of(model.file)) {
     const auto text = [&](int32_t id) {
-      return id < 0 ? std::string() : model.tokenizer.token_text(id);
+      return id < 0 ? std::string() : std::string(model.tokenizer.token_text(id));
     };
     bos_ = text(model.tokenizer.bos_id());
     eos_ = text(model.tokenizer.eos_id());

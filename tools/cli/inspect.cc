@@ -214,8 +214,8 @@ void write_tensor(const GgufTensor& tensor, const std::string& path, const std::
 void run_inspect(InspectOptions options) {
   const GgufFile file = GgufFile::open(options.file);
   if (options.tensor) {
-    const GgufTensor* tensor = file.find_tensor(*options.tensor);
-    if (tensor == nullptr) {
+    const auto tensor = file.find_tensor(*options.tensor);
+    if (!tensor) {
       throw Error(ErrorKind::kInvalidArgument,
                   printable(options.file) + " has no tensor '" + printable(*options.tensor) + "'");
     }

@@ -24,7 +24,7 @@ TEST(Gguf, ReadsTensorsInPlace) {
   EXPECT_EQ(file.data_offset() % 32, 0);
   ASSERT_EQ(file.tensors().size(), 2u);
 
-  const GgufTensor& w = file.require_tensor("w");
+  const GgufTensor w = file.require_tensor("w");
   EXPECT_EQ(w.dtype, DType::kF32);
   EXPECT_EQ(std::vector<int64_t>(w.dims().begin(), w.dims().end()), (std::vector<int64_t>{3, 2}));
   EXPECT_EQ(std::vector<int64_t>(w.shape().begin(), w.shape().end()), (std::vector<int64_t>{2, 3}));
@@ -34,12 +34,12 @@ TEST(Gguf, ReadsTensorsInPlace) {
   dequantize(w.dtype, w.data, values.data(), w.elements);
   EXPECT_EQ(values, (std::vector<float>{1, 2, 3, 4, 5, 6}));
 
-  const GgufTensor* q = file.find_tensor("q");
-  ASSERT_NE(q, nullptr);
+  const auto q = file.find_tensor("q");
+  ASSERT_TRUE(q);
   EXPECT_EQ(q->bytes, 36);
   EXPECT_EQ(q->data_offset, file.data_offset() + 32);
-  EXPECT_EQ(file.find_tensor("missing"), nullptr);
-  EXPECT_EQ(file.find_tensor("a.count"), nullptr);
+  EXPECT_FALSE(file.find_tensor("missing"));
+  EXPECT_FALSE(file.find_tensor("a.count"));
 }
 
 TEST(Gguf, VersionTwoAndAnotherAlignment) {
@@ -75,8 +75,9 @@ TEST(Gguf, ReadsEveryMetadataType) {
   EXPECT_EQ(file.require_string("string"), "");
   EXPECT_EQ(file.find_int("none"), std::nullopt);
   EXPECT_EQ(file.find_strings("none"), std::nullopt);
-  EXPECT_EQ(file.metadata()[8].key, "f32");  // the file's order
-  EXPECT_EQ(file.metadata()[8].value.type_name(), "f32");
+  const auto eighth = std::next(file.metadata().begin(), 8);  // the file's order
+  EXPECT_EQ(eighth->key, "f32");
+  EXPECT_EQ(eighth->value.type_name(), "f32");
 }
 
 TEST(Gguf, ReadsArrays) {
@@ -96,7 +97,7 @@ TEST(Gguf, ReadsArrays) {
   EXPECT_EQ(file.require_floats("floats").to_vector(), (std::vector<float>{0.5f, -HUGE_VALF}));
   EXPECT_EQ(file.require_ints("bools").to_vector(), (std::vector<int64_t>{1, 0}));
   EXPECT_EQ(file.require_floats("none").size(), 0);
-  ASSERT_NE(file.find("nested"), nullptr);
+  ASSERT_TRUE(file.find("nested"));
   EXPECT_EQ(file.find("nested")->value.type_name(), "array<array>");
   EXPECT_EQ(file.find("nested")->value.size(), 2);
 }

@@ -1,4 +1,6 @@
 // The pieces that tokenizers are put together from.
+#include <algorithm>
+#include <map>
 #include <random>
 #include <set>
 #include <string>
@@ -6,8 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/models/vocabulary.h"
 #include "tilewright/models/tokenizer/byte_map.h"
 #include "tilewright/models/tokenizer/character_classes.h"
+#include "tilewright/models/tokenizer/merge_table.h"
 #include "tilewright/models/tokenizer/normalize.h"
 #include "tilewright/models/tokenizer/pre_tokenizer.h"
 #include "tilewright/models/tokenizer/sentence_piece.h"
@@ -104,13 +108,23 @@ TEST(TokenizerByteTokens, AreTwoHexadecimalDigits) {
   }
 }
 
-TEST(TokenizerSpecialMatcher, FindsTheLeftmostThenTheLongest) {
+// A table of texts, and a matcher for all of them.
+struct Specials {
+  explicit Specials(const std::vector<std::string>& texts, const std::set<int32_t>& always = {})
+      : table(Vocabulary::packed(texts, bytes), {}), matcher(table) {
+    for (int32_t id = 0; id < int32_t(texts.size()); ++id) matcher.add(id, always.contains(id));
+    matcher.sort();
+  }
+  std::vector<std::byte> bytes;
+  TokenTable table;
   SpecialMatcher matcher;
+};
+
+TEST(TokenizerSpecialMatcher, FindsTheLeftmostThenTheLongest) {
   const std::vector<std::string> texts = {"ab", "abcd", "bc", "abcde!", "", "\xFF\xFE"};
-  for (size_t i = 0; i < texts.size(); ++i) matcher.add(texts[i], int32_t(i));
-  matcher.sort();
+  const Specials specials(texts);
   const auto check = [&](std::string_view text, size_t from, size_t start, int32_t id) {
-    const auto match = matcher.find(text, from);
+    const auto match = specials.matcher.find(text, from, true);
     EXPECT_EQ(match.id, id) << text;
     if (id < 0) return;
     EXPECT_EQ(match.start, start) << text;
@@ -126,13 +140,66 @@ TEST(TokenizerSpecialMatcher, FindsTheLeftmostThenTheLongest) {
   check("xyz", 0, 0, -1);
   check("", 0, 0, -1);
   check("ab", 2, 0, -1);
-  EXPECT_EQ(SpecialMatcher().find("anything", 0).id, -1);
+  EXPECT_EQ(Specials({}).matcher.find("anything", 0, true).id, -1);
 
-  SpecialMatcher zeros;
-  zeros.add("x", 0);
-  zeros.add(std::string("x\0", 2), 1);
-  zeros.sort();
-  EXPECT_EQ(zeros.find(std::string("ax\0", 3), 0).id, 1);
+  const Specials zeros({"x", std::string("x\0", 2)});
+  EXPECT_EQ(zeros.matcher.find(std::string("ax\0", 3), 0, true).id, 1);
+}
+
+TEST(TokenizerSpecialMatcher, SomeAreAlwaysFound) {
+  const Specials specials({"ab", "abc", "abcd", "x"}, {1});
+  const auto find = [&](std::string_view text, bool all) {
+    return specials.matcher.find(text, 0, all);
+  };
+  EXPECT_EQ(find("xabcd", false).id, 1);
+  EXPECT_EQ(find("xabcd", false).start, 1u);
+  EXPECT_EQ(find("xabcd", true).id, 3);
+  EXPECT_EQ(find("abcd", true).id, 2);
+  EXPECT_EQ(find("x ab", false).id, -1);
+}
+
+// Against a list of the lines: every pair, in vocabularies of which the table's buckets see all
+// kinds of ids, with lines that come again.
+TEST(TokenizerMergeTable, FindsTheLastRankOfEveryPair) {
+  std::mt19937 random(1);
+  std::vector<std::string> texts;
+  for (char a = 'a'; a <= 'f'; ++a) texts.push_back({a});
+  const size_t letters = texts.size();
+  for (size_t i = 0; i < letters; ++i)
+    for (size_t j = 0; j < letters; ++j) texts.push_back(texts[i] + texts[j]);
+  const size_t pairs = texts.size();
+  for (size_t i = 0; i < pairs; ++i)
+    if (texts[i].size() == 2)
+      for (size_t j = 0; j < pairs; ++j)
+        if (texts[j].size() == 2) texts.push_back(texts[i] + texts[j]);
+  std::shuffle(texts.begin(), texts.end(), random);
+  std::vector<std::byte> token_bytes;
+  const TokenTable tokens(Vocabulary::packed(texts, token_bytes), {});
+  for (const size_t count : {0, 1, 7, 100, 3000}) {
+    std::vector<std::string> lines;
+    std::map<std::pair<int32_t, int32_t>, std::pair<uint32_t, int32_t>> want;
+    while (lines.size() < count) {
+      const std::string& joined = texts[random() % texts.size()];
+      if (joined.size() < 2) continue;
+      const std::string left = joined.substr(0, joined.size() / 2);
+      const std::string right = joined.substr(joined.size() / 2);
+      want[{tokens.find(left), tokens.find(right)}] = {lines.size(), tokens.find(joined)};
+      lines.push_back(left + " " + right);
+    }
+    std::vector<std::byte> merge_bytes;
+    const MergeTable table(Vocabulary::packed(lines, merge_bytes), tokens);
+    for (int32_t left = 0; left < int32_t(texts.size()); ++left) {
+      for (int32_t right = 0; right < int32_t(texts.size()); ++right) {
+        const auto at = want.find({left, right});
+        const Merge found = table.find(left, right);
+        if (at == want.end()) {
+          ASSERT_EQ(found.rank, Merge::kNone) << texts[size_t(left)] << " " << texts[size_t(right)];
+        } else {
+          ASSERT_EQ(std::pair(found.rank, found.joined), at->second);
+        }
+      }
+    }
+  }
 }
 
 TEST(TokenizerNormalize, ComposesToFormC) {

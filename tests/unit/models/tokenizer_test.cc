@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/models/vocabulary.h"
 #include "tilewright/models/tokenizer/byte_map.h"
 #include "tilewright/models/tokenizer/stream_decoder.h"
 #include "tilewright/models/tokenizer/utf8.h"
@@ -23,10 +24,10 @@ std::string spelled(std::string_view bytes) {
 }
 
 // A byte-level vocabulary: bytes 0..255, then what the merges make, then special tokens.
-TokenizerData byte_level(const std::vector<std::pair<std::string, std::string>>& merges,
-                         const std::vector<std::string>& control = {},
-                         const std::vector<std::string>& user_defined = {}) {
-  TokenizerData data;
+Vocabulary byte_level(const std::vector<std::pair<std::string, std::string>>& merges,
+                      const std::vector<std::string>& control = {},
+                      const std::vector<std::string>& user_defined = {}) {
+  Vocabulary data;
   data.model = "gpt2";
   for (int byte = 0; byte < 256; ++byte) data.tokens.push_back(spelled(std::string(1, char(byte))));
   for (const auto& [left, right] : merges) {
@@ -46,8 +47,8 @@ TokenizerData byte_level(const std::vector<std::pair<std::string, std::string>>&
 }
 
 // A SentencePiece vocabulary: <unk> <s> </s>, bytes if asked for, then the pieces, best first.
-TokenizerData sentence_pieces(const std::vector<std::string>& pieces, bool bytes) {
-  TokenizerData data;
+Vocabulary sentence_pieces(const std::vector<std::string>& pieces, bool bytes) {
+  Vocabulary data;
   data.model = "llama";
   data.tokens = {"<unk>", "<s>", "</s>"};
   data.types = {int32_t(TokenType::kUnknown), int32_t(TokenType::kControl),
@@ -97,7 +98,7 @@ TEST(TokenizerBytePair, JoinsTheLowestRankFirstAndOfThoseTheLeftmost) {
 }
 
 TEST(TokenizerBytePair, AWordThatIsATokenStaysWholeWhereTheFamilySaysSo) {
-  TokenizerData data = byte_level({{"a", "b"}});
+  Vocabulary data = byte_level({{"a", "b"}});
   data.tokens.push_back("abab");  // no merge makes it
   data.types.push_back(int32_t(TokenType::kNormal));
   for (const auto& [name, want] : {std::pair{"gpt-2", Ids{256, 256}}, {"llama-bpe", Ids{257}}}) {
@@ -108,8 +109,7 @@ TEST(TokenizerBytePair, AWordThatIsATokenStaysWholeWhereTheFamilySaysSo) {
 
 TEST(TokenizerBytePair, AnyBytesComeBack) {
   std::mt19937 random(1);
-  TokenizerData data =
-      byte_level({{"\xC3", "\xA9"}, {"\xF0", "\x9F"}, {" ", " "}, {"\xFF", "\xFE"}});
+  Vocabulary data = byte_level({{"\xC3", "\xA9"}, {"\xF0", "\x9F"}, {" ", " "}, {"\xFF", "\xFE"}});
   for (const char* name : {"gpt-2", "smollm", "llama-bpe", "deepseek-r1-qwen", "tekken"}) {
     data.pre = name;
     const Tokenizer tokenizer(data);
@@ -126,13 +126,13 @@ TEST(TokenizerBytePair, AnyBytesComeBack) {
 }
 
 TEST(TokenizerBytePair, QwenTextIsComposedFirst) {
-  TokenizerData data = byte_level({});
+  Vocabulary data = byte_level({});
   data.pre = "qwen2";
   EXPECT_EQ(Tokenizer(data).encode("e\u0301\xFF"), (Ids{0xC3, 0xA9, 0xFF}));
 }
 
 TEST(TokenizerBytePair, BytesWithoutATokenAreLeftOut) {
-  TokenizerData data;
+  Vocabulary data;
   data.model = "gpt2";
   data.tokens = {"a", "b", "ab"};
   data.merges = {"a b"};
@@ -148,7 +148,7 @@ TEST(TokenizerBytePair, OneWordOfAMegabyteTakesNoQuadraticTime) {
 }
 
 TEST(TokenizerSpecial, ControlTokensAreReadOnlyWhenAskedFor) {
-  TokenizerData data = byte_level({}, {"<s>", "</s>", "<s>x"}, {"ab"});
+  Vocabulary data = byte_level({}, {"<s>", "</s>", "<s>x"}, {"ab"});
   data.bos_token_id = 256;
   data.eos_token_id = 257;
   data.add_bos_token = true;
@@ -169,7 +169,7 @@ TEST(TokenizerSpecial, ControlTokensAreReadOnlyWhenAskedFor) {
 }
 
 TEST(TokenizerSpecial, RolesOfTokens) {
-  TokenizerData data = byte_level({}, {"<s>", "<|im_end|>", "<|endoftext|>"});
+  Vocabulary data = byte_level({}, {"<s>", "<|im_end|>", "<|endoftext|>"});
   Tokenizer tokenizer(data);
   EXPECT_EQ(tokenizer.bos_id(), -1);
   EXPECT_EQ(tokenizer.eos_id(), -1);
@@ -207,7 +207,7 @@ TEST(TokenizerSentencePiece, JoinsTheBestScoreFirst) {
 }
 
 TEST(TokenizerSentencePiece, CharactersWithoutAPieceBecomeBytes) {
-  TokenizerData data = sentence_pieces({"▁", "a"}, true);
+  Vocabulary data = sentence_pieces({"▁", "a"}, true);
   data.add_space_prefix = false;
   const Tokenizer tokenizer(data);
   const auto byte = [](int value) { return int32_t(3 + value); };
@@ -221,7 +221,7 @@ TEST(TokenizerSentencePiece, CharactersWithoutAPieceBecomeBytes) {
 TEST(TokenizerSentencePiece, OneWordOfAMegabyteTakesNoQuadraticTime) {
   std::vector<std::string> pieces;
   for (std::string piece = "a"; piece.size() <= 1024; piece += piece) pieces.push_back(piece);
-  TokenizerData data = sentence_pieces(pieces, false);
+  Vocabulary data = sentence_pieces(pieces, false);
   data.add_space_prefix = false;
   const Tokenizer tokenizer(data);
   EXPECT_EQ(tokenizer.encode(std::string(1 << 20, 'a'), {.add_special = false}),
@@ -296,7 +296,7 @@ TEST(TokenizerThreads, EncodeAtOnce) {
 }
 
 // What() of the error that `data` gives; empty if it gives none.
-std::string complaint(const TokenizerData& data, ErrorKind kind = ErrorKind::kBadFile) {
+std::string complaint(const Vocabulary& data, ErrorKind kind = ErrorKind::kBadFile) {
   try {
     const Tokenizer tokenizer(data);
   } catch (const TokenizerDataError& error) {
@@ -307,16 +307,16 @@ std::string complaint(const TokenizerData& data, ErrorKind kind = ErrorKind::kBa
 }
 
 TEST(TokenizerBadData, NamesTheFieldAndTheIndex) {
-  const TokenizerData good = byte_level({{"a", "b"}}, {"<s>"});
+  const Vocabulary good = byte_level({{"a", "b"}}, {"<s>"});
   EXPECT_EQ(complaint(good), "");
   const auto check = [&](auto change, const std::string& want,
                          ErrorKind kind = ErrorKind::kBadFile) {
-    TokenizerData data = good;
+    Vocabulary data = good;
     change(data);
     const std::string got = complaint(data, kind);
     EXPECT_TRUE(got.starts_with("tokenizer.ggml." + want)) << got;
   };
-  using Data = TokenizerData;
+  using Data = Vocabulary;
   check([](Data& d) { d.model = "t5"; }, "model: the tokenizer 't5'", ErrorKind::kUnsupported);
   check([](Data& d) { d.pre = "x"; }, "pre: the pre-tokenizer 'x'", ErrorKind::kUnsupported);
   check([](Data& d) { d.tokens.clear(); }, "tokens: the vocabulary is empty");
@@ -339,7 +339,7 @@ TEST(TokenizerBadData, NamesTheFieldAndTheIndex) {
 }
 
 TEST(TokenizerBadData, SentencePiecesNeedScoresAndBytes) {
-  TokenizerData data = sentence_pieces({"a"}, true);
+  Vocabulary data = sentence_pieces({"a"}, true);
   EXPECT_EQ(complaint(data), "");
   data.scores[4] = NAN;
   EXPECT_TRUE(complaint(data).starts_with("tokenizer.ggml.scores: [4] is NaN"));
@@ -351,7 +351,7 @@ TEST(TokenizerBadData, SentencePiecesNeedScoresAndBytes) {
 }
 
 TEST(TokenizerBadData, UnusedTokensMayRepeatOthers) {
-  TokenizerData data = byte_level({{"a", "b"}});
+  Vocabulary data = byte_level({{"a", "b"}});
   for (int i = 0; i < 3; ++i) {
     data.tokens.push_back("a");
     data.types.push_back(int32_t(TokenType::kUnused));

@@ -183,7 +183,7 @@ void read_sizes(const GgufFile& file, const Reader& read, DecoderConfig& c) {
     throw unsupported(file, read.key("attention.value_length"),
                       std::to_string(value_dim) + " is not the keys' " +
                           std::to_string(c.head_dim) + "; only equal ones are supported");
-  const GgufTensor& embedding = file.require_tensor("token_embd.weight");
+  const GgufTensor embedding = file.require_tensor("token_embd.weight");
   if (embedding.rank != 2 || embedding.shape()[1] != c.hidden)
     throw file.tensor_error("token_embd.weight",
                             "its rows are not of the embedding length " + std::to_string(c.hidden));
@@ -219,7 +219,7 @@ void read_rope(const GgufFile& file, const Reader& read, DecoderConfig& c) {
     c.rope_beta_fast = read.positive_or("rope.scaling.yarn_beta_fast", 32);
     c.rope_beta_slow = read.positive_or("rope.scaling.yarn_beta_slow", 1);
   }
-  if (const GgufTensor* factors = file.find_tensor("rope_freqs.weight")) {
+  if (const auto factors = file.find_tensor("rope_freqs.weight")) {
     if (factors->dtype != DType::kF32 || factors->elements != c.rope_dim / 2)
       throw file.tensor_error("rope_freqs.weight", "it must hold one f32 per rotated pair");
     const auto* values = reinterpret_cast<const float*>(factors->data);
@@ -253,8 +253,8 @@ void read_window(const GgufFile& file, const Reader& read, bool always, DecoderC
   c.window = c.architecture == "gemma2" ? read.size_or(kWindow, 4096, kMaxContext)
                                         : read.size(kWindow, kMaxContext);
   const char* const kPattern = "attention.sliding_window_pattern";
-  const GgufEntry* entry = file.find(read.key(kPattern));
-  if (entry == nullptr || !entry->value.is_array()) {
+  const std::optional<GgufEntry> entry = file.find(read.key(kPattern));
+  if (!entry || !entry->value.is_array()) {
     const int64_t n = entry ? read.size(kPattern, 4096) : implied_window_pattern(c);
     for (int64_t l = 0; l < c.layers; ++l)
       c.windowed_layers[size_t(l)] = n == 0 || (l + 1) % n != 0;
@@ -304,7 +304,7 @@ DecoderConfig DecoderConfig::from_gguf(const GgufFile& file) {
   c.rope_skip = architecture.rope_skip;
   read_rope(file, read, c);
   read_window(file, read, architecture.windowed, c);
-  c.qk_norm = file.find_tensor("blk.0.attn_q_norm.weight") != nullptr;
+  c.qk_norm = file.find_tensor("blk.0.attn_q_norm.weight").has_value();
   c.qk_norm_wide = c.architecture == "olmo2";
   c.pre_norms = architecture.pre_norms;
   c.post_norms = architecture.post_norms;

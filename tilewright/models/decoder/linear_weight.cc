@@ -27,14 +27,14 @@ void check_matrix(const GgufFile& file, const GgufTensor& tensor, int64_t cols) 
 /// The matrix with its rows in order: the file's bytes, or a copy.
 class OrderedRows {
  public:
-  OrderedRows(const MatrixSource& source) : data_(source.tensor->data) {  // NOLINT
+  OrderedRows(const MatrixSource& source) : data_(source.tensor.data) {  // NOLINT
     if (source.interleaved_head == 0) return;
-    const int64_t rows = source.tensor->shape()[0];
-    const size_t bytes = size_t(row_bytes(source.tensor->dtype, source.tensor->shape()[1]));
+    const int64_t rows = source.tensor.shape()[0];
+    const size_t bytes = size_t(row_bytes(source.tensor.dtype, source.tensor.shape()[1]));
     copy_.resize(size_t(rows) * bytes);
     for (int64_t r = 0; r < rows; ++r)
       std::memcpy(copy_.data() + size_t(r) * bytes,
-                  source.tensor->data + size_t(source.stored_row(r)) * bytes, bytes);
+                  source.tensor.data + size_t(source.stored_row(r)) * bytes, bytes);
     data_ = copy_.data();
   }
   const std::byte* data() const { return data_; }
@@ -66,27 +66,27 @@ Tensor widen(DType dtype, std::span<const ops::BlockRows> parts, int64_t cols,
 
 LinearWeight LinearWeight::load(WeightLoading& loading, std::span<const MatrixSource> sources) {
   LinearWeight out;
-  const GgufTensor& first = *sources[0].tensor;
+  const GgufTensor& first = sources[0].tensor;
   out.cols_ = first.rank == 2 ? first.shape()[1] : 0;
   std::vector<OrderedRows> ordered;
   ordered.reserve(sources.size());
   std::vector<ops::BlockRows> parts;
   for (const MatrixSource& source : sources) {
-    check_matrix(loading.file, *source.tensor, out.cols_);
-    if (source.tensor->dtype != first.dtype)
-      throw loading.file.tensor_error(source.tensor->name,
+    check_matrix(loading.file, source.tensor, out.cols_);
+    if (source.tensor.dtype != first.dtype)
+      throw loading.file.tensor_error(source.tensor.name,
                                       "its dtype is not that of " + std::string(first.name));
-    const int64_t rows = source.tensor->shape()[0];
+    const int64_t rows = source.tensor.shape()[0];
     if (source.interleaved_head > 0 && rows % source.interleaved_head != 0)
       throw loading.file.tensor_error(
-          source.tensor->name, std::to_string(rows) + " rows are no whole number of heads of " +
-                                   std::to_string(source.interleaved_head));
+          source.tensor.name, std::to_string(rows) + " rows are no whole number of heads of " +
+                                  std::to_string(source.interleaved_head));
     ordered.emplace_back(source);
     parts.push_back({ordered.back().data(), rows});
     out.rows_ += rows;
   }
   out.pack(loading, first.dtype, parts, false);
-  for (const MatrixSource& source : sources) loading.file.release(*source.tensor);
+  for (const MatrixSource& source : sources) loading.file.release(source.tensor);
   return out;
 }
 

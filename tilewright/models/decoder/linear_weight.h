@@ -17,7 +17,7 @@ namespace tw::models {
 
 /// How a matrix of the file is read.
 struct MatrixSource {
-  const GgufTensor* tensor;
+  GgufTensor tensor;
   /// 0, or: rows come in groups of this many, stored as interleaved rotary pairs (Llama in GGUF),
   /// and are put back into halves.
   int64_t interleaved_head = 0;

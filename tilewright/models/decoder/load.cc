@@ -1,5 +1,6 @@
 // From a GGUF file to packed weights.
 #include <cstring>
+#include <unordered_set>
 
 #include "tilewright/core/block_formats.h"
 #include "tilewright/models/decoder/weights.h"
@@ -10,7 +11,7 @@ namespace {
 class Loader {
  public:
   Loader(const GgufFile& file, const DecoderConfig& config, runtime::ThreadPool& pool)
-      : file_(file), config_(config), loading_{file, pool}, used_(file.tensors().size()) {
+      : file_(file), config_(config), loading_{file, pool} {
     if (file.find_tensor("rope_freqs.weight")) used("rope_freqs.weight");  // by the configuration
   }
 
@@ -55,7 +56,7 @@ class Loader {
   }
 
   Vector vector(const std::string& name, int64_t size) {
-    const GgufTensor& tensor = used(name);
+    const GgufTensor tensor = used(name);
     if (tensor.elements != size || is_block(tensor.dtype))
       throw file_.tensor_error(name, "it must hold " + std::to_string(size) + " floats");
     Vector out(static_cast<size_t>(size));
@@ -66,30 +67,29 @@ class Loader {
   /// Throws kUnsupported when the file has tensors that nothing asked for: the model computes
   /// something that this one does not.
   void check_all_used() const {
-    for (size_t i = 0; i < used_.size(); ++i)
-      if (!used_[i])
-        throw Error(
-            ErrorKind::kUnsupported,
-            file_
-                .tensor_error(file_.tensors()[i].name,
-                              "it has no place in the architecture '" + config_.architecture + "'")
-                .what());
+    for (const GgufTensor& tensor : file_.tensors())
+      if (!used_.contains(tensor.header_offset))
+        throw Error(ErrorKind::kUnsupported,
+                    file_
+                        .tensor_error(tensor.name, "it has no place in the architecture '" +
+                                                       config_.architecture + "'")
+                        .what());
   }
 
   LinearWeight matrix(const std::string& name, int64_t rows, int64_t cols) {
-    const MatrixSource source{&checked(name, rows, cols)};
+    const MatrixSource source{checked(name, rows, cols)};
     return LinearWeight::load(loading_, {&source, 1});
   }
 
  private:
-  const GgufTensor& used(const std::string& name) {
-    const GgufTensor& tensor = file_.require_tensor(name);
-    used_[size_t(&tensor - file_.tensors().data())] = true;
+  GgufTensor used(const std::string& name) {
+    const GgufTensor tensor = file_.require_tensor(name);
+    used_.insert(tensor.header_offset);
     return tensor;
   }
 
-  const GgufTensor& checked(const std::string& name, int64_t rows, int64_t cols) {
-    const GgufTensor& tensor = used(name);
+  GgufTensor checked(const std::string& name, int64_t rows, int64_t cols) {
+    const GgufTensor tensor = used(name);
     if (tensor.rank != 2 || tensor.shape()[0] != rows || tensor.shape()[1] != cols)
       throw file_.tensor_error(
           name, "its shape must be [" + std::to_string(rows) + ", " + std::to_string(cols) + "]");
@@ -117,9 +117,9 @@ class Loader {
       bias.clear();
     };
     for (const Part& part : parts) {
-      const MatrixSource source{&checked(part.name + ".weight", part.rows, cols),
+      const MatrixSource source{checked(part.name + ".weight", part.rows, cols),
                                 part.interleaved_head};
-      if (!stack.empty() && stack[0].tensor->dtype != source.tensor->dtype) flush();
+      if (!stack.empty() && stack[0].tensor.dtype != source.tensor.dtype) flush();
       add_bias(part, source, stack, bias);
       stack.push_back(source);
     }
@@ -132,10 +132,10 @@ class Loader {
   void add_bias(const Part& part, const MatrixSource& source,
                 const std::vector<MatrixSource>& before, Vector& bias) {
     const std::string name = part.name + ".bias";
-    const bool exists = file_.find_tensor(name) != nullptr;
+    const bool exists = file_.find_tensor(name).has_value();
     if (!exists && bias.empty()) return;
     int64_t rows = 0;
-    for (const MatrixSource& s : before) rows += s.tensor->shape()[0];
+    for (const MatrixSource& s : before) rows += s.tensor.shape()[0];
     bias.resize(size_t(rows + part.rows));
     if (!exists) return;
     const Vector stored = vector(name, part.rows);
@@ -149,8 +149,8 @@ class Loader {
       out.gate_up = projections({{prefix + "ffn_up", 2 * c.intermediate}}, c.hidden);
       return;
     }
-    const GgufTensor& gate = checked(prefix + "ffn_gate.weight", c.intermediate, c.hidden);
-    const GgufTensor& up = checked(prefix + "ffn_up.weight", c.intermediate, c.hidden);
+    const GgufTensor gate = checked(prefix + "ffn_gate.weight", c.intermediate, c.hidden);
+    const GgufTensor up = checked(prefix + "ffn_up.weight", c.intermediate, c.hidden);
     const bool has_bias =
         file_.find_tensor(prefix + "ffn_gate.bias") || file_.find_tensor(prefix + "ffn_up.bias");
     out.is_gated = !has_bias && LinearWeight::can_gate(gate, up);
@@ -164,7 +164,7 @@ class Loader {
   const GgufFile& file_;
   const DecoderConfig& config_;
   WeightLoading loading_;
-  std::vector<bool> used_;  // of the file's tensors
+  std::unordered_set<int64_t> used_;  // header_offset of the tensors that have a place
 };
 
 ops::RopeParameters rope_parameters(const DecoderConfig& c, bool local) {
@@ -201,7 +201,7 @@ Decoder Decoder::load(const GgufFile& file, runtime::ThreadPool& pool,
   };
 
   w.embedding = loader.matrix("token_embd.weight", c.vocabulary, c.hidden);
-  w.is_tied = file.find_tensor("output.weight") == nullptr;
+  w.is_tied = !file.find_tensor("output.weight");
   if (!w.is_tied) w.head = loader.matrix("output.weight", c.vocabulary, c.hidden);
   w.final_norm = loader.vector("output_norm.weight", c.hidden);
   for (int64_t l = 0; l < c.layers; ++l) {

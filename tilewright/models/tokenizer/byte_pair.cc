@@ -15,9 +15,10 @@ namespace {
 struct Symbol {
   int32_t id;             // -1: joined to the symbol before
   int32_t before, after;  // -1: none
+  Merge merge = {};       // with the symbol after
 };
 
-const PreTokenizerSpec& spec_of(const std::string& name) {
+const PreTokenizerSpec& spec_of(std::string_view name) {
   const PreTokenizerSpec* spec = find_pre_tokenizer(name);
   if (spec == nullptr) {
     throw TokenizerDataError("tokenizer.ggml.pre",
@@ -90,7 +91,7 @@ void BytePairEncoder::encode_word(std::string_view word, Scratch& scratch,
   for (const char byte : word) {
     const int32_t id = byte_tokens_[uint8_t(byte)];
     const auto index = int32_t(symbols.size());
-    if (id >= 0) symbols.push_back({id, index - 1, index + 1});
+    if (id >= 0) symbols.push_back({id, index - 1, index + 1, {}});
   }
   if (symbols.empty()) return;
   symbols.back().after = -1;
@@ -101,11 +102,12 @@ void BytePairEncoder::encode_word(std::string_view word, Scratch& scratch,
 }
 
 void BytePairEncoder::push_pair(Scratch& scratch, int32_t left) const {
-  const Symbol& symbol = scratch.symbols[size_t(left)];
+  Symbol& symbol = scratch.symbols[size_t(left)];
+  symbol.merge = {};
   if (symbol.after < 0) return;
-  const uint32_t rank = merges_.rank(symbol.id, scratch.symbols[size_t(symbol.after)].id);
-  if (rank == MergeTable::kNoRank) return;
-  scratch.queue.push_back(uint64_t(rank) << 32 | uint32_t(left));
+  symbol.merge = merges_.find(symbol.id, scratch.symbols[size_t(symbol.after)].id);
+  if (symbol.merge.rank == Merge::kNone) return;
+  scratch.queue.push_back(uint64_t(symbol.merge.rank) << 32 | uint32_t(left));
   std::push_heap(scratch.queue.begin(), scratch.queue.end(), std::greater<>{});
 }
 
@@ -117,16 +119,15 @@ void BytePairEncoder::merge_word(Scratch& scratch) const {
   while (!queue.empty()) {
     std::pop_heap(queue.begin(), queue.end(), std::greater<>{});
     const auto left_index = int32_t(uint32_t(queue.back()));
-    const Merge merge = merges_[uint32_t(queue.back() >> 32)];
+    const auto rank = uint32_t(queue.back() >> 32);
     queue.pop_back();
     Symbol& left = symbols[size_t(left_index)];
     // An earlier merge may have taken either side since the pair was queued.
-    if (left.id != merge.left || left.after < 0) continue;
+    if (left.merge.rank != rank) continue;
     Symbol& right = symbols[size_t(left.after)];
-    if (right.id != merge.right) continue;
-
-    left.id = merge.joined;
+    left.id = left.merge.joined;
     right.id = -1;
+    right.merge = {};
     left.after = right.after;
     if (left.after >= 0) symbols[size_t(left.after)].before = left_index;
     push_pair(scratch, left_index);

@@ -1,28 +1,7 @@
 #include "tilewright/models/tokenizer/from_gguf.h"
 
-#include <algorithm>
-
 namespace tw::models {
 namespace {
-
-std::vector<std::string> strings(const std::optional<GgufStrings>& list) {
-  std::vector<std::string> out;
-  if (!list) return out;
-  out.reserve(size_t(list->size()));
-  for (const std::string_view text : *list) out.emplace_back(text);
-  return out;
-}
-
-// Clamped to values that the tokenizer rejects, if they do not fit.
-std::vector<int32_t> token_types(const std::optional<GgufNumbers<int64_t>>& list) {
-  std::vector<int32_t> out;
-  if (!list) return out;
-  out.reserve(size_t(list->size()));
-  for (int64_t i = 0; i < list->size(); ++i) {
-    out.push_back(int32_t(std::clamp<int64_t>((*list)[i], INT32_MIN, INT32_MAX)));
-  }
-  return out;
-}
 
 /// Steps that a file may ask for and that are not done here: its text would be cut otherwise.
 void refuse_unsupported_steps(const GgufFile& file) {
@@ -35,8 +14,7 @@ void refuse_unsupported_steps(const GgufFile& file) {
         "tokenizer.ggml.normalizer.lowercase", "tokenizer.ggml.normalizer.strip_accents"})
     if (file.find_bool(key).value_or(false)) refuse(key);
   for (const char* key : {"tokenizer.ggml.precompiled_charsmap", "tokenizer.ggml.suppress_tokens"})
-    if (const auto* entry = file.find(key); entry != nullptr && entry->value.size() > 0)
-      refuse(key);
+    if (const auto entry = file.find(key); entry && entry->value.size() > 0) refuse(key);
 }
 
 }  // namespace
@@ -46,13 +24,13 @@ TokenizerData tokenizer_data_from_gguf(const GgufFile& file) {
   TokenizerData data;
   data.model = file.require_string("tokenizer.ggml.model");
   data.pre = file.find_string("tokenizer.ggml.pre").value_or("");
-  data.tokens = strings(file.require_strings("tokenizer.ggml.tokens"));
-  if (const auto scores = file.find_floats("tokenizer.ggml.scores")) {
-    data.scores = scores->to_vector();
-  }
-  data.types = token_types(file.find_ints("tokenizer.ggml.token_type"));
-  data.merges = strings(data.model == "gpt2" ? file.require_strings("tokenizer.ggml.merges")
-                                             : file.find_strings("tokenizer.ggml.merges"));
+  data.tokens = file.require_strings("tokenizer.ggml.tokens");
+  data.scores = file.find_floats("tokenizer.ggml.scores").value_or(GgufNumbers<float>());
+  data.types = file.find_ints("tokenizer.ggml.token_type").value_or(GgufNumbers<int64_t>());
+  data.merges = data.model == "gpt2"
+                    ? file.require_strings("tokenizer.ggml.merges")
+                    : file.find_strings("tokenizer.ggml.merges").value_or(GgufStrings());
+  data.owner = file.owner();
   data.bos_token_id = file.find_int("tokenizer.ggml.bos_token_id");
   data.eos_token_id = file.find_int("tokenizer.ggml.eos_token_id");
   data.unknown_token_id = file.find_int("tokenizer.ggml.unknown_token_id");

@@ -11,7 +11,8 @@ namespace tw::models {
 /// file, key and offset when one is missing that every tokenizer needs, or has another type.
 TokenizerData tokenizer_data_from_gguf(const GgufFile& file);
 
-/// The tokenizer of `file`. Throws kBadFile or kUnsupported naming file, key and offset.
+/// The tokenizer of `file`, which it keeps mapped; the bytes given to GgufFile::parse() must
+/// outlive it. Throws kBadFile or kUnsupported naming file, key and offset.
 Tokenizer tokenizer_from_gguf(const GgufFile& file);
 
 }  // namespace tw::models

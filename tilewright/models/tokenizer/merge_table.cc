@@ -1,6 +1,10 @@
 #include "tilewright/models/tokenizer/merge_table.h"
 
+#include <algorithm>
 #include <bit>
+#include <numeric>
+#include <string>
+#include <utility>
 
 #include "tilewright/core/printable.h"
 #include "tilewright/models/tokenizer/tokenizer_data.h"
@@ -18,38 +22,79 @@ constexpr size_t kShownMerge = 60;  // bytes of a merge in a message
 
 }  // namespace
 
-MergeTable::MergeTable(std::span<const std::string> merges, const TokenTable& tokens)
-    : slots_(std::bit_ceil(2 * merges.size() + 2), Slot{0, kNoRank}),
-      shift_(64 - std::countr_zero(slots_.size())) {
-  merges_.reserve(merges.size());
+MergeTable::MergeTable(const GgufStrings& merges, const TokenTable& tokens)
+    : id_bits_(int(std::bit_width(tokens.size()))),
+      bucket_bits_(
+          std::max({1, 2 * id_bits_ - 32, int(std::bit_width(uint64_t(merges.size()))) - 4})),
+      starts_((size_t(1) << bucket_bits_) + 1, 0) {
+  entries_.reserve(size_t(merges.size()));
   std::string joined;
-  const auto id_of = [&](size_t index, std::string_view text) {
-    const int32_t id = tokens.find(text);
-    if (id < 0) {
-      fail(index, merges[index],
-           "needs the token '" + printable(text, kShownMerge) +
-               "', which is not in tokenizer.ggml.tokens");
-    }
-    return id;
-  };
-  for (size_t i = 0; i < merges.size(); ++i) {
-    const std::string_view line = merges[i];
+  for (const std::string_view line : merges) {
+    const size_t index = entries_.size();
+    const auto id_of = [&](std::string_view text) {
+      const int32_t id = tokens.find(text);
+      if (id < 0) {
+        fail(index, line,
+             "needs the token '" + printable(text, kShownMerge) +
+                 "', which is not in tokenizer.ggml.tokens");
+      }
+      return id;
+    };
     const size_t space = line.find(' ');
     if (space == 0 || space >= line.size() - 1 || line.find(' ', space + 1) != line.npos) {
-      fail(i, line, "is not two words with one space between them");
+      fail(index, line, "is not two words with one space between them");
     }
     const std::string_view left = line.substr(0, space), right = line.substr(space + 1);
     joined.assign(left).append(right);
-    const Merge merge = {id_of(i, left), id_of(i, right), id_of(i, joined)};
-    insert(key_of(merge.left, merge.right), uint32_t(i));
-    merges_.push_back(merge);
+    const int32_t left_id = id_of(left);
+    const uint64_t pair = pair_of(left_id, id_of(right));
+    // Until the entries are sorted, their place says the rank, and `rank` their bucket.
+    const size_t bucket = bucket_of(pair);
+    entries_.push_back({tag_of(pair), {uint32_t(bucket), id_of(joined)}});
+    ++starts_[bucket + 1];
+  }
+  std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
+  sort_into_buckets();
+}
+
+// In place (McIlroy, Bostic and McIlroy, "Engineering radix sort", 1993): takes up an entry and
+// puts it where its bucket has room, then the one that was there, until the first place is filled.
+void MergeTable::sort_into_buckets() {
+  std::vector<uint32_t> room(starts_.begin(), starts_.end() - 1);
+  for (size_t bucket = 0; bucket < room.size(); ++bucket) {
+    while (room[bucket] < starts_[bucket + 1]) {
+      uint32_t rank = room[bucket];
+      Entry entry = entries_[rank];
+      for (bool is_home = false; !is_home;) {
+        const uint32_t home = entry.merge.rank, to = room[home]++;
+        entry.merge.rank = rank;
+        std::swap(entry, entries_[to]);
+        is_home = home == bucket;
+        rank = to;
+      }
+    }
+  }
+  for (size_t bucket = 0; bucket < room.size(); ++bucket) {
+    std::sort(entries_.begin() + starts_[bucket], entries_.begin() + starts_[bucket + 1],
+              [](const Entry& a, const Entry& b) {
+                return a.tag != b.tag ? a.tag < b.tag : a.merge.rank > b.merge.rank;
+              });
   }
 }
 
-void MergeTable::insert(uint64_t key, uint32_t rank) {
-  size_t at = start_of(key);
-  while (slots_[at].rank != kNoRank && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
-  slots_[at] = {key, rank};
+Merge MergeTable::find(int32_t left, int32_t right) const {
+  const uint64_t pair = pair_of(left, right);
+  const size_t bucket = bucket_of(pair);
+  const uint32_t tag = tag_of(pair);
+  const Entry* first = entries_.data() + starts_[bucket];
+  // A binary search without branches for the first entry of this tag.
+  for (uint32_t count = starts_[bucket + 1] - starts_[bucket]; count > 0;) {
+    const uint32_t half = count / 2;
+    first += first[half].tag < tag ? count - half : 0;
+    count = half;
+  }
+  const bool found = first != entries_.data() + starts_[bucket + 1] && first->tag == tag;
+  return found ? first->merge : Merge{};
 }
 
 }  // namespace tw::models

@@ -51,16 +51,16 @@ SentencePieceEncoder::SentencePieceEncoder(const TokenizerData& data, const Toke
                                            int32_t unknown, bool add_space_prefix)
     : tokens_(tokens),
       scores_(data.scores),
-      joinable_(data.tokens.size(), true),
+      joinable_(tokens.size(), true),
       unknown_(unknown),
       add_space_prefix_(add_space_prefix) {
   byte_tokens_.fill(-1);
-  for (size_t id = 0; id < data.tokens.size(); ++id) {
-    const std::string& text = data.tokens[id];
+  for (int32_t id = 0; id < int32_t(tokens.size()); ++id) {
+    const std::string_view text = tokens[id];
     if (std::isnan(scores_[id])) {
       throw TokenizerDataError("tokenizer.ggml.scores", "[" + std::to_string(id) + "] is NaN");
     }
-    const auto type = data.types.empty() ? TokenType::kNormal : TokenType(data.types[id]);
+    const auto type = data.types.size() == 0 ? TokenType::kNormal : TokenType(data.types[id]);
     if (type == TokenType::kByte) {
       const int byte = byte_of_token(text);
       if (byte < 0) {
@@ -68,11 +68,11 @@ SentencePieceEncoder::SentencePieceEncoder(const TokenizerData& data, const Toke
                                  "[" + std::to_string(id) + "] '" + printable(text, 60) +
                                      "' has the type of a byte but is not <0x00> to <0xFF>");
       }
-      byte_tokens_[size_t(byte)] = int32_t(id);
+      byte_tokens_[size_t(byte)] = id;
     }
-    joinable_[id] =
+    joinable_[size_t(id)] =
         type != TokenType::kByte && type != TokenType::kControl && type != TokenType::kUnknown;
-    if (joinable_[id]) longest_ = std::max(longest_, text.size());
+    if (joinable_[size_t(id)]) longest_ = std::max(longest_, text.size());
   }
 }
 
@@ -111,7 +111,7 @@ void SentencePieceEncoder::push_pair(Symbols& symbols, int32_t left) const {
   if (symbol.after < 0) return;
   const int32_t bytes = symbol.bytes + symbols.list[size_t(symbol.after)].bytes;
   const int32_t id = find(symbols.text.substr(size_t(symbol.start), size_t(bytes)));
-  if (id >= 0) symbols.queue.push({scores_[size_t(id)], left, bytes, id});
+  if (id >= 0) symbols.queue.push({scores_[id], left, bytes, id});
 }
 
 void SentencePieceEncoder::merge(Symbols& symbols) const {

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,7 +41,7 @@ class SentencePieceEncoder final : public TextEncoder {
   void emit(const Symbols& symbols, std::vector<int32_t>& out) const;
 
   const TokenTable& tokens_;
-  std::span<const float> scores_;
+  GgufNumbers<float> scores_;
   std::vector<bool> joinable_;            // [tokens]: may come out of a merge
   std::array<int32_t, 256> byte_tokens_;  // -1: none
   int32_t unknown_;

@@ -4,17 +4,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
+
+#include "tilewright/models/tokenizer/token_table.h"
 
 namespace tw::models {
 
-/// Leftmost-longest search for a set of strings.
+/// Leftmost-longest search for a set of tokens. Takes 4 bytes for each.
 class SpecialMatcher {
  public:
-  /// The longest string that may be searched for, in bytes. Bounds the work per byte of text.
+  /// The longest token that may be searched for, in bytes. Bounds the work per byte of text.
   static constexpr size_t kMaxBytes = 1024;
 
   struct Match {
@@ -23,22 +23,32 @@ class SpecialMatcher {
     int32_t id = -1;
   };
 
-  /// Searches for `text` from now on. Throws nothing; the caller checks kMaxBytes. Empty strings
-  /// match nowhere. Call sort() after the last.
-  void add(std::string text, int32_t id);
+  /// Keeps a reference to the tokens.
+  explicit SpecialMatcher(const TokenTable& tokens) : tokens_(tokens) {}
+
+  /// Searches for the text of token `id` from now on: in every search, or only in those for all.
+  /// Throws nothing; the caller checks kMaxBytes. Empty texts match nowhere. Call sort() after the
+  /// last.
+  void reserve(size_t count) { entries_.reserve(count); }
+  void add(int32_t id, bool always);
   void sort();
 
-  /// The first match in `text` at or after `from`, the longest of those that start there.
-  Match find(std::string_view text, size_t from) const;
+  /// The first match in `text` at or after `from`, the longest of those that start there. `all`:
+  /// also of tokens that are not always searched for.
+  Match find(std::string_view text, size_t from, bool all) const;
 
  private:
-  using Entry = std::pair<std::string, int32_t>;
   struct Range {
     uint32_t first = 0, last = 0;
+    bool has_always = false;
   };
-  Match match_at(std::string_view text, size_t at, Range range) const;
+  static bool is_always(int32_t entry) { return entry >= 0; }
+  static int32_t id_of(int32_t entry) { return is_always(entry) ? entry : ~entry; }
+  std::string_view text_of(int32_t entry) const { return tokens_[id_of(entry)]; }
+  Match match_at(std::string_view text, size_t at, Range range, bool all) const;
 
-  std::vector<Entry> entries_;              // sorted by text
+  const TokenTable& tokens_;
+  std::vector<int32_t> entries_;            // ids, or ~id if not always; sorted by text
   std::array<Range, 256> by_first_byte_{};  // entries that start with this byte
 };
 

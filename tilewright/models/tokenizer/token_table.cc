@@ -11,48 +11,60 @@ namespace {
 
 constexpr size_t kShownToken = 60;  // bytes of a token in a message
 
-uint32_t hash_of(std::string_view text) {
-  const size_t hash = std::hash<std::string_view>{}(text);
-  return uint32_t(hash ^ (hash >> 32));
+uint64_t hash_of(std::string_view text) {
+  return std::hash<std::string_view>{}(text);
 }
 
 }  // namespace
 
-TokenTable::TokenTable(std::span<const std::string> tokens, std::span<const int32_t> types)
-    : tokens_(tokens), slots_(std::bit_ceil(2 * tokens.size() + 1), Slot{0, -1}) {
-  for (size_t id = 0; id < tokens.size(); ++id) insert(int32_t(id), types);
+TokenTable::TokenTable(const GgufStrings& tokens, const GgufNumbers<int64_t>& types)
+    : tokens_(tokens), id_mask_(std::bit_ceil(uint32_t(tokens.size()) + 1) - 1) {
+  const size_t count = size_t(tokens.size());
+  starts_.reserve(count);
+  slots_.assign(count + count / 4 + 1, kEmpty);
+  uint64_t start = 0;
+  for (const std::string_view text : tokens) {
+    if (start > UINT32_MAX) {
+      throw TokenizerDataError("tokenizer.ggml.tokens", "more than 4294967295 bytes",
+                               ErrorKind::kUnsupported);
+    }
+    starts_.push_back(uint32_t(start));
+    start += sizeof(uint64_t) + text.size();
+    insert(int32_t(starts_.size() - 1), types);
+  }
 }
 
 int32_t TokenTable::find(std::string_view text) const {
-  const uint32_t hash = hash_of(text);
-  const size_t mask = slots_.size() - 1;
-  for (size_t at = hash & mask; slots_[at].id >= 0; at = (at + 1) & mask) {
-    if (slots_[at].hash == hash && tokens_[size_t(slots_[at].id)] == text) return slots_[at].id;
+  const uint64_t hash = hash_of(text);
+  for (size_t at = start_of(hash); slots_[at] != kEmpty; at = after(at)) {
+    const uint32_t slot = slots_[at];
+    if (((slot ^ uint32_t(hash)) & ~id_mask_) == 0 && (*this)[id_of(slot)] == text)
+      return id_of(slot);
   }
   return -1;
 }
 
-void TokenTable::insert(int32_t id, std::span<const int32_t> types) {
+void TokenTable::insert(int32_t id, const GgufNumbers<int64_t>& types) {
   const auto unused = [&](int32_t i) {
-    return !types.empty() && types[size_t(i)] == int32_t(TokenType::kUnused);
+    return types.size() > 0 && types[i] == int64_t(TokenType::kUnused);
   };
-  const std::string& text = tokens_[size_t(id)];
-  const uint32_t hash = hash_of(text);
-  const size_t mask = slots_.size() - 1;
-  size_t at = hash & mask;
-  for (; slots_[at].id >= 0; at = (at + 1) & mask) {
-    Slot& slot = slots_[at];
-    if (slot.hash != hash || tokens_[size_t(slot.id)] != text) continue;
-    if (unused(slot.id))
-      slot.id = id;
+  const std::string_view text = (*this)[id];
+  const uint64_t hash = hash_of(text);
+  const uint32_t own = (uint32_t(hash) & ~id_mask_) | uint32_t(id);
+  size_t at = start_of(hash);
+  for (; slots_[at] != kEmpty; at = after(at)) {
+    const uint32_t slot = slots_[at];
+    if (((slot ^ own) & ~id_mask_) != 0 || (*this)[id_of(slot)] != text) continue;
+    if (unused(id_of(slot)))
+      slots_[at] = own;
     else if (!unused(id)) {
       throw TokenizerDataError("tokenizer.ggml.tokens",
                                "[" + std::to_string(id) + "] '" + printable(text, kShownToken) +
-                                   "' repeats [" + std::to_string(slot.id) + "]");
+                                   "' repeats [" + std::to_string(id_of(slot)) + "]");
     }
     return;
   }
-  slots_[at] = {hash, id};
+  slots_[at] = own;
 }
 
 }  // namespace tw::models

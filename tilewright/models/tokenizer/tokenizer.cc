@@ -38,16 +38,16 @@ void check_length(const char* name, size_t size, size_t tokens) {
 }
 
 void check_lists(const TokenizerData& data) {
-  const size_t count = data.tokens.size();
+  const size_t count = size_t(data.tokens.size());
   if (count == 0) throw TokenizerDataError(key("tokens"), "the vocabulary is empty");
   if (count > size_t(INT32_MAX)) {
     throw TokenizerDataError(key("tokens"), "more than 2147483647 tokens", ErrorKind::kUnsupported);
   }
-  check_length("scores", data.scores.size(), count);
-  check_length("token_type", data.types.size(), count);
-  for (size_t i = 0; i < data.types.size(); ++i) {
-    if (data.types[i] >= int32_t(TokenType::kUndefined) &&
-        data.types[i] <= int32_t(TokenType::kByte)) {
+  check_length("scores", size_t(data.scores.size()), count);
+  check_length("token_type", size_t(data.types.size()), count);
+  for (int64_t i = 0; i < data.types.size(); ++i) {
+    if (data.types[i] >= int64_t(TokenType::kUndefined) &&
+        data.types[i] <= int64_t(TokenType::kByte)) {
       continue;
     }
     throw TokenizerDataError(key("token_type"), "[" + std::to_string(i) + "] is " +
@@ -56,7 +56,7 @@ void check_lists(const TokenizerData& data) {
 }
 
 // Checked here so that everything after may index by it.
-TokenizerData checked(TokenizerData data) {
+const TokenizerData& checked(const TokenizerData& data) {
   if (data.model != "gpt2" && data.model != "llama") {
     throw TokenizerDataError(
         key("model"),
@@ -64,7 +64,7 @@ TokenizerData checked(TokenizerData data) {
         ErrorKind::kUnsupported);
   }
   check_lists(data);
-  if (data.model == "llama" && data.scores.empty()) {
+  if (data.model == "llama" && data.scores.size() == 0) {
     throw TokenizerDataError(key("scores"), "is missing; a 'llama' tokenizer needs it");
   }
   return data;
@@ -73,15 +73,15 @@ TokenizerData checked(TokenizerData data) {
 }  // namespace
 
 struct Tokenizer::State {
-  explicit State(TokenizerData unchecked);
+  explicit State(const TokenizerData& unchecked);
 
-  TokenType type(size_t id) const {
-    return data.types.empty() ? TokenType::kNormal : TokenType(data.types[id]);
+  TokenType type(int32_t id) const {
+    return data.types.size() == 0 ? TokenType::kNormal : TokenType(data.types[id]);
   }
   int32_t special_id(const char* name, std::optional<int64_t> id) const;
   bool default_add_bos() const;
   bool strips_after(int32_t id) const;
-  void fill_matchers();
+  void fill_matcher();
   void find_ends();
 
   const TokenizerData data;
@@ -90,14 +90,13 @@ struct Tokenizer::State {
   const bool add_space_prefix;
   int32_t bos, eos, unknown, padding, eot;
   bool add_bos, add_eos;
-  std::vector<int32_t> ends;    // ascending
-  SpecialMatcher user_defined;  // matched always
-  SpecialMatcher all_special;   // matched with parse_special
+  std::vector<int32_t> ends;  // ascending
+  SpecialMatcher special;     // user-defined tokens always, control tokens with parse_special
   std::unique_ptr<const TextEncoder> encoder;
 };
 
-Tokenizer::State::State(TokenizerData unchecked)
-    : data(checked(std::move(unchecked))),
+Tokenizer::State::State(const TokenizerData& unchecked)
+    : data(checked(unchecked)),
       table(data.tokens, data.types),
       byte_level(data.model == "gpt2"),
       add_space_prefix(!byte_level && data.add_space_prefix.value_or(true)),
@@ -107,12 +106,11 @@ Tokenizer::State::State(TokenizerData unchecked)
       padding(special_id("padding_token_id", data.padding_token_id)),
       eot(special_id("eot_token_id", data.eot_token_id)),
       add_bos(data.add_bos_token.value_or(default_add_bos()) && bos >= 0),
-      add_eos(data.add_eos_token.value_or(false) && eos >= 0) {
-  if (unknown < 0 && !byte_level) {
-    const auto at = std::find(data.types.begin(), data.types.end(), int32_t(TokenType::kUnknown));
-    if (at != data.types.end()) unknown = int32_t(at - data.types.begin());
-  }
-  fill_matchers();
+      add_eos(data.add_eos_token.value_or(false) && eos >= 0),
+      special(table) {
+  for (int32_t id = 0; unknown < 0 && !byte_level && id < data.types.size(); ++id)
+    if (type(id) == TokenType::kUnknown) unknown = id;
+  fill_matcher();
   find_ends();
   if (byte_level) {
     encoder = std::make_unique<BytePairEncoder>(data, table);
@@ -123,7 +121,7 @@ Tokenizer::State::State(TokenizerData unchecked)
 
 int32_t Tokenizer::State::special_id(const char* name, std::optional<int64_t> id) const {
   if (!id.has_value()) return -1;
-  if (*id >= 0 && *id < int64_t(data.tokens.size())) return int32_t(*id);
+  if (*id >= 0 && *id < data.tokens.size()) return int32_t(*id);
   throw TokenizerDataError(key(name), "is " + std::to_string(*id) + ", but there are " +
                                           std::to_string(data.tokens.size()) + " tokens");
 }
@@ -134,36 +132,38 @@ bool Tokenizer::State::default_add_bos() const {
 }
 
 bool Tokenizer::State::strips_after(int32_t id) const {
-  if (!data.strips_after_control || type(size_t(id)) != TokenType::kControl) return false;
-  return std::find(std::begin(kKeepSpace), std::end(kKeepSpace), data.tokens[size_t(id)]) ==
-         std::end(kKeepSpace);
+  if (!data.strips_after_control || type(id) != TokenType::kControl) return false;
+  return std::find(std::begin(kKeepSpace), std::end(kKeepSpace), table[id]) == std::end(kKeepSpace);
 }
 
-void Tokenizer::State::fill_matchers() {
-  for (size_t id = 0; id < data.types.size(); ++id) {
-    const bool is_user_defined = type(id) == TokenType::kUserDefined;
-    const bool is_control = type(id) == TokenType::kControl || type(id) == TokenType::kUnknown;
-    if (!is_user_defined && !is_control) continue;
-    const std::string& text = data.tokens[id];
-    if (text.size() > SpecialMatcher::kMaxBytes) {
+void Tokenizer::State::fill_matcher() {
+  const auto is_special = [&](int32_t id) {
+    return type(id) == TokenType::kUserDefined || type(id) == TokenType::kControl ||
+           type(id) == TokenType::kUnknown;
+  };
+  const auto count = int32_t(data.types.size());
+  size_t specials = 0;
+  for (int32_t id = 0; id < count; ++id) specials += is_special(id) ? 1 : 0;
+  special.reserve(specials);
+  for (int32_t id = 0; id < count; ++id) {
+    if (!is_special(id)) continue;
+    if (table[id].size() > SpecialMatcher::kMaxBytes) {
       throw TokenizerDataError(key("tokens"), "[" + std::to_string(id) + "] has " +
-                                                  std::to_string(text.size()) +
+                                                  std::to_string(table[id].size()) +
                                                   " bytes; special tokens may have " +
                                                   std::to_string(SpecialMatcher::kMaxBytes));
     }
-    if (is_user_defined) user_defined.add(text, int32_t(id));
-    all_special.add(text, int32_t(id));
+    special.add(id, type(id) == TokenType::kUserDefined);
   }
-  user_defined.sort();
-  all_special.sort();
+  special.sort();
 }
 
 void Tokenizer::State::find_ends() {
   const auto by_name = [&](std::string_view name) {
     const int32_t id = table.find(name);
-    const bool special = id >= 0 && (type(size_t(id)) == TokenType::kControl ||
-                                     type(size_t(id)) == TokenType::kUserDefined);
-    return special ? id : -1;
+    const bool ends_it =
+        id >= 0 && (type(id) == TokenType::kControl || type(id) == TokenType::kUserDefined);
+    return ends_it ? id : -1;
   };
   for (const std::string_view name : kTurnEnds) {
     const int32_t id = by_name(name);
@@ -180,7 +180,7 @@ void Tokenizer::State::find_ends() {
   if (!ends.empty() && ends.front() < 0) ends.erase(ends.begin());
 }
 
-Tokenizer::Tokenizer(TokenizerData data) : state_(std::make_unique<State>(std::move(data))) {}
+Tokenizer::Tokenizer(const TokenizerData& data) : state_(std::make_unique<State>(data)) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
@@ -193,9 +193,8 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, EncodeOptions opti
   const State& state = *state_;
   std::vector<int32_t> out;
   if (options.add_special && state.add_bos) out.push_back(state.bos);
-  const SpecialMatcher& special = options.parse_special ? state.all_special : state.user_defined;
   for (size_t at = 0; at < text.size();) {
-    const SpecialMatcher::Match match = special.find(text, at);
+    const SpecialMatcher::Match match = state.special.find(text, at, options.parse_special);
     const size_t end = std::min(match.start, text.size());
     if (end > at) state.encoder->encode(text.substr(at, end - at), out);
     at = end + match.bytes;
@@ -214,18 +213,18 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special) c
   return out += decoder.finish();
 }
 
-const std::string& Tokenizer::token_text(int32_t id) const {
+std::string_view Tokenizer::token_text(int32_t id) const {
   if (id < 0 || id >= vocab_size()) {
     throw Error(ErrorKind::kInvalidArgument, "decode: token id " + std::to_string(id) +
                                                  " is not in [0, " + std::to_string(vocab_size()) +
                                                  ")");
   }
-  return state_->data.tokens[size_t(id)];
+  return state_->table[id];
 }
 
 std::string Tokenizer::token_bytes(int32_t id) const {
-  const std::string& text = token_text(id);
-  const TokenType kind = state_->type(size_t(id));
+  const std::string_view text = token_text(id);
+  const TokenType kind = state_->type(id);
   std::string out;
   if (is_special(id) || (kind == TokenType::kUserDefined && state_->byte_level)) {
     out = text;
@@ -252,7 +251,7 @@ int32_t Tokenizer::vocab_size() const {
 }
 TokenType Tokenizer::type(int32_t id) const {
   token_text(id);  // checks the id
-  return state_->type(size_t(id));
+  return state_->type(id);
 }
 bool Tokenizer::is_special(int32_t id) const {
   return type(id) == TokenType::kControl || type(id) == TokenType::kUnknown;
@@ -287,7 +286,7 @@ std::span<const int32_t> Tokenizer::text_ends() const {
 bool Tokenizer::adds_space_prefix() const {
   return state_->add_space_prefix;
 }
-const std::string& Tokenizer::model() const {
+std::string_view Tokenizer::model() const {
   return state_->data.model;
 }
 
