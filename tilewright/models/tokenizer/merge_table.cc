@@ -25,7 +25,7 @@ constexpr size_t kShownMerge = 60;  // bytes of a merge in a message
 MergeTable::MergeTable(const GgufStrings& merges, const TokenTable& tokens)
     : id_bits_(int(std::bit_width(tokens.size()))),
       bucket_bits_(
-          std::max({1, 2 * id_bits_ - 32, int(std::bit_width(uint64_t(merges.size()))) - 4})),
+          std::max({1, 2 * id_bits_ - 32, int(std::bit_width(uint64_t(merges.size()))) - 2})),
       starts_((size_t(1) << bucket_bits_) + 1, 0) {
   entries_.reserve(size_t(merges.size()));
   std::string joined;
@@ -48,53 +48,48 @@ MergeTable::MergeTable(const GgufStrings& merges, const TokenTable& tokens)
     joined.assign(left).append(right);
     const int32_t left_id = id_of(left);
     const uint64_t pair = pair_of(left_id, id_of(right));
-    // Until the entries are sorted, their place says the rank, and `rank` their bucket.
+    // Until it is sorted, an entry's place says its rank, `rank` its bucket; `joined` is negative.
     const size_t bucket = bucket_of(pair);
-    entries_.push_back({tag_of(pair), {uint32_t(bucket), id_of(joined)}});
+    entries_.push_back({tag_of(pair), {uint32_t(bucket), ~id_of(joined)}});
     ++starts_[bucket + 1];
   }
   std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
   sort_into_buckets();
+  sort_buckets();
 }
 
 // In place (McIlroy, Bostic and McIlroy, "Engineering radix sort", 1993): takes up an entry and
 // puts it where its bucket has room, then the one that was there, until the first place is filled.
 void MergeTable::sort_into_buckets() {
-  std::vector<uint32_t> room(starts_.begin(), starts_.end() - 1);
-  for (size_t bucket = 0; bucket < room.size(); ++bucket) {
-    while (room[bucket] < starts_[bucket + 1]) {
-      uint32_t rank = room[bucket];
-      Entry entry = entries_[rank];
-      for (bool is_home = false; !is_home;) {
-        const uint32_t home = entry.merge.rank, to = room[home]++;
-        entry.merge.rank = rank;
-        std::swap(entry, entries_[to]);
-        is_home = home == bucket;
-        rank = to;
-      }
-    }
+  for (uint32_t first = 0; first < entries_.size(); ++first) {
+    if (entries_[first].merge.joined >= 0) continue;
+    Entry entry = entries_[first];
+    uint32_t rank = first, to;
+    do {
+      to = starts_[entry.merge.rank]++;
+      entry.merge = {rank, ~entry.merge.joined};
+      std::swap(entry, entries_[to]);
+      rank = to;
+    } while (to != first);
   }
-  for (size_t bucket = 0; bucket < room.size(); ++bucket) {
-    std::sort(entries_.begin() + starts_[bucket], entries_.begin() + starts_[bucket + 1],
-              [](const Entry& a, const Entry& b) {
-                return a.tag != b.tag ? a.tag < b.tag : a.merge.rank > b.merge.rank;
-              });
-  }
+  // Each start has moved to the next one.
+  std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
+  starts_[0] = 0;
 }
 
-Merge MergeTable::find(int32_t left, int32_t right) const {
-  const uint64_t pair = pair_of(left, right);
-  const size_t bucket = bucket_of(pair);
-  const uint32_t tag = tag_of(pair);
-  const Entry* first = entries_.data() + starts_[bucket];
-  // A binary search without branches for the first entry of this tag.
-  for (uint32_t count = starts_[bucket + 1] - starts_[bucket]; count > 0;) {
-    const uint32_t half = count / 2;
-    first += first[half].tag < tag ? count - half : 0;
-    count = half;
+void MergeTable::sort_buckets() {
+  auto end = entries_.begin();  // of what is kept
+  for (size_t bucket = 0; bucket + 1 < starts_.size(); ++bucket) {
+    const auto first = entries_.begin() + starts_[bucket];
+    const auto last = entries_.begin() + starts_[bucket + 1];
+    std::sort(first, last, [](const Entry& a, const Entry& b) {
+      return a.tag != b.tag ? a.tag < b.tag : a.merge.rank > b.merge.rank;
+    });
+    starts_[bucket] = uint32_t(end - entries_.begin());
+    for (auto at = first; at != last; ++at)
+      if (at == first || at->tag != at[-1].tag) *end++ = *at;
   }
-  const bool found = first != entries_.data() + starts_[bucket + 1] && first->tag == tag;
-  return found ? first->merge : Merge{};
+  starts_.back() = uint32_t(end - entries_.begin());
 }
 
 }  // namespace tw::models

@@ -21,7 +21,7 @@ struct Merge {
 /// The merges by pair of tokens. A pair listed twice has the later rank. Takes 13 bytes for each;
 /// in the file each has 8 and its text, of 3 or more.
 ///
-/// Pairs are in buckets, 8 to 16 in each on average. A pair is a number, left id and right id side
+/// Pairs are in buckets, 2 to 4 in each on average. A pair is a number, left id and right id side
 /// by side. Its upper bits are its tag; the bucket is the lower bits xor a hash of the tag, so that
 /// the tag and the bucket together are the pair again, and a tag of 32 bits is enough.
 class MergeTable {
@@ -30,7 +30,14 @@ class MergeTable {
   /// for one whose left, right or joined text is not a token.
   MergeTable(const GgufStrings& merges, const TokenTable& tokens);
 
-  Merge find(int32_t left, int32_t right) const;
+  Merge find(int32_t left, int32_t right) const {
+    const uint64_t pair = pair_of(left, right);
+    const size_t bucket = bucket_of(pair);
+    const Entry* const last = entries_.data() + starts_[bucket + 1];
+    for (const Entry* at = entries_.data() + starts_[bucket]; at != last; ++at)
+      if (at->tag == tag_of(pair)) return at->merge;
+    return {};
+  }
 
  private:
   struct Entry {
@@ -47,11 +54,13 @@ class MergeTable {
     return size_t((pair ^ hash) & ((uint64_t(1) << bucket_bits_) - 1));
   }
   void sort_into_buckets();
+  /// Sorts each bucket, and leaves only the latest of each pair.
+  void sort_buckets();
 
   int id_bits_;
   int bucket_bits_;               // at least 1
   std::vector<uint32_t> starts_;  // [buckets + 1]: of each bucket in entries_
-  std::vector<Entry> entries_;    // in a bucket by tag; of one tag the latest first
+  std::vector<Entry> entries_;
 };
 
 }  // namespace tw::models

@@ -28,10 +28,12 @@ struct EncodeOptions {
   bool parse_special = false;
 };
 
-/// Immutable, and safe to use from several threads. Texts, scores and types stay in the file's
-/// bytes (TokenizerData::owner); beside them a tokenizer takes 9 bytes for each token, 13 for each
-/// merge and 4 for each special token. In the file these have at least 8 and its text, 11, and one
-/// more: no file makes it take more than 5/4 of what its lists have there, and few KiB.
+/// Immutable, and safe to use from several threads.
+///
+/// Texts, scores and types stay in the file's bytes (TokenizerData::owner). Beside them it takes 9
+/// bytes for each token, 14 for each merge and 4 for each special token; in the file these have at
+/// least 8 and a text, 11, and a type. So no file makes it take more than 4/3 of what its lists
+/// have there, apart from a few KiB.
 class Tokenizer {
  public:
   /// Throws TokenizerDataError (kBadFile, kUnsupported) naming the field and index that breaks a
