@@ -1,6 +1,6 @@
 """The memory that opening a model takes, beside the file's pages: of files made of as many and as
 small parts as the format allows. Entries and tensors: less than the file's size. A tokenizer: no
-more than 4/3 of it."""
+more than 4/3 of it. A chat template: 200 bytes for each of its own."""
 
 from __future__ import annotations
 
@@ -160,3 +160,21 @@ def test_a_tokenizer_takes_little_more_than_its_file_has(name: str, tmp_path: Pa
     assert result.returncode == 0, result.stderr
     pages = len(content)
     assert peak - base <= pages + most * len(content) + MIB
+
+
+DENSE = {"negative": "-1,", "integers": "1,", "lists": "[],", "outputs": "b{{a}}"}
+SOURCE_BYTES = 1 << 18  # the longest template
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_parsed_template_takes_200_bytes_for_each_of_its_own(name: str, tmp_path: Path) -> None:
+    item = DENSE[name]
+    first, last = ("", "") if "{{" in item else ("{{ [", "] }}")
+    first, last = "{% if false %}" + first, last + "{% endif %}"
+    count = (SOURCE_BYTES - len(first) - len(last)) // len(item)
+    (tmp_path / "empty").touch()
+    (tmp_path / "t").write_text(first + count * item + last)
+    _, base = peak_memory("template", "render", tmp_path / "empty")
+    result, peak = peak_memory("template", "render", tmp_path / "t")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert peak - base <= 200 * SOURCE_BYTES

@@ -28,9 +28,10 @@ struct Message {
 
 /// What a template may use.
 struct ChatTemplateLimits {
-  int64_t source_bytes = int64_t{1} << 18;  // of the template's text
-  int64_t steps = 20'000'000;               // expressions evaluated, 64-byte pieces of text read
-  int64_t bytes = int64_t{64} << 20;        // allocated by a rendering, what it frees included
+  /// Of the template's text. Parsing takes up to 200 bytes for each: 50 MiB, whatever the file.
+  int64_t source_bytes = int64_t{1} << 18;
+  int64_t steps = 20'000'000;         // expressions evaluated, 64-byte pieces of text read
+  int64_t bytes = int64_t{64} << 20;  // allocated by a rendering, what it frees included
 };
 
 /// A parsed template. Immutable: several threads may render it at once.
