@@ -23,12 +23,24 @@ def matmul(batched: Callable[..., Any]) -> Callable[..., Any]:
         b: Any = given.get("b")
         if is_twice or not (hasattr(a, "ndim") and hasattr(b, "ndim")):
             return batched(*positional, **named)  # which says what is wrong
-        if a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
+        is_batched = a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]
+        if is_batched and len(positional) <= _ADDEND and "addend" not in named:
             return batched(*positional, **named)
         rest = {name: value for name, value in named.items() if name not in given}
-        x, y, shape = _as_batches(batched.__name__, a, b)
+        if is_batched:
+            x, y, shape = a, b, (*a.shape[:-1], b.shape[-1])
+        else:
+            x, y, shape = _as_batches(batched.__name__, a, b)
+        others = list(positional[2:])
+        addend = rest.get("addend", positional[_ADDEND] if len(positional) > _ADDEND else None)
+        if hasattr(addend, "ndim"):
+            wide = _addend(batched.__name__, addend, shape, (x.shape[0], x.shape[1], y.shape[2]))
+            if "addend" in rest:
+                rest["addend"] = wide
+            else:
+                others[_ADDEND - 2] = wide
         try:
-            out = batched(x, y, *positional[2:], **rest)
+            out = batched(x, y, *others, **rest)
         except (NotImplementedError, ValueError) as error:
             out_shape = (*x.shape[:-1], y.shape[-1])
             told = _with_shapes(
@@ -38,6 +50,20 @@ def matmul(batched: Callable[..., Any]) -> Callable[..., Any]:
         return out.reshape(shape)
 
     return function
+
+
+_ADDEND = 3  # its position
+
+
+def _addend(op: str, addend: Any, shape: tuple[Any, ...], batches: tuple[Any, ...]) -> Any:
+    """What is added to a product of that shape, which is computed as batches of matrices."""
+    wide = (1,) * (len(shape) - addend.ndim) + tuple(addend.shape)
+    if len(wide) > len(shape) or any(w not in (1, n) for w, n in zip(wide, shape, strict=True)):
+        raise ValueError(
+            f"{op}: addend {tuple(addend.shape)} does not broadcast to the product's shape "
+            f"{tuple(shape)}"
+        )
+    return _expanded(addend, shape).reshape(batches)
 
 
 def _with_shapes(message: str, **shapes: tuple[Any, Any]) -> str:

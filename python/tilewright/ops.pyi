@@ -2150,19 +2150,25 @@ def matmul(
     a: _Array,
     b: Any,
     alpha: float = 1.0,
+    addend: Any | None = None,
+    beta: float = 1.0,
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""Batched matrix multiplication: alpha * a b, sums in float32. Any strides: transposes are
-    views, and a batch stride of zero broadcasts. Arrays of one, two or more dimensions are
-    multiplied as torch.matmul does, by views.
+    r"""Batched matrix multiplication: alpha * a b + beta * addend, sums in float32. Any strides:
+    transposes are views, and a stride of zero broadcasts. With beta = 0 the addend is not read.
+    `out` may alias `addend`. Arrays of one, two or more dimensions are multiplied as
+    torch.matmul does, by views.
 
-    matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N]
+    matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1, addend: T[B, M, N]?, beta: f32 = 1) ->
+    out: T[B, M, N]
 
     Args:
         a: T[B, M, K].
         b: T[B, K, N].
         alpha: f32, by default 1.
+        addend: T[B, M, N], or None.
+        beta: f32, by default 1.
         backend: which one runs it, by default the current one.
 
     Returns:

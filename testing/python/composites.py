@@ -277,8 +277,10 @@ def lerp(x: Tensor, end: Tensor, weight: Tensor | None, amount: float) -> Tensor
     return torch.lerp(x, end, amount if weight is None else weight)
 
 
-def matmul(a: Tensor, b: Tensor, alpha: float) -> Tensor:
-    """Alpha * a b."""
+def matmul(a: Tensor, b: Tensor, alpha: float, addend: Tensor | None, beta: float) -> Tensor:
+    """Alpha * a b + beta * addend."""
+    if addend is not None:
+        return torch.baddbmm(addend, a, b, alpha=alpha, beta=beta)
     return torch.bmm(a, b) if alpha == 1 else torch.bmm(a, b) * alpha
 
 

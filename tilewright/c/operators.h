@@ -882,15 +882,18 @@ static inline tw_status tw_log_softmax_backward(tw_context* context, const tw_te
   return tw_call(context, op, arguments, 4, NULL, NULL);
 }
 
-/* matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1) -> out: T[B, M, N] */
+/* matmul(a: T[B, M, K], b: T[B, K, N], alpha: f32 = 1, addend: T[B, M, N]?, beta: f32 = 1) -> out:
+ * T[B, M, N] */
 static inline tw_status tw_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
-                                  double alpha, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_float_value(alpha),
-                                tw_tensor_value(out)};
+                                  double alpha, const tw_tensor* addend, double beta,
+                                  tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a),    tw_tensor_value(b),
+                                tw_float_value(alpha), tw_tensor_value(addend),
+                                tw_float_value(beta),  tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("matmul", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 4, NULL, NULL);
+  return tw_call(context, op, arguments, 6, NULL, NULL);
 }
 
 /* mean(x: T[*, C], dim: i64 = -1) -> out: T[*] */

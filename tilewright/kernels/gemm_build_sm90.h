@@ -20,6 +20,8 @@ struct GemmBuild {
   bool transposed_b = false;    // n runs along those of b
   bool transposed_out = false;  // m runs along those of out; needed by split
 
+  /// In ping-pong, sums leave no registers for it.
+  TW_INLINE constexpr bool may_adjust() const { return !ping_pong; }
   TW_INLINE constexpr int cluster() const { return multicast * split; }
   TW_INLINE constexpr int consumers() const { return tile_m > 64 || ping_pong ? 2 : 1; }
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers()); }

@@ -9,9 +9,14 @@
 // In a transposed product a thread has a column, and rows next to each other:
 //
 //   column(column)(sum, row)
+//
+// What few calls ask for is an adjustment: a functor of the same kind, which every sum of a tile
+// passes through before, if adjusts() says so when the kernel runs. One kernel has the code of
+// both, and the epilogue proper, rest(), needs no more registers than alone.
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/matmul_scale.h"
 #include "tilewright/tile/compute_type.h"
 
 namespace tw::kernels {
@@ -23,6 +28,13 @@ concept GemmEpilogue = requires(const E e, typename E::Sum sum, int64_t at, int 
   requires tile::same_type<decltype(e.template piece<1>(at, at)(sum, i, i, i)), typename E::Sum>;
   requires tile::same_type<decltype(e.column(at)(sum, at)), typename E::Sum>;
   E::kLong;
+};
+
+template <class E>
+concept AdjustingEpilogue = requires(const E e, int64_t batch) {
+  e.adjusts();
+  e.adjustment(batch);
+  e.rest(true);
 };
 
 /// alpha times the product.
@@ -59,6 +71,84 @@ struct GemmExact {
   TW_INLINE Same column(int64_t) const { return {}; }
 };
 
+/// Elements of a row, which has `columns`, from `first` on: zeros where it has none.
+template <class T, int kPairs>
+struct GemmPairs {
+  struct alignas(2 * sizeof(T)) Pair {
+    T of[2];
+  };
+  Pair pair[kPairs] = {};
+
+  TW_INLINE GemmPairs(const View<const T, 1>& row, int64_t first, int64_t columns) {
+    if (!row) return;
+    const T* from = row.data + first * row.stride(0);
+    const bool is_aligned = reinterpret_cast<uint64_t>(from) % sizeof(Pair) == 0;
+    if (row.stride(0) == 1 && is_aligned && first + 8 * kPairs - 6 <= columns) {
+      TW_UNROLL
+      for (int i = 0; i < kPairs; ++i) pair[i] = *reinterpret_cast<const Pair*>(from + 8 * i);
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < 2 * kPairs; ++i) {
+        const int64_t at = i / 2 * 8 + i % 2;
+        if (first + at < columns) pair[i / 2].of[i % 2] = from[at * row.stride(0)];
+      }
+    }
+  }
+};
+
+/// The adjustment: alpha times the product, plus beta times an addend.
+template <class T>
+struct GemmAddend {
+  MatmulScale scale;
+  View<const T, 2> addend;  // [m, n]
+
+  template <int kPairs>
+  struct Piece {
+    MatmulScale scale;
+    GemmPairs<T, kPairs> addend[2];
+    TW_INLINE float operator()(float x, int row, int pair, int which) const {
+      return scale(x, float(addend[row].pair[pair].of[which]));
+    }
+  };
+  template <int kPairs>
+  TW_INLINE Piece<kPairs> piece(int64_t row, int64_t column) const {
+    const int64_t columns = addend.size(1);
+    return {scale, {{row_of(row), column, columns}, {row_of(row + 8), column, columns}}};
+  }
+
+  struct Column {
+    const GemmAddend& from;
+    int64_t column;
+    TW_INLINE float operator()(float x, int64_t row) const {
+      const View<const T, 1> rest = from.row_of(row);
+      return rest && column < rest.size(0) ? from.scale(x, float(rest(column))) : x;
+    }
+  };
+  TW_INLINE Column column(int64_t at) const { return {*this, at}; }
+
+ private:
+  /// None outside out.
+  TW_INLINE View<const T, 1> row_of(int64_t row) const {
+    return row < addend.size(0) ? addend[row] : View<const T, 1>{};
+  }
+};
+
+/// A product's: alpha times it, plus beta times an addend. kAdjusts: whether it may have one; the
+/// arguments are laid out alike.
+template <class T, bool kAdjusts = true>
+struct GemmProduct : GemmScale {
+  float beta;
+  View<const T, 3> addend;  // [batch, m, n], or absent
+
+  TW_INLINE bool adjusts() const
+    requires kAdjusts
+  {
+    return bool(addend);
+  }
+  TW_INLINE GemmAddend<T> adjustment(int64_t batch) const { return {{alpha, beta}, addend[batch]}; }
+  TW_INLINE GemmScale rest(bool adjusted) const { return {adjusted ? 1.0f : alpha}; }
+};
+
 /// A linear layer's: activation(x + bias) + residual.
 template <class T, class Activate>
 struct GemmLinear {
@@ -68,34 +158,9 @@ struct GemmLinear {
   View<const T, 2> residual;  // [m, n], or absent
   int64_t rows, columns;      // of out; tiles reach beyond
 
-  /// Elements of a row: zeros where it has none.
-  template <int kPairs>
-  struct Pairs {
-    struct alignas(2 * sizeof(T)) Pair {
-      T of[2];
-    };
-    Pair pair[kPairs] = {};
-
-    TW_INLINE Pairs(const View<const T, 1>& row, int64_t first, int64_t columns) {
-      if (!row) return;
-      const T* from = row.data + first * row.stride(0);
-      const bool is_aligned = reinterpret_cast<uint64_t>(from) % sizeof(Pair) == 0;
-      if (row.stride(0) == 1 && is_aligned && first + 8 * kPairs - 6 <= columns) {
-        TW_UNROLL
-        for (int i = 0; i < kPairs; ++i) pair[i] = *reinterpret_cast<const Pair*>(from + 8 * i);
-      } else {
-        TW_UNROLL
-        for (int i = 0; i < 2 * kPairs; ++i) {
-          const int64_t at = i / 2 * 8 + i % 2;
-          if (first + at < columns) pair[i / 2].of[i % 2] = from[at * row.stride(0)];
-        }
-      }
-    }
-  };
-
   template <int kPairs>
   struct Piece {
-    Pairs<kPairs> bias, residual[2];
+    GemmPairs<T, kPairs> bias, residual[2];
     TW_INLINE float operator()(float x, int row, int pair, int which) const {
       return Activate{}(x + float(bias.pair[pair].of[which])) +
              float(residual[row].pair[pair].of[which]);

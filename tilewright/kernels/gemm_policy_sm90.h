@@ -75,6 +75,7 @@ struct GemmSize {
   int64_t batch, m, n, k;
   int element_bytes;
   int out_bytes = element_bytes;  // of an element of out
+  bool adjusts = false;           // its epilogue (gemm_epilogue.h)
 };
 
 struct GemmChoice {
@@ -136,6 +137,7 @@ constexpr GemmChoice choose_gemm_sm90(const GemmSize& size, int multiprocessors)
   GemmChoice best{-1, 0, 0};
   for (int i = 0; i < kGemmShapeCount; ++i) {
     if (!gemm_takes(kGemmShapes[i], size.element_bytes)) continue;
+    if (size.adjusts && !kGemmShapes[i].build.may_adjust()) continue;
     const double us = gemm_time_us(kGemmShapes[i], size, multiprocessors);
     if (best.shape < 0 || us < best.us)
       best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};

@@ -27,12 +27,38 @@ struct TileStore {
   /// pairs of columns, what the epilogue loads at once.
   template <int kN, int kPairs, class Arguments, class Sum>
   TW_PTX void put(const Arguments& to, Sum (&sums)[kN / 2], GemmCorner corner, int barrier) {
+    if constexpr (AdjustingEpilogue<decltype(to.epilogue)>) {
+      const bool adjusts = to.epilogue.adjusts();
+      if (adjusts) adjust<kN, kPairs>(to.epilogue.adjustment(corner.batch), sums, corner);
+      put_by<kN, kPairs>(to, to.epilogue.rest(adjusts), sums, corner, barrier);
+    } else {
+      put_by<kN, kPairs>(to, to.epilogue, sums, corner, barrier);
+    }
+  }
+
+  /// The same of a transposed product: 64 columns of out and kN rows, which are one piece.
+  template <int kN, class Arguments>
+  TW_PTX void put_transposed(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner,
+                             int barrier) {
+    if constexpr (AdjustingEpilogue<decltype(to.epilogue)>) {
+      if (to.epilogue.adjusts())
+        adjust_transposed<kN>(to.epilogue.adjustment(corner.batch), sums, corner);
+      put_transposed_by<kN>(to, to.epilogue.rest(to.epilogue.adjusts()), sums, corner, barrier);
+    } else {
+      put_transposed_by<kN>(to, to.epilogue, sums, corner, barrier);
+    }
+  }
+
+ private:
+  template <int kN, int kPairs, class Arguments, class Epilogue, class Sum>
+  TW_PTX void put_by(const Arguments& to, const Epilogue& epilogue, Sum (&sums)[kN / 2],
+                     GemmCorner corner, int barrier) {
     constexpr int kPieces = kN / kColumns;
-    if constexpr (decltype(to.epilogue)::kLong) {
+    if constexpr (Epilogue::kLong) {
 #pragma unroll 1
       for (int i = 0; i < kPieces; ++i) {
-        put_pieces<1, kSlots - 1, kPairs>(memory + i % kSlots * kPieceBytes, to, sums, corner,
-                                          barrier);
+        put_pieces<1, kSlots - 1, kPairs>(memory + i % kSlots * kPieceBytes, to, epilogue, sums,
+                                          corner, barrier);
         corner.column += kColumns;
         rotate<kColumns / 2>(sums);
       }
@@ -41,21 +67,21 @@ struct TileStore {
       static_assert(kPieces % kAtOnce == 0, "equal turns");
       TW_UNROLL
       for (int i = 0; i < kPieces; i += kAtOnce) {
-        put_pieces<kAtOnce, 0, kPairs>(memory, to, sums + i * kColumns / 2, corner, barrier);
+        put_pieces<kAtOnce, 0, kPairs>(memory, to, epilogue, sums + i * kColumns / 2, corner,
+                                       barrier);
         corner.column += kAtOnce * kColumns;
       }
     }
   }
 
-  /// The same of a transposed product: 64 columns of out and kN rows, which are one piece.
-  template <int kN, class Arguments>
-  TW_PTX void put_transposed(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner,
-                             int barrier) {
+  template <int kN, class Arguments, class Epilogue>
+  TW_PTX void put_transposed_by(const Arguments& to, const Epilogue& epilogue,
+                                float (&sums)[kN / 2], GemmCorner corner, int barrier) {
     static_assert(sizeof(Out) == 2 && kN * kRowBytes <= kBytes, "one piece");
     const int my_column = corner.column + warp() * 16 + lane() / 4;
-    const auto left = to.epilogue.column(my_column), right = to.epilogue.column(my_column + 8);
+    const auto left = epilogue.column(my_column), right = epilogue.column(my_column + 8);
     begin<0>(barrier);
-    if constexpr (decltype(to.epilogue)::kLong) {
+    if constexpr (Epilogue::kLong) {
 #pragma unroll 1
       for (int i = 0; i < kN / 8; ++i) {
         stage_transposed(left, right, sums, corner.row, i);
@@ -68,7 +94,6 @@ struct TileStore {
     finish<kN, 1>(memory, to, corner, barrier);
   }
 
- private:
   TW_PTX static int thread() { return int(threadIdx.x) % 128; }
   TW_PTX static int warp() { return thread() / 32; }
   TW_PTX static int lane() { return thread() % 32; }
@@ -88,10 +113,49 @@ struct TileStore {
     for (int i = 0; i + kBy < kCount; ++i) sums[i] = sums[i + kBy];
   }
 
+  /// The sums at the front are done with: what was made of them goes to the end.
+  template <class Sum, int kCount, int kMade>
+  TW_PTX static void take_turn(Sum (&sums)[kCount], const Sum (&made)[kMade]) {
+    rotate<kMade>(sums);
+    TW_UNROLL
+    for (int i = 0; i < kMade; ++i) sums[kCount - kMade + i] = made[i];
+  }
+
+  /// Each sum becomes what the adjustment makes of it. A few at a time: it is rare, and must not
+  /// take registers from what is not.
+  template <int kN, int kPairs, class Adjustment, class Sum>
+  TW_PTX static void adjust(const Adjustment& with, Sum (&sums)[kN / 2], GemmCorner corner) {
+    constexpr int kAtOnce = kPairs;
+    const int my_row = corner.row + warp() * 16 + lane() / 4;
+    const int my_column = corner.column + lane() % 4 * 2;
+#pragma unroll 1
+    for (int i = 0; i < kN / 8; i += kAtOnce) {
+      const auto apply = with.template piece<kAtOnce>(my_row, my_column + 8 * i);
+      Sum made[4 * kAtOnce];
+      TW_UNROLL
+      for (int j = 0; j < 4 * kAtOnce; ++j) made[j] = apply(sums[j], j / 2 % 2, j / 4, j % 2);
+      take_turn(sums, made);
+    }
+  }
+  template <int kN, class Adjustment>
+  TW_PTX static void adjust_transposed(const Adjustment& with, float (&sums)[kN / 2],
+                                       GemmCorner corner) {
+    const int my_column = corner.column + warp() * 16 + lane() / 4;
+    const int my_row = corner.row + lane() % 4 * 2;
+    const auto left = with.column(my_column), right = with.column(my_column + 8);
+#pragma unroll 1
+    for (int i = 0; i < kN / 8; ++i) {
+      const int row = my_row + 8 * i;
+      const float made[] = {left(sums[0], row), left(sums[1], row + 1), right(sums[2], row),
+                            right(sums[3], row + 1)};
+      take_turn(sums, made);
+    }
+  }
+
   /// kPieces of them, at `slot`; at most kPending earlier ones may still be on their way.
-  template <int kPieces, int kPending, int kPairs, class Arguments, class Sum>
-  TW_PTX static void put_pieces(char* slot, const Arguments& to, const Sum* sums, GemmCorner corner,
-                                int barrier) {
+  template <int kPieces, int kPending, int kPairs, class Arguments, class Epilogue, class Sum>
+  TW_PTX static void put_pieces(char* slot, const Arguments& to, const Epilogue& epilogue,
+                                const Sum* sums, GemmCorner corner, int barrier) {
     const int my_row = corner.row + warp() * 16 + lane() / 4;
     const int my_column = corner.column + lane() % 4 * 2;
     TW_UNROLL
@@ -99,7 +163,7 @@ struct TileStore {
       TW_UNROLL
       for (int first = 0; first < kColumns / 8; first += kPairs) {
         const auto apply =
-            to.epilogue.template piece<kPairs>(my_row, my_column + i * kColumns + first * 8);
+            epilogue.template piece<kPairs>(my_row, my_column + i * kColumns + first * 8);
         if (i == 0 && first == 0) begin<kPending>(barrier);
         stage<kPairs>(slot + i * kPieceBytes, sums + i * kColumns / 2 + 4 * first, first, apply);
       }

@@ -1,6 +1,6 @@
 // Matrix multiplication on any GPU, for any strides and sizes: out = activation(alpha a b^T + bias)
-// + residual, float32 products and sums. Float32 operands always come here: the matrix units would
-// round them. Also what no tensor map can describe.
+// + beta residual, float32 products and sums. Float32 operands always come here: the matrix units
+// would round them. Also what no tensor map can describe.
 //
 // Panels of both operands come into a ring of stages in shared memory while threads multiply
 // earlier ones; k may be dealt to several blocks, whose sums are added in order by another kernel.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/matmul_scale.h"
 
 namespace tw::kernels {
 
@@ -48,14 +49,15 @@ struct GemmStridedOperand {
 template <class T>
 struct GemmStridedArguments {
   GemmStridedOperand<T> a, b;  // [m, k], [n, k]
-  Rows<const T> residual;      // [m, n], or absent
+  Rows<const T> residual;      // [m, n], or absent; of matmul its addend
+  int64_t residual_batch;      // stride of the batch
   View<const T, 1> bias;       // [n], or absent
   Rows<T> out;                 // [m, n], may alias residual
   int64_t out_batch;           // stride of the batch
   int64_t batch, k;
   int64_t k_part;  // values of k of a block: blockIdx.z of them come before; a multiple of `depth`
   float* parts;  // [gridDim.z, batch, m, parts_pitch()] sums of parts of k; absent if there is one
-  float alpha;
+  MatmulScale scale;
   int activation;  // an Activation
 
   TW_INLINE int64_t parts_pitch() const { return (out.cols + 3) / 4 * 4; }

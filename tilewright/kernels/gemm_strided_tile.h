@@ -30,10 +30,14 @@ struct GemmStridedEpilogue {
       return (is_whole ? Four::load(at) : Four::gather(at, from.strides[0], count))
           .template widen<float>();
     };
-    sums = sums * given.alpha;
+    sums = given.scale(sums);
     if (given.bias) sums = sums + four(given.bias);
     if (given.activation != 0) sums = activated(sums, given.activation);
-    if (given.residual) sums = sums + four(given.residual.row(r));
+    if (given.residual) {
+      View<const T, 1> rest = given.residual.row(r);
+      rest.data += batch * given.residual_batch;
+      sums = MatmulScale{1, given.scale.beta}(sums, four(rest));
+    }
     const View<T, 1> out = given.out.row(r);
     T* to = out.data + batch * given.out_batch + c * out.strides[0];
     const Four rounded = Four::narrow(sums);

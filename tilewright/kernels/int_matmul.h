@@ -66,7 +66,7 @@ struct IntMatmul {
 
 #if !defined(__CUDACC__)
   TW_INLINE MatmulProblem<int8_t, int32_t> problem() const {
-    return matmul_problem<int8_t>(a, b, out, 1);
+    return matmul_problem<int8_t>(a, b, out);
   }
 #endif
 };

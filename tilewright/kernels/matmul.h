@@ -1,4 +1,5 @@
-// Batched matrix multiplication: out[b] = alpha * x[b] other[b], float32 accumulation, any strides.
+// Batched matrix multiplication: out[b] = alpha * x[b] other[b] + beta * addend[b], float32
+// accumulation, any strides.
 //
 // Transposes are strides, a broadcast batch is a stride of zero. out is computed by columns instead
 // of rows where that suits its layout or its shape: the sums are the same.
@@ -13,7 +14,9 @@ struct Matmul {
   View<const T, 3> a;  // [batch, m, k]
   View<const T, 3> b;  // [batch, k, n]
   tile::compute_t<T> alpha;
-  View<T, 3> out;  // [batch, m, n]
+  View<const T, 3> addend;  // [batch, m, n], or absent
+  tile::compute_t<T> beta;  // 0: what addend holds does not matter
+  View<T, 3> out;           // [batch, m, n], may alias addend
 
   template <tile::Program P>
   tile::Plan plan(const Machine& machine) const {
@@ -24,7 +27,11 @@ struct Matmul {
     run_gemm(p, problem());
   }
 
-  TW_INLINE MatmulProblem<T> problem() const { return matmul_problem<T>(a, b, out, alpha); }
+  TW_INLINE MatmulProblem<T> problem() const {
+    return matmul_problem<T>(a, b, out, {alpha, beta}, added());
+  }
+  /// The addend, if it counts.
+  TW_INLINE View<const T, 3> added() const { return beta != 0 ? addend : View<const T, 3>{}; }
 };
 
 }  // namespace tw::kernels

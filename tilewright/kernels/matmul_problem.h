@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/kernels/gemm_cpu.h"
+#include "tilewright/kernels/matmul_scale.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/tile/cpu/epilogue.h"
 
@@ -36,8 +37,9 @@ struct MatmulProblem {
   };
 
   struct Epilogue {
-    float alpha;  // not of integers
+    MatmulScale scale;  // not of integers
     Rows<Out> out;
+    Rows<const Out> addend;  // or absent; may be out
 
     TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
       tile::prefetch_tile(row, rows, column, columns, out);
@@ -45,12 +47,15 @@ struct MatmulProblem {
     template <class P, class Sum>
     __attribute__((noinline)) void operator()(P p, const Sum* tile, int64_t row, int rows,
                                               int64_t column, int64_t columns) const {
-      tile::store_tile(p, tile, row, rows, column, columns, out, [&](auto v, auto, int64_t) {
-        if constexpr (tile::same_type<Sum, float>)
-          return v * alpha;
-        else
-          return v;
-      });
+      const auto store = [&](auto f) {
+        tile::store_tile(p, tile, row, rows, column, columns, out, f);
+      };
+      if constexpr (!tile::same_type<Sum, float>)
+        store([](auto v, auto, int64_t) { return v; });
+      else if (addend)
+        store([&](auto v, auto at, int64_t r) { return scale(v, tile::load(addend.row(r), at)); });
+      else
+        store([&](auto v, auto, int64_t) { return scale(v); });
     }
   };
 
@@ -59,7 +64,8 @@ struct MatmulProblem {
   int64_t batch, m, n, k;        // m or k: of the largest group
   Operand<const T> left, right;  // [m, k], [n, k]
   Operand<Out> result;           // [m, n]
-  float alpha = 1;
+  MatmulScale scale{};
+  Operand<const Out> addend{};  // [m, n], or absent
   Grouped grouped = Grouped::kNone;
   RowGroups groups{};
 
@@ -72,7 +78,7 @@ struct MatmulProblem {
     return {right.at(is(Grouped::kDepth) ? 0 : i, 0, first_k(i))};
   }
   TW_INLINE Epilogue epilogue(int64_t i) const {
-    return {alpha, result.at(is(Grouped::kRows) ? 0 : i, first_row(i), 0)};
+    return {scale, result.at(is(Grouped::kRows) ? 0 : i, first_row(i), 0), addend.at(i)};
   }
 
   // What differs from group to group.
@@ -100,26 +106,33 @@ TW_INLINE bool matmul_by_columns(const View<Out, 3>& out) {
   return out.size(2) <= 8 && out.size(1) >= 4 * out.size(2);
 }
 
-/// out = alpha a b of batches of matrices: a [batch, m, k], b [batch, k, n].
+/// out = alpha a b + beta addend of batches of matrices: a [batch, m, k], b [batch, k, n].
 template <class T, class Out>
 TW_INLINE MatmulProblem<T, Out> matmul_problem(const View<const T, 3>& a, const View<const T, 3>& b,
-                                               const View<Out, 3>& out, float alpha) {
+                                               const View<Out, 3>& out, MatmulScale scale = {},
+                                               const View<const Out, 3>& addend = {}) {
   using Problem = MatmulProblem<T, Out>;
   const int64_t m = out.size(1), n = out.size(2), k = a.size(2);
   const typename Problem::template Operand<const T> rows{a.data,      m,           k,
                                                          a.stride(0), a.stride(1), a.stride(2)};
   const typename Problem::template Operand<const T> columns{b.data,      n,           k,
                                                             b.stride(0), b.stride(2), b.stride(1)};
-  const typename Problem::template Operand<Out> result{
-      out.data, m, n, out.stride(0), out.stride(1), out.stride(2)};
-  const typename Problem::template Operand<Out> turned{
-      out.data, n, m, out.stride(0), out.stride(2), out.stride(1)};
-  if (matmul_by_columns(out)) return {out.size(0), n, m, k, columns, rows, turned, alpha};
-  Problem whole{out.size(0), m, n, k, rows, columns, result, alpha};
+  const auto by_rows = []<class E>(const View<E, 3>& x) {
+    return typename Problem::template Operand<E>{x.data,      x.size(1),   x.size(2),
+                                                 x.stride(0), x.stride(1), x.stride(2)};
+  };
+  const auto by_columns = []<class E>(const View<E, 3>& x) {
+    return typename Problem::template Operand<E>{x.data,      x.size(2),   x.size(1),
+                                                 x.stride(0), x.stride(2), x.stride(1)};
+  };
+  if (matmul_by_columns(out))
+    return {out.size(0), n, m, k, columns, rows, by_columns(out), scale, by_columns(addend)};
+  Problem whole{out.size(0), m, n, k, rows, columns, by_rows(out), scale, by_rows(addend)};
   // One right matrix for a batch of stacked left ones is a single, taller multiplication.
-  if (b.stride(0) == 0 && a.stride(0) == m * a.stride(1) && out.stride(0) == m * out.stride(1)) {
+  const auto is_stacked = [m](const auto& x) { return x.stride(0) == m * x.stride(1); };
+  if (b.stride(0) == 0 && is_stacked(a) && is_stacked(out) && is_stacked(addend)) {
     whole.m *= whole.batch;
-    whole.left.rows = whole.result.rows = whole.m;
+    whole.left.rows = whole.result.rows = whole.addend.rows = whole.m;
     whole.batch = 1;
   }
   return whole;

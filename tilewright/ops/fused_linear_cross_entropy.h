@@ -208,8 +208,8 @@ struct FusedLinearCrossEntropy {
     const View<const T, 2> x = part(k.x, first, n);
     if (k.x_grad) {
       const View<T, 2> to = part(k.x_grad, first, n);
-      launch.template operator()<Matmul>(
-          kernels::Matmul<T>{batch_of(as_const(logits)), batch_of(k.weight), scale, batch_of(to)});
+      launch.template operator()<Matmul>(kernels::Matmul<T>{
+          batch_of(as_const(logits)), batch_of(k.weight), scale, {}, 1, batch_of(to)});
     }
     if (!k.weight_grad) return;
     const View<const T, 2> turned{logits.data, {vocabulary, n}, {1, logits.stride(0)}};

@@ -22,8 +22,11 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @composite
-def matmul(a: Tensor, b: Tensor, alpha: float) -> Tensor:
-    return (alpha * (wide(a) @ wide(b))).to(a.dtype)
+def matmul(a: Tensor, b: Tensor, alpha: float, addend: Tensor | None, beta: float) -> Tensor:
+    out = alpha * (wide(a) @ wide(b))
+    if addend is not None and beta != 0:
+        out = out + beta * wide(addend)
+    return out.to(a.dtype)
 
 
 @composite

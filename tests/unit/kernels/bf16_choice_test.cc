@@ -71,7 +71,7 @@ TEST_P(Bf16Choice, IsWhatMatmulAndLinearMultiplyBy) {
     const View<const bf16, 3> a = view<const bf16>(x.data(), 1, m, k);
     const View<const bf16, 3> b{weight.data(), {1, k, n}, {0, 1, k}};
 
-    kernels::Matmul<bf16> matmul{a, b, 1, view(out.data(), 1, m, n)};
+    kernels::Matmul<bf16> matmul{a, b, 1, {}, 1, view(out.data(), 1, m, n)};
     runtime::launch<ops::Matmul>(context_, matmul);
     for (const bf16 y : out) ASSERT_EQ(float(y), want) << "matmul, M=" << m;
 

@@ -44,6 +44,14 @@ TEST(GemmPolicySm90, Float32IsNotTurnedOver) {
     }
 }
 
+TEST(GemmPolicySm90, WhatIsAdjustedTakesABuildThatMay) {
+  for (int64_t m : {1, 64, 4096, 16384}) {
+    const GemmSize size{1, m, m, m, 2, 2, true};
+    EXPECT_TRUE(kGemmShapes[choose_gemm_sm90(size, kSms).shape].build.may_adjust()) << m;
+  }
+  EXPECT_FALSE(chosen(16384, 16384, 16384).may_adjust());  // or this says nothing
+}
+
 TEST(GemmPolicySm90, MoreMultiprocessorsAreNeverSlower) {
   for (int64_t m : {1, 16, 100, 1000, 5000})
     for (int64_t n : {8, 500, 4096})

@@ -107,14 +107,15 @@ TYPED_TEST(Gemm, MatmulIsTheSameForEveryLayoutOfItsOperands) {
 
   std::vector<T> want(static_cast<size_t>(batch * m * n));
   const auto want_view = view(want.data(), batch, m, n);
-  runtime::launch<ops::Matmul>(this->pair_, kernels::Matmul<T>{a_rows, b_rows, 0.5f, want_view});
+  runtime::launch<ops::Matmul>(this->pair_,
+                               kernels::Matmul<T>{a_rows, b_rows, 0.5f, {}, 1, want_view});
   for (const auto& left : {a_rows, a_columns}) {
     for (const auto& right : {b_rows, b_columns}) {
       for (const bool turned : {false, true}) {
         std::vector<T> out(want.size());
         const auto to =
             turned ? transposed(view(out.data(), batch, n, m)) : view(out.data(), batch, m, n);
-        runtime::launch<ops::Matmul>(this->pair_, kernels::Matmul<T>{left, right, 0.5f, to});
+        runtime::launch<ops::Matmul>(this->pair_, kernels::Matmul<T>{left, right, 0.5f, {}, 1, to});
         for (int64_t i = 0; i < batch; ++i)
           for (int64_t r = 0; r < m; ++r)
             for (int64_t c = 0; c < n; ++c)
@@ -133,13 +134,19 @@ TYPED_TEST(Gemm, ABroadcastMatrixMultipliesEveryBatch) {
   shared.sizes[0] = batch;
   shared.strides[0] = 0;
   std::vector<T> out(static_cast<size_t>(batch * m * n)), one(static_cast<size_t>(m * n));
-  runtime::launch<ops::Matmul>(
-      this->pair_, kernels::Matmul<T>{view<const T>(a.data(), batch, m, k), shared, 1.0f,
-                                      view(out.data(), batch, m, n)});
+  runtime::launch<ops::Matmul>(this->pair_, kernels::Matmul<T>{view<const T>(a.data(), batch, m, k),
+                                                               shared,
+                                                               1.0f,
+                                                               {},
+                                                               1,
+                                                               view(out.data(), batch, m, n)});
   for (int64_t i = 0; i < batch; ++i) {
     runtime::launch<ops::Matmul>(
         this->single_, kernels::Matmul<T>{view<const T>(a.data() + i * m * k, int64_t{1}, m, k),
-                                          view<const T>(b.data(), int64_t{1}, k, n), 1.0f,
+                                          view<const T>(b.data(), int64_t{1}, k, n),
+                                          1.0f,
+                                          {},
+                                          1,
                                           view(one.data(), int64_t{1}, m, n)});
     EXPECT_EQ(0, std::memcmp(out.data() + i * m * n, one.data(), one.size() * sizeof(T)));
   }
@@ -153,7 +160,10 @@ TYPED_TEST(Gemm, FewRowsTimesColumnsSideBySideHaveTheBitsOfMany) {
     std::vector<T> out(static_cast<size_t>(m * n));
     runtime::launch<ops::Matmul>(this->pair_,
                                  kernels::Matmul<T>{view<const T>(a.data(), int64_t{1}, m, k),
-                                                    view<const T>(b.data(), int64_t{1}, k, n), 1.0f,
+                                                    view<const T>(b.data(), int64_t{1}, k, n),
+                                                    1.0f,
+                                                    {},
+                                                    1,
                                                     view(out.data(), int64_t{1}, m, n)});
     return out;
   };

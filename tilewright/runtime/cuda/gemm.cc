@@ -120,6 +120,12 @@ void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const R
   launch_gemm_sm90("gemm", kernel, build, arguments, on, stream);
 }
 
+template <class T>
+View<T, 3> as_batch(const GemmOperand<T>& of) {
+  return {
+      of.data, {of.batch, of.rows, of.columns}, {of.batch_stride, of.row_stride, of.column_stride}};
+}
+
 /// By Hopper's tensor cores.
 template <class T>
 void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
@@ -135,8 +141,9 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
     const kernels::GemmLinear<T, void> epilogue{p.bias, p.residual, p.m, p.n};
     launch_variant(p, GemmVariant::linear(shape, p.activation), a, b, epilogue, on, stream);
   } else {
-    launch_variant(p, GemmVariant::plain(shape, a.transposed, b.transposed), a, b,
-                   kernels::GemmScale{p.alpha}, on, stream);
+    const kernels::GemmProduct<T> epilogue{{p.scale.alpha}, p.scale.beta, as_batch(p.addend)};
+    launch_variant(p, GemmVariant::plain(shape, a.transposed, b.transposed), a, b, epilogue, on,
+                   stream);
   }
 }
 
@@ -272,8 +279,8 @@ template <class T>
 std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream) {
   const auto& out = call.out;
   if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return kPortable;
-  auto p = GemmProblem<T>::product(call.a, call.b, out);
-  p.alpha = call.alpha;
+  auto p = GemmProblem<T>::product(call.a, call.b, out, call.added());
+  p.scale = {call.alpha, call.beta};
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   if (takes_sm90(p, on)) {
@@ -286,7 +293,8 @@ std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream s
   arguments.b = {as_rows(p.right), p.right.batch_stride};
   arguments.out = as_rows(p.out);
   arguments.out_batch = p.out.batch_stride;
-  arguments.batch = p.batch, arguments.k = p.k, arguments.alpha = p.alpha;
+  arguments.residual = as_rows(p.addend), arguments.residual_batch = p.addend.batch_stride;
+  arguments.batch = p.batch, arguments.k = p.k, arguments.scale = p.scale;
   launch_strided(arguments, on, stream);
   wait_if_asked("matmul", on, stream);
   return kPortable;
@@ -317,7 +325,7 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   kernels::GemmStridedArguments<T> arguments{};
   arguments.a = {call.x, 0}, arguments.b = {as_rows(right), 0}, arguments.out = call.out;
   arguments.residual = call.residual, arguments.bias = call.bias;
-  arguments.batch = 1, arguments.k = weight.size(1), arguments.alpha = 1;
+  arguments.batch = 1, arguments.k = weight.size(1), arguments.scale = {};
   arguments.activation = call.activation;
   launch_strided(arguments, on, stream);
   wait_if_asked("linear", on, stream);

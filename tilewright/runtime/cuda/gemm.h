@@ -9,8 +9,8 @@
 
 namespace tw::runtime::cuda {
 
-/// out = alpha a b for each matrix of the batch, into `stream`. T is float, f16 or bf16. Returns
-/// what Context::answered_by is to say.
+/// out = alpha a b + beta addend for each matrix of the batch, into `stream`. T is float, f16 or
+/// bf16. Returns what Context::answered_by is to say.
 template <class T>
 std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream);
 

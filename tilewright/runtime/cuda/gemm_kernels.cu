@@ -72,7 +72,7 @@ struct FunctorOf<Activation::kSilu> : Silu {};
 
 template <int kIndex, bool kLinear>
 struct EpilogueOf {
-  using type = GemmScale;
+  using type = GemmProduct<Element, GemmVariant::at(kIndex).build().may_adjust()>;
 };
 template <int kIndex>
 struct EpilogueOf<kIndex, true> {

@@ -7,6 +7,7 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/kernels/gemm_policy_sm90.h"
+#include "tilewright/kernels/matmul_scale.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
 
 namespace tw::runtime::cuda {
@@ -58,22 +59,25 @@ struct GemmProblem {
   int64_t batch = 1, m = 0, n = 0, k = 0;
   GemmOperand<const T> left, right;  // [m, k], [n, k]
   GemmOperand<Out> out;              // [m, n]
-  float alpha = 1;
+  kernels::MatmulScale scale;
+  GemmOperand<const Out> addend;  // [m, n], or absent
   bool linear = false;
   View<const T, 1> bias;
   View<const T, 2> residual;
   int activation = 0;
   bool adds = false;  // to what out has
 
-  /// out = a b of batches of matrices: a [batch, m, k], b [batch, k, n].
+  /// out = a b + addend of batches of matrices: a [batch, m, k], b [batch, k, n].
   static GemmProblem product(const View<const T, 3>& a, const View<const T, 3>& b,
-                             const View<Out, 3>& out) {
+                             const View<Out, 3>& out, const View<const Out, 3>& addend = {}) {
     GemmProblem p;
     p.batch = out.size(0), p.m = out.size(1), p.n = out.size(2), p.k = a.size(2);
     const auto batch_of = [&](const auto& x) { return x.stride(0) == 0 ? 1 : p.batch; };
     p.left = {a.data, p.m, p.k, a.stride(1), a.stride(2), a.stride(0), batch_of(a)};
     p.right = {b.data, p.n, p.k, b.stride(2), b.stride(1), b.stride(0), batch_of(b)};
     p.out = {out.data, p.m, p.n, out.stride(1), out.stride(2), out.stride(0), p.batch};
+    p.addend = {addend.data,      p.m,    p.n, addend.stride(1), addend.stride(2),
+                addend.stride(0), p.batch};
     p.orient();
     return p;
   }
@@ -99,6 +103,7 @@ struct GemmProblem {
     std::swap(m, n);
     std::swap(left, right);
     out = out.transposed();
+    addend = addend.transposed();
   }
   /// Whether its sizes are among those that the Hopper kernels count in 32 bits.
   bool fits_sm90() const {
@@ -107,7 +112,9 @@ struct GemmProblem {
     constexpr int64_t kSmallest = 64 * 16;  // elements of the smallest tile
     return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
   }
-  kernels::GemmSize size() const { return {batch, m, n, k, int(sizeof(T)), int(sizeof(Out))}; }
+  kernels::GemmSize size() const {
+    return {batch, m, n, k, int(sizeof(T)), int(sizeof(Out)), addend.data != nullptr};
+  }
 };
 
 }  // namespace tw::runtime::cuda

@@ -1,0 +1,124 @@
+"""What products do to their sums before they are rounded, against PyTorch in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from tilewright import ops
+
+Tensor = torch.Tensor
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_cuda)]
+
+
+def normal(*shape: int, device: str, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator).to(device, dtype)
+
+
+def near(got: Tensor, want: Tensor, depth: int) -> None:
+    """A sum of `depth` products of normal numbers is of the size of its root."""
+    bound = TOLERANCE[got.dtype]
+    assert got.shape == want.shape
+    error = (got.double() - want).abs() / (want.abs() + depth**0.5)
+    assert float(error.max()) <= bound
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "shape",  # of each of the builds for Hopper, and what they do not take
+    [
+        (2, 3, 5, 4),
+        (1, 1, 512, 300),
+        (1, 16, 512, 300),
+        (1, 64, 1000, 264),
+        (1, 300, 512, 1000),
+        (1, 640, 72, 2048),
+        (3, 515, 65, 777),
+        (2, 700, 0, 40),
+    ],
+)
+def test_addends_as_torch_baddbmm(shape: tuple[int, ...], dtype: torch.dtype, device: str) -> None:
+    batch, m, k, n = shape
+    a = normal(batch, m, k, device=device, dtype=dtype)
+    b = normal(batch, k, n, device=device, dtype=dtype, seed=1)
+    whole = normal(batch, m, n, device=device, dtype=dtype, seed=2)
+    turned = normal(batch, n, m, device=device, dtype=dtype, seed=3).mT
+    spaced = normal(batch, m, 2 * n, device=device, dtype=dtype, seed=4)[..., ::2]
+    row = normal(n, device=device, dtype=dtype, seed=5).expand(batch, m, n)
+    column = normal(batch, m, 1, device=device, dtype=dtype, seed=6).expand(batch, m, n)
+    for left in (a, a.mT.contiguous().mT):
+        for right in (b, b.mT.contiguous().mT):
+            for addend in (whole, turned, spaced, row, column):
+                got = ops.matmul(left, right, 0.5, addend, -1.5)
+                near(got, 0.5 * a.double() @ b.double() - 1.5 * addend.double(), max(k, 1))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_beta_of_zero_ignores_the_addend(dtype: torch.dtype, device: str) -> None:
+    for m in (1, 200):
+        a = normal(2, m, 64, device=device, dtype=dtype)
+        b = normal(2, 64, 264, device=device, dtype=dtype, seed=1)
+        nan = torch.full((2, m, 264), float("nan"), device=device, dtype=dtype)
+        assert torch.equal(ops.matmul(a, b, 1, nan, 0), ops.matmul(a, b))
+        assert bool(ops.matmul(a, b, 1, nan).isnan().all())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_the_addend_may_be_the_output(dtype: torch.dtype, device: str) -> None:
+    for m in (1, 40, 600):
+        a = normal(2, m, 72, device=device, dtype=dtype)
+        b = normal(2, 72, 520, device=device, dtype=dtype, seed=1)
+        addend = normal(2, m, 520, device=device, dtype=dtype, seed=2)
+        want = ops.matmul(a, b, addend=addend)
+        torch.ops.tilewright.matmul.out(a, b, 1, addend, 1, out=addend)
+        assert torch.equal(addend, want)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_as_torch_baddbmm(device: str) -> None:
+    shapes = ((2, 3, 5), (2, 5, 4), (3, 1))
+    given = [
+        normal(*shape, device=device, dtype=torch.float32, seed=i).requires_grad_()
+        for i, shape in enumerate(shapes)
+    ]
+    a, b, addend = given
+    got = ops.matmul(a, b, 0.5, addend, -3)
+    want = torch.baddbmm(addend, a, b, alpha=0.5, beta=-3)
+    torch.testing.assert_close(got, want)
+    grad = normal(2, 3, 4, device=device, dtype=torch.float32, seed=9)
+    torch.testing.assert_close(
+        torch.autograd.grad(got, given, grad), torch.autograd.grad(want, given, grad)
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "added"),
+    [
+        ((3, 5), (5, 4), (4,)),
+        ((3, 5), (5, 4), (3, 1)),
+        ((5,), (5, 4), (1,)),
+        ((5,), (5,), ()),
+        ((2, 3, 5), (5,), (2, 1)),
+        ((2, 1, 3, 5), (7, 5, 4), (7, 3, 4)),
+        ((2, 3, 5), (2, 5, 4), (3, 4)),
+        ((2, 3, 5), (5, 4), (2, 1, 4)),
+    ],
+)
+def test_addends_broadcast_to_products_of_any_rank(
+    left: tuple[int, ...], right: tuple[int, ...], added: tuple[int, ...]
+) -> None:
+    a, b, addend = torch.randn(left), torch.randn(right), torch.randn(added)
+    want = 2 * (a @ b) + 3 * addend
+    torch.testing.assert_close(ops.matmul(a, b, 2, addend, 3), want)
+    numbers = [x.numpy() for x in (a, b, addend)]
+    got = ops.matmul(*numbers[:2], 2, addend=numbers[2], beta=3)
+    np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match=r"matmul: addend \(9,.*does not broadcast"):
+        ops.matmul(a, b, addend=torch.zeros(9, *want.shape))
