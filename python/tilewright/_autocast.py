@@ -19,6 +19,7 @@ PRODUCTS = {
     "attention",
     "attention_varlen",
     "fused_experts",
+    "gated_linear",
     "grouped_gated_matmul",
     "grouped_matmul",
     "grouped_matmul_unpermute",

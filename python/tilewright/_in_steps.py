@@ -73,6 +73,13 @@ def _gated_product(
     return getattr(_ops, _GATED[activation]).default(both)
 
 
+def _gated_layer(x: Tensor, weight: Tensor, bias: Any = None, activation: str = "silu") -> Any:
+    """Both products, whose values the gradient wants, then what is done to them."""
+    if activation not in _GATED:
+        return None
+    return getattr(_ops, _GATED[activation]).default(_ops.linear.default(x, weight, bias))
+
+
 def _experts(
     x: Tensor,
     gate_up_proj: Tensor,
@@ -116,6 +123,7 @@ def _type_as(x: Tensor, other: Tensor) -> Any:
 # By operator and overload. None instead of a result: the operator itself is called.
 IN_STEPS: dict[str, Callable[..., Any]] = {
     "fused_experts": _experts,
+    "gated_linear": _gated_layer,
     "grouped_gated_matmul": _gated_product,
     "linear": _linear,
     "mla": _latent_values,

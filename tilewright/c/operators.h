@@ -544,6 +544,19 @@ static inline tw_status tw_fused_linear_cross_entropy(tw_context* context, const
   return tw_call(context, op, arguments, 10, NULL, NULL);
 }
 
+/* gated_linear(x: T[*, K], weight: T[2*N, K], bias: T[2*N]?, activation: silu|gelu|gelu_tanh =
+ * silu) -> out: T[*, N] */
+static inline tw_status tw_gated_linear(tw_context* context, const tw_tensor* x,
+                                        const tw_tensor* weight, const tw_tensor* bias,
+                                        const char* activation, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight), tw_tensor_value(bias),
+                                tw_text_value(activation), tw_tensor_value(out)};
+  const tw_operator* op = NULL;
+  const tw_status status = tw_operator_find("gated_linear", &op);
+  if (status != TW_OK) return status;
+  return tw_call(context, op, arguments, 5, NULL, NULL);
+}
+
 /* gelu(x: T[...], approximate: none|tanh = none) -> out: T[...] */
 static inline tw_status tw_gelu(tw_context* context, const tw_tensor* x, const char* approximate,
                                 tw_tensor* out) {

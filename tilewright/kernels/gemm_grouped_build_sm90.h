@@ -113,8 +113,9 @@ struct GroupedGemmArguments {
   RowGroups groups;
   View<T, 2> rows;  // out
   int column_tiles;
-  int k_blocks;    // of 128 bytes
-  int activation;  // a GatedActivation, if gated
+  int k_blocks;           // of 128 bytes
+  int activation;         // a GatedActivation, if gated
+  View<const T, 1> bias;  // [2 n] if gated, or absent
   GatheredRows<T> gathered;
   ScatteredRows scattered;
 };

@@ -155,8 +155,9 @@ struct GroupedGemmSm90 {
     GroupedGemmCursor tiles = cursor();
     if (consumer == 1) {
       pass_turn(consumer);
-      GroupGapsSm90<T>{given.groups, given.rows, scattered()}.clear(
-          int(threadIdx.x) % kWarpgroup / 32, 4);
+      if (given.groups.ends)
+        GroupGapsSm90<T>{given.groups, given.rows, scattered()}.clear(
+            int(threadIdx.x) % kWarpgroup / 32, 4);
       t += gridDim.x;
       at.skip(given.k_blocks);
     }
@@ -170,7 +171,10 @@ struct GroupedGemmSm90 {
       pin_all(sums);
       release(shared.empty[at.previous()]);
       at.skip(given.k_blocks);
-      if constexpr (kGated) gate(sums, place.units);
+      if constexpr (kGated) {
+        if (given.bias) add_bias(sums, place);
+        gate(sums, place.units);
+      }
       put_tile(shared.staged[consumer], sums, place, kSelf + consumer);
     }
     if (threadIdx.x % kWarpgroup == 0) tile::cuda::wait_stores_read<0>();
@@ -225,6 +229,24 @@ struct GroupedGemmSm90 {
   }
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
     if (threadIdx.x % kWarpgroup == 0) empty.arrive();
+  }
+
+  /// To the two columns that a thread has of each block.
+  TW_PTX void add_bias(Sums& sums, const GroupedGemmPlace& place) const {
+    const int thread = int(threadIdx.x) % kWarpgroup, columns = int(given.rows.size(1));
+    const int column = place.column * kOutColumns + thread / 32 * 16 + thread % 32 / 4;
+    TW_UNROLL
+    for (int r = 0; r < kRowBlocks; ++r) TW_UNROLL
+    for (int which = 0; which < 2; ++which) {
+      const int at = column + 8 * which;
+      if (at >= columns) continue;
+      const float more = float(given.bias(r * columns + at));
+      TW_UNROLL
+      for (int i = 0; i < Build::kMostRows / 8; ++i) {
+        sums[r][4 * i + 2 * which] += more;
+        sums[r][4 * i + 2 * which + 1] += more;
+      }
+    }
   }
 
   /// The first block of columns becomes what leaves.

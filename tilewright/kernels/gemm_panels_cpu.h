@@ -34,8 +34,8 @@ struct ReadyPanels {
   int64_t stride;  // elements from one panel to the next
 };
 
-/// b as it is.
-template <class T>
+/// b as it is. RowsOfB: Rows, or what has the same members.
+template <class T, class RowsOfB = Rows<const T>>
 struct StridedPanels {
   using Element = T;
   using Value = T;
@@ -43,7 +43,7 @@ struct StridedPanels {
   template <class P>
   static constexpr int64_t kRowsAtOnce = tile::kMaxTileRows<P>;
 
-  Rows<const T> rows;
+  RowsOfB rows;
 
   TW_INLINE bool across() const { return rows.col_stride != 1; }
   TW_INLINE bool side_by_side() const {

@@ -35,6 +35,7 @@
 #include "tilewright/ops/fused_add_rms_norm.h"
 #include "tilewright/ops/fused_experts.h"
 #include "tilewright/ops/fused_linear_cross_entropy.h"
+#include "tilewright/ops/gated_linear.h"
 #include "tilewright/ops/gelu.h"
 #include "tilewright/ops/gelu_and_mul.h"
 #include "tilewright/ops/gelu_and_mul_backward.h"
@@ -154,6 +155,7 @@ using All = Catalog<               //
     FusedAddRmsNorm,               //
     FusedExperts,                  //
     FusedLinearCrossEntropy,       //
+    GatedLinear,                   //
     Gelu,                          //
     GeluAndMul,                    //
     GeluAndMulBackward,            //

@@ -84,6 +84,13 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 @composite
+def gated_linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    both = torch.nn.functional.linear(wide(x), wide(weight), None if bias is None else wide(bias))
+    gate, up = both.chunk(2, -1)
+    return (ACTIVATIONS[activation](gate) * up).to(x.dtype)
+
+
+@composite
 def grouped_gated_matmul(
     a: Tensor,
     b: Tensor,

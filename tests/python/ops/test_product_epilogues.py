@@ -122,3 +122,51 @@ def test_addends_broadcast_to_products_of_any_rank(
     np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match=r"matmul: addend \(9,.*does not broadcast"):
         ops.matmul(a, b, addend=torch.zeros(9, *want.shape))
+
+
+GATES = {
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+}
+
+
+def gated(x: Tensor, weight: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    gate, up = torch.nn.functional.linear(x, weight, bias).chunk(2, -1)
+    return GATES[activation](gate) * up
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 512, 264), (3, 65, 37), (50, 512, 200), (700, 72, 136), (200, 0, 24)]
+)
+def test_gated_layers(m: int, k: int, n: int, dtype: torch.dtype, device: str) -> None:
+    x = normal(m, k, device=device, dtype=dtype)
+    weight = normal(2 * n, k, device=device, dtype=dtype, seed=1) * max(k, 1) ** -0.5
+    bias = normal(2 * n, device=device, dtype=dtype, seed=2)
+    spaced = normal(m, 2 * k, device=device, dtype=dtype, seed=3)[:, ::2]
+    for activation in GATES:
+        for left in (x, spaced):
+            for right in (weight, weight.T.contiguous().T):
+                for shift in (None, bias, bias[:1].expand(2 * n)):
+                    got = ops.gated_linear(left, right, shift, activation)
+                    wide = [None if t is None else t.double() for t in (left, right, shift)]
+                    near(got, gated(*wide, activation), 4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("activation", GATES)
+def test_gradients_of_gated_layers(activation: str, device: str) -> None:
+    shapes = ((2, 3, 8), (10, 8), (10,))
+    given = [
+        normal(*shape, device=device, dtype=torch.float32, seed=i).requires_grad_()
+        for i, shape in enumerate(shapes)
+    ]
+    got, want = ops.gated_linear(*given, activation), gated(*given, activation)
+    grad = normal(2, 3, 5, device=device, dtype=torch.float32, seed=9)
+    torch.testing.assert_close(
+        torch.autograd.grad(got, given, grad), torch.autograd.grad(want, given, grad)
+    )
+    exact = [t.detach() for t in given]
+    torch.testing.assert_close(ops.gated_linear(*exact, activation), got.detach())

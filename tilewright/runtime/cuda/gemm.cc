@@ -35,13 +35,14 @@ using kernels::GemmVariant;
 struct StridedKernels {
   KernelBuilds<kernels::kGemmStridedShapeCount> shapes;
   KernelBuilds<GemmFewRowsBuild::kCount> few_rows;
-  Kernel sum = nullptr;
+  Kernel sum = nullptr, gate = nullptr;
 
   /// By the mangled name (gemm_kernels.cu).
   void place(std::string_view name, Kernel kernel) {
     shapes.place(name, "12gemm_stridedILi", kernel);
     few_rows.place(name, "13gemm_few_rowsILi", kernel);
     if (name.find("gemm_strided_sum") != std::string_view::npos) sum = kernel;
+    if (name.find("gemm_gate") != std::string_view::npos) gate = kernel;
   }
 };
 
@@ -332,6 +333,14 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   return kPortable;
 }
 
+template <class T>
+Kernel gate_kernel(const Gpu& on) {
+  return strided<T>(on).gate;
+}
+
+template Kernel gate_kernel<float>(const Gpu&);
+template Kernel gate_kernel<f16>(const Gpu&);
+template Kernel gate_kernel<bf16>(const Gpu&);
 template std::string_view launch_own(const kernels::Matmul<float>&, int, Stream);
 template std::string_view launch_own(const kernels::Matmul<f16>&, int, Stream);
 template std::string_view launch_own(const kernels::Matmul<bf16>&, int, Stream);

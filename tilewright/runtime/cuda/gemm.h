@@ -3,8 +3,10 @@
 
 #include <string_view>
 
+#include "tilewright/kernels/gated_linear.h"
 #include "tilewright/kernels/linear.h"
 #include "tilewright/kernels/matmul.h"
+#include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/driver.h"
 
 namespace tw::runtime::cuda {
@@ -17,5 +19,13 @@ std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream s
 /// out = activation(x weight^T + bias) + residual.
 template <class T>
 std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream stream);
+
+/// out = f(gate) * up (gated_linear.cc).
+template <class T>
+std::string_view launch_own(const kernels::GatedLinear<T>& call, int device, Stream stream);
+
+/// What gates a product in memory: takes GemmGateArguments<T>.
+template <class T>
+Kernel gate_kernel(const Gpu& on);
 
 }  // namespace tw::runtime::cuda

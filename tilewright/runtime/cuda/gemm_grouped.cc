@@ -84,7 +84,7 @@ Support supports(const View<const T, 2>& a, const View<const T, 3>& b, const Vie
 
 template <class K, class T>
 kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<const T>& weight,
-                                              bool along_n) {
+                                              bool along_n, const View<const T, 1>& bias) {
   constexpr int kTileK = 128 / int(sizeof(T));
   constexpr int kColumns = kIsGated<K> ? Build::kGatedColumns : Build::kColumns;
   kernels::GroupedGemmArguments<T> out{};
@@ -100,17 +100,19 @@ kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<c
   out.column_tiles = int((call.out.size(1) + kColumns - 1) / kColumns);
   out.k_blocks = int((weight.columns + kTileK - 1) / kTileK);
   if constexpr (kIsGated<K>) out.activation = call.activation;
+  out.bias = bias;
   out.gathered = {numbers_of(call), call.a.data, uint32_t(row_chunks(call.a)), int(call.a.size(0)),
                   int(call.a.size(1))};
   return out;
 }
 
 template <class K, class T>
-void launch(const K& call, const GemmOperand<const T>& weight, int device, Stream stream) {
+void launch(const K& call, const GemmOperand<const T>& weight, int device, Stream stream,
+            const View<const T, 1>& bias = {}) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   const bool along_n = !weight.is_tma_legal();
-  auto arguments = arguments_of(call, weight, along_n);
+  auto arguments = arguments_of(call, weight, along_n, bias);
   const size_t build = size_t(along_n) + 2 * size_t(kIsGated<K>) +
                        4 * size_t(bool(numbers_of(call))) + 8 * size_t(kIsScattered<K>);
   const Kernel kernel =
@@ -125,19 +127,49 @@ void launch(const K& call, const GemmOperand<const T>& weight, int device, Strea
   wait_if_asked(kName<K>, on, stream);
 }
 
+template <class T>
+View<T, 2> as_view(const Rows<T>& rows) {
+  return {rows.data, {rows.rows, rows.cols}, {rows.lead_strides[0], rows.col_stride}};
+}
+
+template <class K>
+const K& product_of(const K& call) {
+  return call;
+}
+/// A gated layer as a product of one group, which has no offsets.
+template <class T>
+kernels::GroupedGatedMatmul<T> product_of(const kernels::GatedLinear<T>& call) {
+  const View<const T, 2>& w = call.weight;
+  return {as_view(call.x),
+          {w.data, {1, w.size(1), w.size(0)}, {0, w.stride(1), w.stride(0)}},
+          {},
+          {},
+          {},
+          call.activation,
+          as_view(call.out)};
+}
+
 }  // namespace
 
 template <GroupedProduct K>
 Support supports_sm90(const K& call, int device) {
+  if constexpr (requires { call.bias; })
+    if (call.x.lead > 1 || call.out.lead > 1) return Support::no("rows of several strides");
+  const auto& product = product_of(call);
   constexpr int64_t kMostChunks = int64_t{1} << 32;
-  if (numbers_of(call) && row_chunks(call.a) > kMostChunks / std::max<int64_t>(call.a.size(0), 1))
+  if (numbers_of(product) &&
+      row_chunks(product.a) > kMostChunks / std::max<int64_t>(product.a.size(0), 1))
     return Support::no("rows of a, to be gathered, that span more than 64 GiB");
-  return supports(call.a, call.b, call.out, kIsScattered<K>, device);
+  return supports(product.a, product.b, product.out, kIsScattered<K>, device);
 }
 
 template <GroupedProduct K>
 void launch_sm90(const K& call, int device, Stream stream) {
-  launch(call, weight_of(call.b), device, stream);
+  const auto& product = product_of(call);
+  if constexpr (requires { call.bias; })
+    launch(product, weight_of(product.b), device, stream, call.bias);
+  else
+    launch(product, weight_of(product.b), device, stream);
 }
 
 #define TW_INSTANTIATE(K)                        \
@@ -149,6 +181,8 @@ TW_INSTANTIATE(kernels::GroupedGatedMatmul<f16>)
 TW_INSTANTIATE(kernels::GroupedGatedMatmul<bf16>)
 TW_INSTANTIATE(kernels::GroupedMatmulUnpermute<f16>)
 TW_INSTANTIATE(kernels::GroupedMatmulUnpermute<bf16>)
+TW_INSTANTIATE(kernels::GatedLinear<f16>)
+TW_INSTANTIATE(kernels::GatedLinear<bf16>)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

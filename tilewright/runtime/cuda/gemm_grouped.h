@@ -4,6 +4,7 @@
 #include <concepts>
 
 #include "tilewright/core/error.h"
+#include "tilewright/kernels/gated_linear.h"
 #include "tilewright/kernels/grouped_gated_matmul.h"
 #include "tilewright/kernels/grouped_matmul.h"
 #include "tilewright/kernels/grouped_matmul_unpermute.h"
@@ -16,10 +17,11 @@ template <class K, template <class> class... Kernels>
 concept OneOf16Bits =
     (std::same_as<K, Kernels<f16>> || ...) || (std::same_as<K, Kernels<bf16>> || ...);
 
-/// The products with and without a gate, and those that go to other rows of out.
+/// The products with and without a gate, and those that go to other rows of out; a gated layer is
+/// one group.
 template <class K>
-concept GroupedProduct = OneOf16Bits<K, kernels::GroupedMatmul, kernels::GroupedGatedMatmul,
-                                     kernels::GroupedMatmulUnpermute>;
+concept GroupedProduct = OneOf16Bits<K, kernels::GatedLinear, kernels::GroupedMatmul,
+                                     kernels::GroupedGatedMatmul, kernels::GroupedMatmulUnpermute>;
 
 /// Whether it takes this call on that device, or why the neutral kernel must.
 template <GroupedProduct K>

@@ -2,6 +2,7 @@
 // float, tw::f16 or tw::bf16. The runtime finds the functions by name and number.
 #include "tilewright/kernels/activation.h"
 #include "tilewright/kernels/gemm_few_rows.h"
+#include "tilewright/kernels/gemm_gate.h"
 #include "tilewright/kernels/gemm_strided.h"
 #include "tilewright/kernels/gemm_strided_policy.h"
 #if TW_GEMM_HAS_SM90
@@ -28,6 +29,10 @@ __global__ void __launch_bounds__(256)
     gemm_strided_sum(const __grid_constant__ GemmStridedArguments<Element> arguments,
                      int64_t parts) {
   GemmStridedSum<Element>{arguments, parts}();
+}
+__global__ void __launch_bounds__(256)
+    gemm_gate(const __grid_constant__ GemmGateArguments<Element> arguments) {
+  GemmGate<Element>{arguments}();
 }
 template <int kShape>
 void instantiate_strided() {
