@@ -17,13 +17,27 @@ _FLOATS = {torch.float32, torch.float16, torch.bfloat16}
 
 
 def _linear(
-    x: Tensor, weight: Tensor, bias: Any = None, residual: Any = None, activation: str = "none"
+    x: Tensor,
+    weight: Tensor,
+    bias: Any = None,
+    residual: Any = None,
+    activation: str = "none",
+    row_scale: Any = None,
+    column_scale: Any = None,
 ) -> Any:
-    """The layer, whose gradient wants the value before its activation."""
-    if activation == "none":
+    """The layer, whose gradient wants the value before its scales and its activation."""
+    is_scaled = row_scale is not None or column_scale is not None
+    if activation == "none" and not is_scaled:
         return None
-    out = _ops.linear.default(x, weight, bias)
-    if activation.startswith("gelu"):
+    out = _ops.linear.default(x, weight, None if is_scaled else bias)
+    if is_scaled:
+        wide = out if out.dtype == torch.float64 else out.float()
+        wide = wide if row_scale is None else wide * row_scale[..., None]
+        wide = wide if column_scale is None else wide * column_scale
+        out = (wide if bias is None else wide + bias).to(x.dtype)
+    if activation == "none":
+        pass
+    elif activation.startswith("gelu"):
         out = _ops.gelu.default(out, "tanh" if activation == "gelu_tanh" else "none")
     else:
         out = getattr(_ops, activation).default(out)

@@ -1788,14 +1788,18 @@ def linear(
     bias: Any | None = None,
     residual: Any | None = None,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu"] = "none",
+    row_scale: Any | None = None,
+    column_scale: Any | None = None,
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""Linear layer: activation(x weightᵀ + bias) + residual. Sums are float32; a row has the same
-    bits in any batch. `out` may alias `residual`.
+    r"""Linear layer: activation(x weightᵀ * row_scale * column_scale + bias) + residual, where
+    scales are of the rows and of the columns of the product. Sums are float32; a row has the
+    same bits in any batch. `out` may alias `residual`.
 
     linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
-    none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]
+    none|relu|gelu|gelu_tanh|silu = none, row_scale: f32[*]?, column_scale: f32[N]?) -> out:
+    T[*, N]
 
     Args:
         x: T[*, K].
@@ -1803,6 +1807,8 @@ def linear(
         bias: T[N], or None.
         residual: T[*, N], or None.
         activation: none, relu, gelu, gelu_tanh, silu, by default none.
+        row_scale: f32[*], or None.
+        column_scale: f32[N], or None.
         backend: which one runs it, by default the current one.
 
     Returns:

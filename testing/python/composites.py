@@ -63,9 +63,23 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def linear(x: Tensor, weight: Tensor, bias: Any, residual: Any, activation: str) -> Tensor:
-    """activation(x weightᵀ + bias) + residual."""
-    out = ACTIVATIONS[activation](F.linear(x, weight, bias))
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Any,
+    residual: Any,
+    activation: str,
+    row_scale: Any,
+    column_scale: Any,
+) -> Tensor:
+    """activation(x weightᵀ * scales + bias) + residual."""
+    if row_scale is None and column_scale is None:
+        out = ACTIVATIONS[activation](F.linear(x, weight, bias))
+    else:
+        out = F.linear(x, weight).float()
+        out = out if row_scale is None else out * row_scale[..., None]
+        out = out if column_scale is None else out * column_scale
+        out = ACTIVATIONS[activation](out if bias is None else out + bias).to(x.dtype)
     return out if residual is None else out + residual
 
 

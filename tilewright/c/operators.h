@@ -727,17 +727,24 @@ static inline tw_status tw_lerp(tw_context* context, const tw_tensor* x, const t
 }
 
 /* linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
- * none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N] */
+ * none|relu|gelu|gelu_tanh|silu = none, row_scale: f32[*]?, column_scale: f32[N]?) -> out: T[*, N]
+ */
 static inline tw_status tw_linear(tw_context* context, const tw_tensor* x, const tw_tensor* weight,
                                   const tw_tensor* bias, const tw_tensor* residual,
-                                  const char* activation, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(weight),
-                                tw_tensor_value(bias),     tw_tensor_value(residual),
-                                tw_text_value(activation), tw_tensor_value(out)};
+                                  const char* activation, const tw_tensor* row_scale,
+                                  const tw_tensor* column_scale, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),
+                                tw_tensor_value(weight),
+                                tw_tensor_value(bias),
+                                tw_tensor_value(residual),
+                                tw_text_value(activation),
+                                tw_tensor_value(row_scale),
+                                tw_tensor_value(column_scale),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 6, NULL, NULL);
+  return tw_call(context, op, arguments, 8, NULL, NULL);
 }
 
 /* linear_attention(q: T[B, L, H, D], k: T[B, L, H, D], v: T[B, L, Hv, Dv], g: U[B, L, Hv, D], beta:

@@ -149,14 +149,60 @@ struct GemmProduct : GemmScale {
   TW_INLINE GemmScale rest(bool adjusted) const { return {adjusted ? 1.0f : alpha}; }
 };
 
-/// A linear layer's: activation(x + bias) + residual.
-template <class T, class Activate>
+/// The adjustment: the product times a scale of its row and one of its column.
+struct GemmScales {
+  View<const float, 1> rows, columns;  // [m], [n]; or absent
+
+  template <int kPairs>
+  struct Piece {
+    float rows[2], columns[kPairs][2];
+    TW_INLINE float operator()(float x, int row, int pair, int which) const {
+      return x * rows[row] * columns[pair][which];
+    }
+  };
+  template <int kPairs>
+  TW_INLINE Piece<kPairs> piece(int64_t row, int64_t column) const {
+    Piece<kPairs> out{{factor(rows, row), factor(rows, row + 8)}, {}};
+    TW_UNROLL
+    for (int i = 0; i < 2 * kPairs; ++i)
+      out.columns[i / 2][i % 2] = factor(columns, column + i / 2 * 8 + i % 2);
+    return out;
+  }
+
+  struct Column {
+    const GemmScales& from;
+    float scale;
+    TW_INLINE float operator()(float x, int64_t row) const {
+      return x * factor(from.rows, row) * scale;
+    }
+  };
+  TW_INLINE Column column(int64_t at) const { return {*this, factor(columns, at)}; }
+
+ private:
+  /// 1 where there is none, and outside out.
+  TW_INLINE static float factor(const View<const float, 1>& of, int64_t at) {
+    return of && at < of.size(0) ? of(at) : 1.0f;
+  }
+};
+
+/// A linear layer's: activation(x * scales + bias) + residual. kAdjusts: whether it may have
+/// scales.
+template <class T, class Activate, bool kAdjusts = true>
 struct GemmLinear {
   using Sum = float;
   static constexpr bool kLong = true;
   View<const T, 1> bias;      // [n], or absent
   View<const T, 2> residual;  // [m, n], or absent
   int64_t rows, columns;      // of out; tiles reach beyond
+  GemmScales scales;
+
+  TW_INLINE bool adjusts() const
+    requires kAdjusts
+  {
+    return scales.rows || scales.columns;
+  }
+  TW_INLINE const GemmScales& adjustment(int64_t) const { return scales; }
+  TW_INLINE const GemmLinear& rest(bool) const { return *this; }
 
   template <int kPairs>
   struct Piece {

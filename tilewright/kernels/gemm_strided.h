@@ -1,4 +1,5 @@
-// Matrix multiplication on any GPU, for any strides and sizes: out = activation(alpha a b^T + bias)
+// Matrix multiplication on any GPU, for any strides and sizes: out = activation(alpha a b^T *
+// scales + bias)
 // + beta residual, float32 products and sums. Float32 operands always come here: the matrix units
 // would round them. Also what no tensor map can describe.
 //

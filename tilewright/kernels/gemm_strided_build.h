@@ -48,12 +48,14 @@ struct GemmStridedOperand {
 
 template <class T>
 struct GemmStridedArguments {
-  GemmStridedOperand<T> a, b;  // [m, k], [n, k]
-  Rows<const T> residual;      // [m, n], or absent; of matmul its addend
-  int64_t residual_batch;      // stride of the batch
-  View<const T, 1> bias;       // [n], or absent
-  Rows<T> out;                 // [m, n], may alias residual
-  int64_t out_batch;           // stride of the batch
+  GemmStridedOperand<T> a, b;         // [m, k], [n, k]
+  Rows<const T> residual;             // [m, n], or absent; of matmul its addend
+  int64_t residual_batch;             // stride of the batch
+  View<const T, 1> bias;              // [n], or absent
+  Rows<const float> row_scale;        // [m], or absent
+  View<const float, 1> column_scale;  // [n], or absent
+  Rows<T> out;                        // [m, n], may alias residual
+  int64_t out_batch;                  // stride of the batch
   int64_t batch, k;
   int64_t k_part;  // values of k of a block: blockIdx.z of them come before; a multiple of `depth`
   float* parts;  // [gridDim.z, batch, m, parts_pitch()] sums of parts of k; absent if there is one

@@ -24,13 +24,16 @@ struct GemmStridedEpilogue {
   __device__ void store(Sums sums, int64_t batch, int64_t r, int64_t c) const {
     using Four = tile::Raw<T, 4>;
     const int count = given.out.cols - c < 4 ? int(given.out.cols - c) : 4;
-    const auto four = [&](const View<const T, 1>& from) {
-      const T* at = from.data + c * from.strides[0];
-      const bool is_whole = from.strides[0] == 1 && count == 4 && Four::is_aligned(at);
-      return (is_whole ? Four::load(at) : Four::gather(at, from.strides[0], count))
+    const auto four = [&]<class E>(const View<const E, 1>& from) {
+      using Of = tile::Raw<E, 4>;
+      const E* at = from.data + c * from.strides[0];
+      const bool is_whole = from.strides[0] == 1 && count == 4 && Of::is_aligned(at);
+      return (is_whole ? Of::load(at) : Of::gather(at, from.strides[0], count))
           .template widen<float>();
     };
     sums = given.scale(sums);
+    if (given.column_scale) sums = sums * four(given.column_scale);
+    if (given.row_scale) sums = sums * given.row_scale(r, 0);
     if (given.bias) sums = sums + four(given.bias);
     if (given.activation != 0) sums = activated(sums, given.activation);
     if (given.residual) {

@@ -1,4 +1,5 @@
-// A linear layer: out = activation(x weightᵀ + bias) + residual, float32 accumulation.
+// A linear layer: out = activation(x weightᵀ * row_scale * column_scale + bias) + residual, float32
+// accumulation.
 //
 // A row of out has the same bits whatever batch it is computed in (tile/cpu/mma.h), so that
 // decoding one token and prefilling a prompt agree.
@@ -11,12 +12,14 @@ namespace tw::kernels {
 
 template <class T>
 struct Linear {
-  Rows<const T> x;          // [*, k]
-  View<const T, 2> weight;  // [n, k]
-  View<const T, 1> bias;    // [n], or absent
-  Rows<const T> residual;   // [*, n], or absent
-  int activation;           // an Activation
-  Rows<T> out;              // [*, n], may alias residual
+  Rows<const T> x;                    // [*, k]
+  View<const T, 2> weight;            // [n, k]
+  View<const T, 1> bias;              // [n], or absent
+  Rows<const T> residual;             // [*, n], or absent
+  int activation;                     // an Activation
+  Rows<const float> row_scale;        // [*], or absent
+  View<const float, 1> column_scale;  // [n], or absent
+  Rows<T> out;                        // [*, n], may alias residual
 
   template <tile::Program P>
   tile::Plan plan(const Machine& machine) const {
@@ -44,7 +47,8 @@ struct Linear {
       return {rows};
     }
     TW_INLINE LinearEpilogue<T> epilogue(int64_t) const {
-      return {layer.bias, layer.residual, Activation(layer.activation), layer.out};
+      return {layer.bias, layer.residual,  Activation(layer.activation),
+              layer.out,  layer.row_scale, layer.column_scale};
     }
   };
   TW_INLINE Problem problem() const { return {*this, 1, x.rows, weight.size(0), weight.size(1)}; }

@@ -65,7 +65,7 @@ struct FusedLinearCrossEntropy {
       labels.data += first * labels.stride(0);
       labels.sizes[0] = n;
       launch.template operator()<Linear>(
-          kernels::Linear<T>{rows_from(k.x, first, n), k.weight, {}, {}, 0, as_rows(here)});
+          kernels::Linear<T>{rows_from(k.x, first, n), k.weight, {}, {}, 0, {}, {}, as_rows(here)});
       launch.template operator()<CrossEntropy>(kernels::CrossEntropy<T, I>{
           as_const(here), labels, k.ignore_index, kNone, k.label_smoothing, k.z_loss, loss, sums});
       for (int64_t r = 0; r < n; ++r) total += double(loss(r, 0));
@@ -97,7 +97,7 @@ struct FusedLinearCrossEntropy {
       labels.data += first * labels.stride(0);
       labels.sizes[0] = n;
       launch.template operator()<Linear>(
-          kernels::Linear<T>{rows_from(k.x, first, n), k.weight, {}, {}, 0, as_rows(here)});
+          kernels::Linear<T>{rows_from(k.x, first, n), k.weight, {}, {}, 0, {}, {}, as_rows(here)});
       launch.template operator()<CrossEntropy>(kernels::CrossEntropy<T, I>{
           as_const(here), labels, k.ignore_index, kNone, k.label_smoothing, k.z_loss,
           tw::rows(static_cast<T*>(losses.data()) + first, n, 1), sums});
@@ -216,8 +216,8 @@ struct FusedLinearCrossEntropy {
     const View<const T, 2> features_of{x.data, {features, n}, {x.stride(1), x.stride(0)}};
     Rows<const T> so_far;
     if (first > 0) so_far = as_rows(as_const(k.weight_grad));
-    launch.template operator()<Linear>(
-        kernels::Linear<T>{as_rows(turned), features_of, {}, so_far, 0, as_rows(k.weight_grad)});
+    launch.template operator()<Linear>(kernels::Linear<T>{
+        as_rows(turned), features_of, {}, so_far, 0, {}, {}, as_rows(k.weight_grad)});
   }
 #endif
 

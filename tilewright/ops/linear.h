@@ -5,14 +5,17 @@
 
 namespace tw::ops {
 
-/// Linear layer: activation(x weightᵀ + bias) + residual. Sums are float32; a row has the same bits
-/// in any batch. `out` may alias `residual`.
+/// Linear layer: activation(x weightᵀ * row_scale * column_scale + bias) + residual, where scales
+/// are of the rows and of the columns of the product. Sums are float32; a row has the same bits in
+/// any batch. `out` may alias `residual`.
 struct Linear {
   static constexpr Schema kSchema{
       "linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, "
-      "activation: none|relu|gelu|gelu_tanh|silu = none) -> out: T[*, N]"};
+      "activation: none|relu|gelu|gelu_tanh|silu = none, row_scale: f32[*]?, "
+      "column_scale: f32[N]?) -> out: T[*, N]"};
   static constexpr Gradient kGradient{
-      "where activation=none: linear(x=out.grad, weight=weight.T) -> x.grad; "
+      "where activation=none, row_scale=absent, column_scale=absent: linear(x=out.grad, "
+      "weight=weight.T) -> x.grad; "
       "matmul(a=out.grad.matrix.T, b=x.matrix) -> weight.grad; sum(x=out.grad.matrix, dim=1) -> "
       "bias.grad; out.grad -> residual.grad"};
   static constexpr GpuKernels kGpu = GpuKernels::kOwn;
@@ -34,7 +37,7 @@ struct Linear {
     return linear_cost(k, size * double(k.weight.size(0)) * double(k.weight.size(1)), size);
   }
 
-  static constexpr auto& kEdgeCases = kLinearEdgeCases;
+  static constexpr auto kEdgeCases = joined(kLinearEdgeCases, kLinearScaleCases);
   static constexpr auto& kWorkloads = kLinearWorkloads;
 };
 

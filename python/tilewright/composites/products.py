@@ -40,10 +40,20 @@ def int_matmul(a: Tensor, b: Tensor) -> Tensor:
 
 @composite
 def linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None, residual: Tensor | None, activation: str
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    activation: str,
+    row_scale: Tensor | None,
+    column_scale: Tensor | None,
 ) -> Tensor:
-    out = F.linear(wide(x), wide(weight), None if bias is None else wide(bias))
-    out = _ACTIVATIONS[activation](out)
+    out = F.linear(wide(x), wide(weight))
+    if row_scale is not None:
+        out = out * row_scale[..., None]
+    if column_scale is not None:
+        out = out * column_scale
+    out = _ACTIVATIONS[activation](out if bias is None else out + wide(bias))
     return (out if residual is None else out + wide(residual)).to(x.dtype)
 
 

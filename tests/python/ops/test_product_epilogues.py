@@ -170,3 +170,43 @@ def test_gradients_of_gated_layers(activation: str, device: str) -> None:
     )
     exact = [t.detach() for t in given]
     torch.testing.assert_close(ops.gated_linear(*exact, activation), got.detach())
+
+
+def scaled(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    return torch.nn.functional.silu((x @ weight.T) * rows[..., None] * columns + bias)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 512, 264), (3, 65, 37), (64, 512, 1000), (640, 72, 2048), (200, 0, 24)]
+)
+def test_scales_of_layers(m: int, k: int, n: int, dtype: torch.dtype, device: str) -> None:
+    x = normal(m, k, device=device, dtype=dtype)
+    weight = normal(n, k, device=device, dtype=dtype, seed=1) * max(k, 1) ** -0.5
+    bias = normal(n, device=device, dtype=dtype, seed=2)
+    rows = normal(2 * m, device=device, dtype=torch.float32, seed=3)[::2]
+    columns = normal(n, device=device, dtype=torch.float32, seed=4)
+    one = torch.ones((), device=device)
+    for left in (x, x.T.contiguous().T):
+        wide = [t.double() for t in (left, weight, bias)]
+        for row, column in ((rows, columns), (rows, None), (None, columns), (one.expand(m), None)):
+            got = ops.linear(left, weight, bias, None, "silu", row, column)
+            factors = [one if t is None else t for t in (row, column)]
+            factors[0] = factors[0].expand(m)
+            near(got, scaled(*wide, *(t.double() for t in factors)), 4)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_scaled_layers(device: str) -> None:
+    shapes = ((2, 3, 8), (5, 8), (5,), (2, 3), (5,))
+    given = [
+        normal(*shape, device=device, dtype=torch.float32, seed=i).requires_grad_()
+        for i, shape in enumerate(shapes)
+    ]
+    x, weight, bias, rows, columns = given
+    got, want = ops.linear(x, weight, bias, None, "silu", rows, columns), scaled(*given)
+    grad = normal(2, 3, 5, device=device, dtype=torch.float32, seed=9)
+    torch.testing.assert_close(
+        torch.autograd.grad(got, given, grad), torch.autograd.grad(want, given, grad)
+    )

@@ -59,7 +59,7 @@ TYPED_TEST(Gemm, ARowHasTheSameBitsInAnyBatchOnAnyThreads) {
       runtime::launch<ops::LinearPacked>(context,
                                          kernels::LinearPacked<T>{from, bytes, b, added, 4, to});
     else
-      runtime::launch<ops::Linear>(context, kernels::Linear<T>{from, w, b, added, 4, to});
+      runtime::launch<ops::Linear>(context, kernels::Linear<T>{from, w, b, added, 4, {}, {}, to});
     return out;
   };
 
@@ -185,6 +185,8 @@ TYPED_TEST(Gemm, TheResidualMayBeTheOutput) {
                            {},
                            const_rows(residual, m, n),
                            0,
+                           {},
+                           {},
                            rows(apart.data(), m, n)};
   runtime::launch<ops::Linear>(this->pair_, layer);
   layer.residual = const_rows(in_place, m, n);

@@ -2,6 +2,8 @@
 // stored.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -29,7 +31,7 @@ inline double activate(kernels::Activation activation, double x) {
 }
 
 /// out = activation(x wᵀ + bias) + residual in float64; weight(n, k) gives w as double. Kernel: the
-/// aggregate of a linear operator.
+/// aggregate of a linear operator, which may have scales of the product.
 template <class Kernel, class Weight>
 void linear_reference(const Kernel& kernel, Weight&& weight) {
   for (int64_t m = 0; m < kernel.out.rows; ++m) {
@@ -37,6 +39,10 @@ void linear_reference(const Kernel& kernel, Weight&& weight) {
     for (int64_t n = 0; n < kernel.out.cols; ++n) {
       double sum = 0;
       for (int64_t k = 0; k < kernel.x.cols; ++k) sum += static_cast<double>(x(k)) * weight(n, k);
+      if constexpr (requires { kernel.row_scale; }) {
+        if (kernel.row_scale) sum *= static_cast<double>(kernel.row_scale(m, 0));
+        if (kernel.column_scale) sum *= static_cast<double>(kernel.column_scale(n));
+      }
       if (kernel.bias) sum += static_cast<double>(kernel.bias(n));
       sum = activate(static_cast<kernels::Activation>(kernel.activation), sum);
       if (kernel.residual) sum += static_cast<double>(kernel.residual(m, n));
@@ -71,6 +77,26 @@ inline constexpr Case kLinearEdgeCases[] = {
     {"blocks of rows", "*=530 K=180 N=40 +bias"},
     {"a packed once for all", "*=210 K=700 N=260"},
     {"few tiles, many k", "*=35 K=7003 N=66 +bias +residual activation=silu"}};
+/// One list after the other.
+template <size_t kFirst, size_t kSecond>
+constexpr std::array<Case, kFirst + kSecond> joined(const Case (&first)[kFirst],
+                                                    const Case (&second)[kSecond]) {
+  std::array<Case, kFirst + kSecond> out{};
+  std::copy(first, first + kFirst, out.begin());
+  std::copy(second, second + kSecond, out.begin() + kFirst);
+  return out;
+}
+
+// Of scales of the product, which linear has.
+inline constexpr Case kLinearScaleCases[] = {
+    {"scales of no sums", "*=2 K=0 N=40 +bias +row_scale +column_scale"},
+    {"a scale of rows", "*=2x3 K=4 N=5 +bias +row_scale"},
+    {"a scale of columns", "*=5 K=70 N=45 +column_scale activation=silu"},
+    {"one row with scales", "*=1 K=600 N=1100 +row_scale +column_scale activation=gelu"},
+    {"scales and all else",
+     "*=45 K=67 N=137 +bias +residual +row_scale +column_scale activation=gelu_tanh"},
+    {"scales of parts of k", "*=35 K=7003 N=66 +residual +row_scale +column_scale"},
+    {"scales of large tiles", "*=600 K=72 N=1032 +bias +row_scale +column_scale activation=relu"}};
 inline constexpr Case kLinearWorkloads[] = {
     {"smollm2-135m/decode", "*=1 K=576 N=1536"},
     {"smollm2-135m/prefill", "*=128 K=576 N=1536"},

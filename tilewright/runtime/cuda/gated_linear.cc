@@ -26,9 +26,9 @@ std::string_view launch_in_two(const kernels::GatedLinear<T>& call, int device, 
   const StreamMemory memory(checked_mul(checked_mul(m, columns), int64_t{sizeof(T)}), stream,
                             kName);
   T* const both = static_cast<T*>(memory.data());
-  const std::string_view answer =
-      launch_own(kernels::Linear<T>{call.x, call.weight, call.bias, {}, 0, rows(both, m, columns)},
-                 device, stream);
+  const std::string_view answer = launch_own(
+      kernels::Linear<T>{call.x, call.weight, call.bias, {}, 0, {}, {}, rows(both, m, columns)},
+      device, stream);
   kernels::GemmGateArguments<T> arguments{both, call.out, call.activation};
   constexpr int kThreads = 256, kResident = 8;
   void* pointers[] = {&arguments};

@@ -139,7 +139,7 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
   if (b.copies) b.copy_to(b_copy.data(), module<T>().realign, on, stream);
   if (p.linear) {
     // The functor is part of the kernel; the arguments of all of them are laid out alike.
-    const kernels::GemmLinear<T, void> epilogue{p.bias, p.residual, p.m, p.n};
+    const kernels::GemmLinear<T, void> epilogue{p.bias, p.residual, p.m, p.n, p.scales};
     launch_variant(p, GemmVariant::linear(shape, p.activation), a, b, epilogue, on, stream);
   } else {
     const kernels::GemmProduct<T> epilogue{{p.scale.alpha}, p.scale.beta, as_batch(p.addend)};
@@ -308,8 +308,9 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   const GemmOperand<const T> right = as_operand(weight);
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  const bool one_stride =
-      call.x.lead == 1 && call.out.lead == 1 && (!call.residual || call.residual.lead == 1);
+  const bool one_stride = call.x.lead == 1 && call.out.lead == 1 &&
+                          (!call.residual || call.residual.lead == 1) &&
+                          (!call.row_scale || call.row_scale.lead == 1);
   GemmProblem<T> p;
   p.m = call.out.rows, p.n = call.out.cols, p.k = weight.size(1);
   p.left = as_operand(call.x), p.right = right, p.out = as_operand(call.out);
@@ -317,6 +318,9 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   if (call.residual)
     p.residual = {
         call.residual.data, {p.m, p.n}, {call.residual.lead_strides[0], call.residual.col_stride}};
+  p.scales.columns = call.column_scale;
+  if (call.row_scale)
+    p.scales.rows = {call.row_scale.data, {p.m}, {call.row_scale.lead_strides[0]}};
   p.simplify();
   if (one_stride && takes_sm90(p, on)) {
     launch_warp_specialized(p, on, stream);
@@ -328,6 +332,7 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   arguments.residual = call.residual, arguments.bias = call.bias;
   arguments.batch = 1, arguments.k = weight.size(1), arguments.scale = {};
   arguments.activation = call.activation;
+  arguments.row_scale = call.row_scale, arguments.column_scale = call.column_scale;
   launch_strided(arguments, on, stream);
   wait_if_asked("linear", on, stream);
   return kPortable;

@@ -16,7 +16,7 @@ namespace tw::runtime::cuda {
 template <class T>
 std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream stream);
 
-/// out = activation(x weight^T + bias) + residual.
+/// out = activation(x weight^T * scales + bias) + residual.
 template <class T>
 std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream stream);
 

@@ -81,7 +81,9 @@ struct EpilogueOf {
 };
 template <int kIndex>
 struct EpilogueOf<kIndex, true> {
-  using type = GemmLinear<Element, FunctorOf<Activation(GemmVariant::at(kIndex).activation())>>;
+  static constexpr GemmVariant kVariant = GemmVariant::at(kIndex);
+  using type = GemmLinear<Element, FunctorOf<Activation(kVariant.activation())>,
+                          kVariant.build().may_adjust()>;
 };
 
 template <int kIndex>

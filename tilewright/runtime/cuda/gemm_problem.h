@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tilewright/core/view.h"
+#include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_policy_sm90.h"
 #include "tilewright/kernels/matmul_scale.h"
 #include "tilewright/runtime/cuda/tensor_map.h"
@@ -64,6 +65,7 @@ struct GemmProblem {
   bool linear = false;
   View<const T, 1> bias;
   View<const T, 2> residual;
+  kernels::GemmScales scales;
   int activation = 0;
   bool adds = false;  // to what out has
 
@@ -91,7 +93,7 @@ struct GemmProblem {
     const auto lies_across = [](const GemmOperand<const T>& x) {
       return !x.is_tma_legal() && x.transposed().is_tma_legal();
     };
-    if (bias || activation != 0 || (residual && !to_out)) return;
+    if (bias || activation != 0 || scales.rows || scales.columns || (residual && !to_out)) return;
     if (!lies_across(left) && !lies_across(right)) return;
     linear = false;
     adds = to_out;
@@ -113,7 +115,13 @@ struct GemmProblem {
     return double(batch) * double(m + 128) * double(n + 256) / kSmallest < double(kMost);
   }
   kernels::GemmSize size() const {
-    return {batch, m, n, k, int(sizeof(T)), int(sizeof(Out)), addend.data != nullptr};
+    return {batch,
+            m,
+            n,
+            k,
+            int(sizeof(T)),
+            int(sizeof(Out)),
+            addend.data || scales.rows || scales.columns};
   }
 };
 
