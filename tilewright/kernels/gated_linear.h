@@ -5,7 +5,7 @@
 // gate: a tile of sums has both. On a GPU see runtime/cuda/gated_linear.cc.
 #pragma once
 
-#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gated_activation.h"
 #include "tilewright/kernels/gemm_cpu.h"
 
 namespace tw::kernels {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
-#include "tilewright/kernels/activation.h"
+#include "tilewright/kernels/gated_activation.h"
 
 namespace tw::kernels {
 
