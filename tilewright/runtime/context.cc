@@ -42,7 +42,8 @@ Context::Context(ThreadPool& pool, const Machine& machine)
 
 void* Context::Buffer::reserve(int64_t needed) {
   if (needed > bytes) {
-    data.reset();
+    data.reset();  // first: the two together may be more than there is
+    bytes = 0;     // also if allocate() throws
     data = allocate(needed);
     bytes = needed;
   }

@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 from cases import Case, assert_close, every_case, results
 
-from tilewright import _arrays, _call, _library, _schema, _values
+from tilewright import _arrays, _call, _library, _schema, _values, ops
 
 OPS = torch.ops.tilewright
 ROOT = Path(__file__).resolve().parents[3]
@@ -255,6 +256,17 @@ def test_a_table_of_more_elements_than_31_bits_count() -> None:
     rows = torch.randn(4, 1024).half()
     table[ids.long()] = rows
     assert torch.equal(OPS.embedding(table, ids), rows)
+
+
+@pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
+def test_a_call_after_one_that_found_no_memory(kind) -> None:
+    """Which had given back what both use."""
+    x = kind(np.linspace(-1, 1, 300 * 300, dtype=np.float32).reshape(300, 300))
+    want = ops.linear(x, x)
+    keys, beta = (kind(np.ones(shape, np.float32)) for shape in ((1, 70, 2, 8), (1, 70, 2)))
+    with pytest.raises(MemoryError, match="cannot allocate"):
+        ops.delta_rule_transform(keys, beta, None, 10**6)
+    np.testing.assert_array_equal(ops.linear(x, x), want)
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
