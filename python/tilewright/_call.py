@@ -108,18 +108,17 @@ def is_plain() -> bool:
     return _explain.active() is None and backends.is_default()
 
 
-def is_kernel_traced(name: str, backend: str | None) -> bool:
-    """Whether torch.compile is to see a call of the library's kernel."""
-    wanted = backend or backends.traced_backend()
-    return wanted in backends.KERNELS and backends.find_impl(name, wanted) is None
+def is_kernel_traced(name: str, wanted: str, place: str) -> bool:
+    """Whether torch.compile is to see a call of the library's kernel for arrays of this place."""
+    return wanted == place and backends.find_impl(name, wanted) is None
 
 
-def traced(op: Operator, arguments: list[Any], backend: str | None) -> Any:
+def traced(op: Operator, arguments: list[Any], wanted: str) -> Any:
     """A call that torch.compile traces, where something else than the kernel is to run.
 
-    PyTorch's composites and what users registered become part of the graph; the rest breaks it.
+    PyTorch's composites and what users registered become part of the graph; the rest breaks it, as
+    do calls that are refused.
     """
-    wanted = backend or backends.traced_backend()
     implementation = backends.find_impl(op.call_name, wanted)
     if implementation is not None:
         return _registered.run(op, wanted, implementation, arguments)

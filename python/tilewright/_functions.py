@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tilewright import _call, _ranks, _schema
+from tilewright import _call, _ranks, _schema, backends
 from tilewright._check import may_be_none
 from tilewright._schema import Operator
 
@@ -53,13 +53,15 @@ def make(op: Operator) -> _schema.Function:
         x = positional[0] if positional else named.get(first)
         if torch is not None and isinstance(x, torch.Tensor):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
-                if _call.is_kernel_traced(call_name, backend):
+                place = "cuda" if x.is_cuda else "cpu"
+                wanted = backends.traced_backend(place) if backend is None else backend
+                if _call.is_kernel_traced(call_name, wanted, place):
                     packet = getattr(torch.ops.tilewright, name)
                     absent = [key for key in named if key in numbers and named[key] is None]
                     for key in absent:  # which the operator has a default for
                         del named[key]
                     return getattr(packet, overload)(*positional, **named)
-                return _call.traced(op, _bind(op, positional, named), backend)
+                return _call.traced(op, _bind(op, positional, named), wanted)
             if backend is None and _call.is_plain():
                 kernel = kernel or _call.torch_function(call_name)
                 try:

@@ -360,5 +360,5 @@ def load() -> None:
     _autocast.register(library)
     for function in (composites.load, composites.why_none):  # torch.compile is not to look into
         torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
-    reason = "tilewright's definitions run outside of PyTorch's graph"
+    reason = "definitions run outside of PyTorch's graph, and calls that no kernel takes fail there"
     _call.call_untraced = torch.compiler.disable(_call.call, reason=reason)  # type: ignore[no-untyped-call]

@@ -35,8 +35,9 @@ _named: contextvars.ContextVar[str | None] = contextvars.ContextVar(
     "tilewright_named", default=None
 )
 _default = "cpu"
-_blocks: list[tuple[contextvars.Token[str], str]] = []  # that are open, of all threads
-_asked = ""  # by the latest of them, for torch.compile, which cannot read _current
+_NOTHING: tuple[str, str | None] = "", None
+_blocks: list[tuple[object, tuple[str, str | None]]] = []  # that are open, of all threads
+_asked = _NOTHING  # _current and _named of the latest: torch.compile cannot read them
 _lock = threading.Lock()
 
 
@@ -123,9 +124,17 @@ def get_current_backend() -> str:
     return _current.get(_default)
 
 
-def traced_backend() -> str:
-    """The backend of calls that torch.compile traces; it traces again when this has changed."""
-    return _asked or _default
+def traced_backend(place: str) -> str:
+    """The backend of a call that torch.compile traces and that names none.
+
+    It traces again when this has changed.
+
+    Args:
+        place: the backend among KERNELS of the device that the call's arrays are on.
+    """
+    current, named = _asked
+    wanted = current or _default
+    return named or (place if wanted in KERNELS else wanted)
 
 
 def is_default() -> bool:
@@ -162,19 +171,27 @@ def use_backend(name: str) -> Iterator[None]:
         ...     tilewright.get_current_backend()
         'reference'
     """
+    with _block(check_backend(name), _named.get()):
+        yield
+
+
+@contextlib.contextmanager
+def _block(current: str, named: str | None) -> Iterator[None]:
+    """Within it these are this thread's or task's, and the next trace's."""
     global _asked
-    token = _current.set(check_backend(name))
-    block = token, name
+    tokens = _current.set(current), _named.set(named)
+    block = object(), (current, named)
     with _lock:
         _blocks.append(block)
-        _asked = name
+        _asked = block[1]
     try:
         yield
     finally:
         with _lock:
             _blocks.remove(block)
-            _asked = _blocks[-1][1] if _blocks else ""
-        _current.reset(token)
+            _asked = _blocks[-1][1] if _blocks else _NOTHING
+        _current.reset(tokens[0])
+        _named.reset(tokens[1])
 
 
 def named_backend() -> str | None:
@@ -195,18 +212,14 @@ def naming(name: str | None) -> Iterator[None]:
     wanted = KERNELS[0] if name is None else check_backend(name)
     torch = sys.modules.get("torch")
     if torch is not None and torch.compiler.is_compiling():
-        before, _asked = _asked, wanted
+        before, _asked = _asked, (wanted, name)
         try:
             yield
         finally:
             _asked = before
         return
-    tokens = _current.set(wanted), _named.set(name)
-    try:
+    with _block(wanted, name):
         yield
-    finally:
-        _current.reset(tokens[0])
-        _named.reset(tokens[1])
 
 
 def register_impl(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tilewright.torch
 import torch
+from tilewright.compat import tilegym
 
 import tilewright
 from tilewright import ops
@@ -53,6 +54,26 @@ def test_the_kernel_is_one_node(backend: str | None) -> None:
     function, graphs = traced(lambda x, weight: norm(x, weight, backend=backend))
     torch.testing.assert_close(function(x, weight), want)
     assert [KERNEL in graph for graph in graphs] == [True]
+
+
+ELSEWHERE = "cpu" if torch.cuda.is_available() else "cuda"
+
+
+@pytest.mark.parametrize("way", ["argument", "compat"])
+def test_kernels_of_another_device_are_refused_as_outside_of_a_graph(way: str) -> None:
+    x = torch.ones(3, device={"cpu": "cuda", "cuda": "cpu"}[ELSEWHERE])
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        if way == "compat":
+            return tilegym.softmax(x, backend=ELSEWHERE)
+        return ops.exp(x, backend=ELSEWHERE)
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="calls that no kernel takes"):
+        traced(call)[0](x)
+    with pytest.raises(NotImplementedError, match=f"no kernel for backend {ELSEWHERE}"):
+        torch.compile(call, backend="eager")(x)
+    with tilewright.use_backend(ELSEWHERE):  # which stands for the kernels of any device
+        torch.testing.assert_close(traced(ops.exp)[0](x), x.exp())
 
 
 def test_a_composite_becomes_part_of_the_graph() -> None:
