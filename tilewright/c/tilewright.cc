@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "tilewright/c/dlpack.h"
 #include "tilewright/c/guarded.h"
 #include "tilewright/c/overlap.h"
+#include "tilewright/c/tensor.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
 #include "tilewright/runtime/cuda/nvml.h"
@@ -51,46 +51,13 @@ using tw::ops::Call;
 static_assert(TW_MAX_RANK == tw::kMaxRank);
 static_assert(offsetof(tw_tensor, shape) == 24 && sizeof(tw_tensor) == 48, "DLTensor's layout");
 
-constexpr int32_t kCpuDevice = 1, kCudaDevice = 2;  // DLDeviceType
-
-DType dtype_from(const tw_dtype& dtype, const Call& call, const Arg& arg) {
-  if (const std::optional<DType> found = tw::c::from_dlpack(dtype)) return *found;
-  throw Error(ErrorKind::kUnsupported,
-              std::string(call.schema().name()) + ": " + std::string(arg.name) + " is " +
-                  tw::c::dlpack_name(dtype) + ", which no operator takes\n  in " +
-                  std::string(call.schema().text()));
+/// For pointers that a caller must give.
+void require(const void* pointer, const char* what) {
+  if (pointer == nullptr) throw Error(ErrorKind::kInvalidArgument, std::string(what) + " is NULL");
 }
 
 [[noreturn]] void refuse(const tw_operator& op, const std::string& message) {
   throw Error(ErrorKind::kInvalidArgument, op.name + ": " + message + "\n  in " + op.schema);
-}
-
-TensorRef tensor_ref(const tw_tensor& tensor, const Call& call, const Arg& arg) {
-  const auto fail = [&](const std::string& rule) {
-    throw Error(ErrorKind::kInvalidArgument, std::string(call.schema().name()) + ": " +
-                                                 std::string(arg.name) + " " + rule + "\n  in " +
-                                                 std::string(call.schema().text()));
-  };
-  if (tensor.device.type != kCpuDevice && tensor.device.type != kCudaDevice)
-    fail("is on DLPack device " + std::to_string(tensor.device.type) +
-         ", but must be on the CPU (1) or a CUDA GPU (2)");
-  if (tensor.rank < 0 || tensor.rank > tw::kMaxRank)
-    fail("has " + std::to_string(tensor.rank) + " dimensions, but at most " +
-         std::to_string(tw::kMaxRank) + " are supported");
-  TensorRef out;
-  out.dtype = dtype_from(tensor.dtype, call, arg);
-  if (tensor.device.type == kCudaDevice) out.device = tw::Device::cuda(tensor.device.index);
-  out.rank = tensor.rank;
-  out.data =
-      tensor.data == nullptr ? nullptr : static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
-  int64_t contiguous = 1;
-  for (auto d = static_cast<size_t>(tensor.rank); d-- > 0;) {
-    out.sizes[d] = tensor.shape[d];
-    out.strides[d] = tensor.strides == nullptr ? contiguous : tensor.strides[d];
-    if (tensor.strides == nullptr && tensor.shape[d] > 0)
-      contiguous = tw::checked_mul(contiguous, tensor.shape[d], "tensor size");
-  }
-  return out;
 }
 
 void set_scalar(Call& call, const Arg& arg, const tw_value& value) {
@@ -107,6 +74,7 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
   if (count < 0 || count > call.schema().size())
     refuse(op, std::to_string(count) + " arguments given, but there are " +
                    std::to_string(call.schema().size()));
+  if (count > 0 && arguments == nullptr) refuse(op, "arguments is NULL");
   for (int i = 0; i < count; ++i) {
     const Arg& arg = call.schema()[i];
     const tw_value& value = arguments[i];
@@ -118,7 +86,7 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
                      (arg.kind == ArgKind::kTensor ? " must be a tensor" : " must be a scalar"));
     if (value.kind == TW_TENSOR) {
       call[i].present = true;
-      call[i].tensor = tensor_ref(*value.as.tensor, call, arg);
+      call[i].tensor = tw::c::read_tensor(value.as.tensor, call, arg);
     } else {
       set_scalar(call, arg, value);
     }
@@ -170,7 +138,7 @@ void allocate_outputs(const tw_operator& op, const tw_value* arguments, int32_t 
                   op.name + ": " + std::string(arg.name) + tw::shape_to_string(sizes) + ", " +
                       size_text(call.dtype_of_arg(i), sizes) + ", was not allocated");
     call[i].present = true;
-    made.emplace_back(call[i].tensor = tensor_ref(tensor, call, arg));
+    made.emplace_back(call[i].tensor = tw::c::read_tensor(&tensor, call, arg));
   }
   tw::c::clear_left_out(*op.info, call, made, stream);
 }
@@ -242,6 +210,7 @@ const char* tw_cuda_unavailable(void) {
 }
 tw_status tw_cuda_state(int32_t device, tw_gpu_state* state) {
   return guarded([&] {
+    require(state, "tw_cuda_state: state");
     tw::runtime::cuda::GpuState told;
     if (const tw::Support support = tw::runtime::cuda::read_gpu_state(device, told); !support)
       throw Error(ErrorKind::kUnsupported, "cuda: " + support.reason());
@@ -266,6 +235,8 @@ tw_status tw_operator_find(const char* name, const tw_operator** op) {
     return out;
   }();
   return guarded([&] {
+    require(name, "tw_operator_find: name");
+    require(op, "tw_operator_find: op");
     const auto it = kByName.find(name);
     if (it == kByName.end()) tw::runtime::find_operator(name);  // throws, with suggestions
     *op = it->second;
@@ -288,12 +259,15 @@ const tw_argument* tw_operator_argument(const tw_operator* op, int32_t index) {
 
 tw_status tw_context_new(int32_t threads, tw_context** context) {
   return guarded([&] {
+    require(context, "tw_context_new: context");
     const int count = tw::runtime::resolve_threads(threads).threads;
     *context = new tw_context{nullptr, tw::runtime::Context(pool_of(count))};
   });
 }
 tw_status tw_context_new_on_host(int32_t threads, tw_fork fork, void* host, tw_context** context) {
   return guarded([&] {
+    require(reinterpret_cast<const void*>(fork), "tw_context_new_on_host: fork");
+    require(context, "tw_context_new_on_host: context");
     auto pool = std::make_unique<tw::runtime::ThreadPool>(threads, tw::runtime::Host{fork, host});
     tw::runtime::Context made(*pool);
     *context = new tw_context{std::move(pool), std::move(made)};
@@ -304,11 +278,12 @@ void tw_context_free(tw_context* context) {
 }
 
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
-  context->context.set_cuda_stream(stream);
+  if (context != nullptr) context->context.set_cuda_stream(stream);
 }
 tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate allocate,
                                         tw_device_free free, void* user) {
   return guarded([&] {
+    require(context, "tw_context_set_cuda_allocator: context");
     if ((allocate == nullptr) != (free == nullptr))
       throw Error(
           ErrorKind::kInvalidArgument,
@@ -319,12 +294,15 @@ tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate 
 
 tw_status tw_set_float32_matmul_precision(const char* precision) {
   return guarded([&] {
+    require(precision, "tw_set_float32_matmul_precision: precision");
     tw::runtime::set_float32_matmul_precision(tw::runtime::matmul_precision_of(precision));
   });
 }
 tw_status tw_float32_matmul_precision(const char** precision) {
-  return guarded(
-      [&] { *precision = tw::runtime::name(tw::runtime::float32_matmul_precision()).data(); });
+  return guarded([&] {
+    require(precision, "tw_float32_matmul_precision: precision");
+    *precision = tw::runtime::name(tw::runtime::float32_matmul_precision()).data();
+  });
 }
 
 void tw_observe(tw_observer observer) {
@@ -334,6 +312,8 @@ void tw_observe(tw_observer observer) {
 tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t count,
                    tw_shape* outputs) {
   return guarded([&] {
+    require(op, "tw_infer: op");
+    require(outputs, "tw_infer: outputs");
     Call call = make_call(*op, arguments, count, false);
     const std::vector<std::vector<int64_t>> shapes = op->info->infer(call);
     size_t next = 0;
@@ -347,17 +327,22 @@ tw_status tw_infer(const tw_operator* op, const tw_value* arguments, int32_t cou
 
 tw_status tw_call(tw_context* context, const tw_operator* op, const tw_value* arguments,
                   int32_t count, tw_allocate allocate, void* user) {
+  const char* build = "";
   const tw_status status = guarded([&] {
+    require(context, "tw_call: context");
+    require(op, "tw_call: op");
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user, context->context.cuda_stream());
     op->info->run(call, context->context);
+    build = context->context.answered_by().data();
   });
-  return tell_observer(status, {op, arguments, count, context->context.answered_by().data()});
+  return tell_observer(status, {op, arguments, count, build});
 }
 
 tw_status tw_call_reference(const tw_operator* op, const tw_value* arguments, int32_t count,
                             tw_allocate allocate, void* user) {
   const tw_status status = guarded([&] {
+    require(op, "tw_call_reference: op");
     Call call = make_call(*op, arguments, count, true);
     allocate_outputs(*op, arguments, count, call, allocate, user);
     op->info->reference(call);

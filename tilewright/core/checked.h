@@ -9,10 +9,20 @@
 
 namespace tw {
 
+/// Whether a * b fits, which `out` then is.
+inline bool try_mul(int64_t a, int64_t b, int64_t& out) {
+  return !__builtin_mul_overflow(a, b, &out);
+}
+
+/// Whether a + b fits, which `out` then is.
+inline bool try_add(int64_t a, int64_t b, int64_t& out) {
+  return !__builtin_add_overflow(a, b, &out);
+}
+
 /// a * b. Throws Error{kInvalidArgument} naming `what` when the product leaves int64.
 inline int64_t checked_mul(int64_t a, int64_t b, const char* what = "size") {
   int64_t out = 0;
-  if (__builtin_mul_overflow(a, b, &out)) {
+  if (!try_mul(a, b, out)) {
     throw Error(ErrorKind::kInvalidArgument, std::string(what) + " overflows 64 bits: " +
                                                  std::to_string(a) + " * " + std::to_string(b));
   }
@@ -22,7 +32,7 @@ inline int64_t checked_mul(int64_t a, int64_t b, const char* what = "size") {
 /// a + b. Throws Error{kInvalidArgument} naming `what` when the sum leaves int64.
 inline int64_t checked_add(int64_t a, int64_t b, const char* what = "size") {
   int64_t out = 0;
-  if (__builtin_add_overflow(a, b, &out)) {
+  if (!try_add(a, b, out)) {
     throw Error(ErrorKind::kInvalidArgument, std::string(what) + " overflows 64 bits: " +
                                                  std::to_string(a) + " + " + std::to_string(b));
   }

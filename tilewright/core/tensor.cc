@@ -1,5 +1,6 @@
 #include "tilewright/core/tensor.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -46,6 +47,22 @@ std::string shape_to_string(std::span<const int64_t> shape) {
     out += std::to_string(shape[d]);
   }
   return out + "]";
+}
+
+bool TensorRef::is_addressable() const {
+  const std::span<const int64_t> all = shape();
+  if (std::any_of(all.begin(), all.end(), [](int64_t size) { return size <= 0; })) return true;
+  const auto base = static_cast<int64_t>(reinterpret_cast<intptr_t>(data));
+  int64_t low = base, high = base;
+  for (size_t d = 0; d < all.size(); ++d) {
+    if (all[d] == 1) continue;  // is never stepped over
+    int64_t& end = strides[d] < 0 ? low : high;
+    int64_t bytes = 0;
+    if (!try_mul(strides[d], element_size(dtype), bytes) || !try_mul(bytes, all[d], bytes) ||
+        !try_add(end, bytes, end))
+      return false;
+  }
+  return low >= 0 && high >= 0;
 }
 
 std::string TensorRef::describe() const {

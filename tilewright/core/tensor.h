@@ -34,6 +34,8 @@ struct TensorRef {
     for (int d = 0; d < rank; ++d) n = checked_mul(n, sizes[static_cast<size_t>(d)], "tensor size");
     return n;
   }
+  /// Whether the addresses of all elements, and the steps between them, fit 64 bits.
+  bool is_addressable() const;
   /// "bf16[2, 4096]@cpu"
   std::string describe() const;
 };

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tilewright import _call, _library
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,3 +79,82 @@ def test_tensors_have_the_layout_of_dlpack(tmp_path: Path) -> None:
         ["cc", "-std=c11", f"-I{ROOT}", f"-I{header.parents[1]}", "-fsyntax-only", source],
         check=True,
     )
+
+
+MOST = 2**63 - 1
+
+
+def softmax(
+    shape: list[int] | None = None, strides: list[int] | None = None, **changed: Any
+) -> tuple[int, str]:
+    """Status and message of softmax of f32[2, 4] with something else in it, or of None for x."""
+    shape = [2, 4] if shape is None else shape
+    memory = [(ctypes.c_float * 8)(), (ctypes.c_float * 8)()]
+    views = [
+        _library.TensorView(
+            data=ctypes.addressof(each),
+            device=_library.Device(1, 0),
+            rank=len(shape),
+            dtype=_library.DataType(2, 32, 1),
+            shape=(ctypes.c_int64 * 8)(*shape),
+            strides=None,
+        )
+        for each in memory
+    ]
+    if strides is not None:
+        views[0].strides = (ctypes.c_int64 * 8)(*strides)
+    for name in changed.keys() & {"shape_", "byte_offset"}:
+        setattr(views[0], name.rstrip("_"), changed[name])
+    values = (_library.Value * 3)()
+    for value, view in zip((values[0], values[2]), views, strict=True):
+        value.kind, value.payload.tensor = _library.TENSOR, ctypes.pointer(view)
+    if "x" in changed:
+        values[0].payload.tensor = changed["x"]
+    arguments = [_call._context(), _library.operator_handle("softmax"), values, 3, None, None]
+    for name, at in {"context": 0, "op": 1, "arguments": 2}.items():
+        arguments[at] = changed.get(name, arguments[at])
+    library = _library.load()
+    status = library.tw_call(*arguments)
+    return status, library.tw_last_error().decode() if status else ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"context": None}, "tw_call: context is NULL"),
+        ({"op": None}, "tw_call: op is NULL"),
+        ({"arguments": None}, "softmax: arguments is NULL"),
+        ({"x": None}, "softmax: x is NULL, but a tensor is needed"),
+        ({"shape_": None}, "softmax: x has 2 dimensions, but its shape is NULL"),
+        ({"strides": [MOST, MOST]}, f"with strides [{MOST}, {MOST}], which lead beyond 64 bits"),
+        ({"strides": [2**59, 2**59]}, "which lead beyond 64 bits"),
+        ({"strides": [-MOST - 1, 1]}, "which lead beyond 64 bits"),
+        ({"strides": [-(2**50), 1]}, "which lead beyond 64 bits"),
+        ({"byte_offset": 2**64 - 1}, f"x has a byte_offset of {2**64 - 1}, which leads beyond"),
+        ({"byte_offset": MOST}, f"x has a byte_offset of {MOST}, which leads beyond 64 bits"),
+    ],
+)
+def test_what_no_call_may_hold_is_refused(changed: dict[str, Any], told: str) -> None:
+    status, message = softmax(**changed)
+    assert status == 1
+    assert told in message
+
+
+def test_strides_that_are_never_stepped_over_may_be_anything() -> None:
+    assert softmax([1, 4], [MOST, 1]) == (0, "")
+    assert softmax([0, 4], [MOST, MOST]) == (0, "")
+
+
+def test_results_need_a_place() -> None:
+    library, null = _library.load(), None
+    for call, told in {
+        lambda: library.tw_context_new(1, null): "tw_context_new: context is NULL",
+        lambda: library.tw_operator_find(b"exp", null): "tw_operator_find: op is NULL",
+        lambda: library.tw_operator_find(null, null): "tw_operator_find: name is NULL",
+        lambda: library.tw_infer(null, null, 0, null): "tw_infer: op is NULL",
+        lambda: library.tw_call_reference(null, null, 0, null, null): "reference: op is NULL",
+        lambda: library.tw_context_set_cuda_allocator(*[null] * 4): "allocator: context is NULL",
+        lambda: library.tw_cuda_state(0, null): "tw_cuda_state: state is NULL",
+    }.items():
+        assert call() == 1
+        assert told in library.tw_last_error().decode()
