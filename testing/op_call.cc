@@ -233,7 +233,7 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
     else
       call_.set(arg.name,
                 parse_number<double>(call_.schema(), it->first + "=" + it->second, it->second));
-    known.scalars.emplace(it->first, call_[i].number);
+    known.scalars.emplace(it->first, call_[i]);
   }
   return known;
 }

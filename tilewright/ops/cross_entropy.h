@@ -22,7 +22,7 @@ struct CrossEntropy {
   using Kernel = kernels::CrossEntropy<T, I>;
 
   static std::vector<std::vector<int64_t>> infer(const Call&, const Bindings& bindings) {
-    const bool is_reduced = bindings.scalar("reduction") != int(kernels::LossReduction::kNone);
+    const bool is_reduced = bindings.integer("reduction") != int(kernels::LossReduction::kNone);
     const int64_t rows = bindings["N"];
     return {is_reduced ? std::vector<int64_t>{} : std::vector<int64_t>{rows}, {rows}};
   }

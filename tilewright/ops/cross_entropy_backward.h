@@ -59,7 +59,7 @@ struct CrossEntropyBackward {
                                            std::span<const DType> combo, uint64_t seed) {
     if (arg == "target") return random_labels(known["N"], known["V"], combo[1], seed);
     if (arg == "grad") {  // the shape follows the reduction
-      Tensor out = known.scalars.find("reduction") && known.scalar("reduction") == 2
+      Tensor out = known.scalars.find("reduction") && known.integer("reduction") == 2
                        ? Tensor::empty({known["N"]}, combo[0])
                        : Tensor::empty(std::vector<int64_t>{}, combo[0]);
       fill(out, combo[0], [&](int64_t i) { return 0.5 + 0.25 * double(i % 3); });

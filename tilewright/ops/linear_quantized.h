@@ -107,8 +107,8 @@ struct LinearQuantized {
     if (arg != "packed") return std::nullopt;
     const DType dtype = format_of(known["format"]);
     const int64_t n = known["N"], k = known["K"];
-    const double* activation = known.scalars.find("activation");
-    const bool gated = activation != nullptr && *activation >= Kernel<float>::kSiluAndMul;
+    const Scalar* activation = known.scalars.find("activation");
+    const bool gated = activation != nullptr && activation->integer >= Kernel<float>::kSiluAndMul;
     const std::vector<uint8_t> blocks = random_blocks(dtype, (gated ? 2 : 1) * n * k, seed);
     if (!gated) return pack_quantized(dtype, blocks.data(), n, k).bytes;
     const uint8_t* up =

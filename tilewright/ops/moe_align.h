@@ -23,9 +23,14 @@ struct MoeAlign {
   template <class...>
   using Kernel = kernels::MoeAlign;
 
+  /// The entries, and what fills the blocks up.
+  static int64_t size_of_order(int64_t entries, int64_t experts, int64_t block) {
+    const char* what = "moe_align: the size of order";
+    return checked_add(entries, checked_mul(experts, block - 1, what), what);
+  }
+
   static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& known) {
-    const auto experts = static_cast<int64_t>(known.scalar("experts"));
-    const auto block = static_cast<int64_t>(known.scalar("block_size"));
+    const int64_t experts = known.integer("experts"), block = known.integer("block_size");
     if (experts < 0 || block < 1)
       throw Error(ErrorKind::kInvalidArgument,
                   "moe_align: experts = " + std::to_string(experts) +
@@ -33,14 +38,14 @@ struct MoeAlign {
     const TensorRef& ids = call[0].tensor;
     return {{experts},
             {experts},
-            {ids.count() + experts * (block - 1)},
+            {size_of_order(ids.count(), experts, block)},
             std::vector<int64_t>(ids.shape().begin(), ids.shape().end())};
   }
 
   static Support supports_shapes(const kernels::MoeAlign& k) {
     if (k.block_size < 1)
       return Support::no("block_size = " + std::to_string(k.block_size) + " must be at least 1");
-    const int64_t wanted = checked_mul(k.experts, k.block_size - 1) + k.ids.rows;
+    const int64_t wanted = size_of_order(k.ids.rows, k.experts, k.block_size);
     if (k.order.size(0) == wanted) return Support::yes();
     return Support::no("order has S = " + std::to_string(k.order.size(0)) +
                        ", but the entries and what fills the blocks up are " +
@@ -75,7 +80,7 @@ struct MoeAlign {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "ids") return std::nullopt;
-    return random_numbers(known.lead, static_cast<int64_t>(known.scalar("experts")), seed);
+    return random_numbers(known.lead, known.integer("experts"), seed);
   }
 
   static constexpr Case kEdgeCases[] = {

@@ -27,7 +27,7 @@ struct PackQuantized {
   using Kernel = kernels::PackQuantized;
 
   static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& known) {
-    const DType dtype = dtype_of_choice(int(known.scalar("format")));
+    const DType dtype = dtype_of_choice(int(known.integer("format")));
     const Support whole = supports_rows(known["B"], dtype);
     if (!whole) throw Error(ErrorKind::kInvalidArgument, "pack_quantized: " + whole.reason());
     const bool is_gated = call[1].present;

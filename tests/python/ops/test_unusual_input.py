@@ -148,6 +148,12 @@ def test_sizes_that_are_arguments() -> None:
     ids = torch.zeros(4, 2, dtype=torch.int32)
     refused = {
         "k = -1 must be at least 0": lambda: OPS.topk(X, -1),
+        "k = -9007199254740993 must be": lambda: OPS.topk(X, -(2**53) - 1),  # no double
+        f"size of order overflows 64 bits: 8 * {2**61}": lambda: OPS.moe_align(ids, 8, 2**61 + 1),
+        f"size of order overflows 64 bits: 8 + {2**63 - 2}": lambda: OPS.moe_align(
+            ids, 1, 2**63 - 1
+        ),
+        f"block_size = {-(2**53) - 1} at least 1": lambda: OPS.moe_align(ids, 1, -(2**53) - 1),
         "top_k = -2 must be at least 0": lambda: OPS.moe_topk(X, -2),
         "group_size = 0 must be at least 1": lambda: OPS.quantize_fp8(X, 0),
         "group_size = 5 must divide C = 12": lambda: OPS.quantize_int8(X, 5),

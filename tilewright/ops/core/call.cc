@@ -14,8 +14,8 @@ int64_t Bindings::operator[](std::string_view name) const {
   return *size;
 }
 
-double Bindings::scalar(std::string_view name) const {
-  const double* value = scalars.find(name);
+const Scalar& Bindings::scalar(std::string_view name) const {
+  const Scalar* value = scalars.find(name);
   if (value == nullptr)
     throw Error(ErrorKind::kInternal, "no scalar argument " + std::string(name));
   return *value;
@@ -221,7 +221,7 @@ void Call::bind_tensor(const Arg& arg, const Slot& slot, Device device, Bindings
 
 int64_t Call::computed_size(const Dim& dim, const Bindings& bindings) const {
   const auto number = [&](std::string_view name, int64_t least) {
-    const auto value = static_cast<int64_t>(bindings.scalar(name));
+    const int64_t value = bindings.integer(name);
     if (value < least)
       fail(std::string(name) + " = " + std::to_string(value) + " must be at least " +
            std::to_string(least));
@@ -247,7 +247,7 @@ Bindings Call::bind_inputs() {
         slot.number = arg.default_number;
         if (arg.kind != ArgKind::kFloat) slot.integer = static_cast<int64_t>(arg.default_number);
       }
-      bindings.scalars.emplace(arg.name, slot.number);
+      bindings.scalars.emplace(arg.name, slot);
     } else if (slot.present) {
       bind_type(arg, slot);
       bind_tensor(arg, slot, device, bindings);

@@ -19,13 +19,17 @@ struct ScoreProgram;
 
 namespace tw::ops {
 
+/// A number given for a scalar argument.
+struct Scalar {
+  double number = 0;    // of any kind; of a choice the index
+  int64_t integer = 0;  // the same, exact, where the kind is kInt, kBool or kChoice
+};
+
 /// One argument. A tensor is absent when `present` is false; a scalar then takes its default.
-struct Slot {
+struct Slot : Scalar {
   bool present = false;
   TensorRef tensor;
-  double number = 0;    // of a scalar of any kind; of a choice the index
-  int64_t integer = 0;  // the same, exact, where the kind is kInt, kBool or kChoice
-  std::string text;     // of a text
+  std::string text;                                      // of a text
   std::shared_ptr<const kernels::ScoreProgram> program;  // that it says, once a kernel is made
 };
 
@@ -60,11 +64,17 @@ class NamedValues {
 struct Bindings {
   NamedValues<int64_t> dims;
   std::vector<int64_t> lead;  // sizes of `*`
-  NamedValues<double> scalars;
+  NamedValues<Scalar> scalars;
 
   /// The size of a bound dimension. Throws kInternal when nothing bound it.
   int64_t operator[](std::string_view name) const;
-  double scalar(std::string_view name) const;
+  /// A scalar's value. Throws kInternal when there is none of this name.
+  double number(std::string_view name) const { return scalar(name).number; }
+  /// The same of an integer, boolean or choice.
+  int64_t integer(std::string_view name) const { return scalar(name).integer; }
+
+ private:
+  const Scalar& scalar(std::string_view name) const;
 };
 
 /// Slots of one call, in schema order.

@@ -79,8 +79,8 @@ struct Unpermuted {
  private:
   /// Test data asks before defaults are filled in.
   static int64_t infer_rows(const Bindings& known) {
-    const double* const asked = known.scalars.find("out_rows");
-    return asked == nullptr || *asked < 0 ? known["M"] : static_cast<int64_t>(*asked);
+    const Scalar* const asked = known.scalars.find("out_rows");
+    return asked == nullptr || asked->integer < 0 ? known["M"] : asked->integer;
   }
 };
 
