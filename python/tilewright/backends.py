@@ -297,11 +297,15 @@ def fallback_policy() -> str:
     """What happens when a backend does not take a call: TILEWRIGHT_FALLBACK, by default `error`.
 
     Raises:
-        ValueError: the variable holds something else than error, reference or torch.
+        ValueError: the variable holds something else than error, reference or torch, or
+            DISABLE_FALLBACK something else than 0 or 1.
     """
-    if os.environ.get("DISABLE_FALLBACK") == "1":
-        return "error"
+    disabled = os.environ.get("DISABLE_FALLBACK", "0")
+    if disabled not in ("0", "1"):
+        raise ValueError(f"DISABLE_FALLBACK={disabled!r} must be 0 or 1")
     policy = os.environ.get("TILEWRIGHT_FALLBACK", "error")
+    if disabled == "1":
+        return "error"
     if policy not in POLICIES:
         raise ValueError(f"TILEWRIGHT_FALLBACK={policy!r} must be one of {', '.join(POLICIES)}")
     return policy

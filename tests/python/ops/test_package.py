@@ -295,9 +295,15 @@ def test_fallback_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert "no kernel for backend cuda" in e.records[0].reason
     assert json.loads(e.to_json())[1]["shapes"] == [[2, 12]]
     assert len(str(e).splitlines()) == 3
+    monkeypatch.setenv("DISABLE_FALLBACK", "0")
+    ops.exp(X, backend="cuda")
     monkeypatch.setenv("DISABLE_FALLBACK", "1")
     with pytest.raises(NotImplementedError):
         ops.exp(X, backend="cuda")
+    for wrong in ("true", "2", ""):
+        monkeypatch.setenv("DISABLE_FALLBACK", wrong)
+        with pytest.raises(ValueError, match=f"DISABLE_FALLBACK='{wrong}' must be 0 or 1"):
+            ops.exp(X, backend="cuda")
 
 
 @pytest.mark.parametrize("policy", ["torch", "reference"])
