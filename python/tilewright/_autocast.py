@@ -1,4 +1,4 @@
-"""What torch.autocast does to torch.ops.tilewright. Imports PyTorch.
+"""What torch.autocast does to operators, on whatever backend. Imports PyTorch.
 
 Operators that multiply matrices run in autocast's dtype and losses in float32, as PyTorch's do. To
 the others, tensors that must be of one dtype may come in several: they run in the widest.
@@ -51,6 +51,26 @@ def _casts(op: Operator, given: Sequence[Any], lower: torch.dtype) -> list[Any]:
         value.to(wanted[arg.type]) if _is_cast(arg, value) else value
         for arg, value in zip(op.inputs, given, strict=False)
     ]
+
+
+def _active_on(given: Sequence[Any]) -> str:
+    """The kind of device of a call if autocast is on there."""
+    device: str = next(v for v in given if isinstance(v, torch.Tensor)).device.type
+    return device if device in _DEVICES and torch.is_autocast_enabled(device) else ""
+
+
+def cast(op: Operator, given: list[Any]) -> list[Any]:
+    """Arguments as the operator takes them, of a call that something else than a kernel answers."""
+    device = _active_on(given)
+    return _casts(op, given, torch.get_autocast_dtype(device)) if device else given
+
+
+def composite(function: Callable[..., Any], given: list[Any]) -> Any:
+    """What PyTorch computes of arguments that have been cast, without casting more."""
+    if not (device := _active_on(given)):
+        return function(*given)
+    with torch.autocast(device, enabled=False):
+        return function(*given)
 
 
 def _kernel(op: Operator, overload: Any, device: str, key: str) -> Callable[..., Any]:

@@ -119,16 +119,23 @@ def traced(op: Operator, arguments: list[Any], wanted: str) -> Any:
     PyTorch's composites and what users registered become part of the graph; the rest breaks it, as
     do calls that are refused.
     """
+    from tilewright import _autocast
+
     implementation = backends.find_impl(op.call_name, wanted)
     if implementation is not None:
-        return _registered.run(op, wanted, implementation, arguments)
+        return _registered.run(op, wanted, implementation, _autocast.cast(op, arguments))
     if wanted == "torch" and not composites.why_none(op.call_name):
-        return composites.find(op.call_name)(*arguments)
+        composite = composites.find(op.call_name)
+        return _autocast.composite(composite, _autocast.cast(op, arguments))
     return call_untraced(op, arguments, wanted)
 
 
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
     """The result, and what ran."""
+    if _arrays.is_torch(example):
+        from tilewright import _autocast
+
+        arguments = _autocast.cast(op, arguments)
     implementation = backends.find_impl(op.call_name, backend)
     if implementation is not None:
         name = getattr(implementation.forward, "__qualname__", "registered")
@@ -136,7 +143,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == "torch" and not _why_no_composite(op, example):
         _check_as_kernels_do(op, arguments)
-        return composites.find(op.call_name)(*arguments), f"{op.name}/torch"
+        composite = composites.find(op.call_name)
+        return _autocast.composite(composite, arguments), f"{op.name}/torch"
     if backend == place and is_torch:
         try:
             return torch_function(op.call_name)(*arguments), f"{op.name}/{backend}"

@@ -78,6 +78,33 @@ def test_losses_under_autocast_are_float32() -> None:
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_autocast_is_the_same_on_every_backend(is_compiled: bool) -> None:
+    """Composites compute within the dtypes that they are given."""
+    x, target = torch.randn(9, 9), torch.arange(9)
+
+    def call(backend: str | None) -> list[torch.Tensor]:
+        product = ops.linear(x, x, backend=backend)
+        mixed = ops.add(product, x, backend=backend)
+        loss = ops.cross_entropy(product, target, backend=backend)
+        return [product, mixed, loss, ops.softmax(product, backend=backend)]
+
+    torch._dynamo.reset()
+    run = torch.compile(call, backend="eager") if is_compiled else call
+    tilewright.register_impl("softmax", "torch", lambda x, dim: x.softmax(dim))
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            want = run(None)
+            found = [run(backend) for backend in ("cpu", "torch", "reference")]
+    finally:
+        tilewright.unregister_impl("softmax", "torch")
+    dtypes = [torch.bfloat16, torch.float32, torch.float32, torch.bfloat16]
+    for made in (want, *found):
+        assert [result.dtype for result in made] == dtypes
+        for result, expected in zip(made, want, strict=True):
+            torch.testing.assert_close(result, expected, rtol=1.6e-2, atol=1e-2)
+
+
 class Lender:
     """All that DLPack asks for."""
 
