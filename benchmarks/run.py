@@ -44,7 +44,7 @@ from operands import dtype_of, is_trained, last_cache, operands, prepared  # noq
 from peers import ANY_OF_EQUALS, EAGER_ONLY, PEER_OF  # noqa: E402
 
 import tilewright  # noqa: E402
-from tilewright import _torch  # noqa: E402
+from tilewright import _torch, backends  # noqa: E402
 
 PEERS = ("torch", "inductor", "onnxruntime")
 PASSES = ("forward", "training")
@@ -262,17 +262,26 @@ def write(rows: list[dict[str, Any]], args: Any, about: dict[str, Any]) -> None:
     args.out.write_text(json.dumps(text, indent=1) + "\n")
 
 
+def refuse(args: Any, suites: dict[str, Any]) -> None:
+    """Ends the program where the arguments name what is not there."""
+    if args.suite not in suites:
+        raise SystemExit(f"run.py: no suite {args.suite!r}; there are {', '.join(suites)}")
+    if unknown := set(args.peer_names) - set(PEERS):
+        raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    if args.backend not in backends.BACKENDS:
+        raise SystemExit(f"run.py: there is no backend {args.backend!r}. {backends.candidates()}")
+    if why_not := backends.why_unavailable(args.backend):
+        raise SystemExit(f"run.py: backend {args.backend}: {why_not}")
+    if args.out and not args.out.parent.is_dir():
+        raise SystemExit(f"run.py: --out {args.out}: there is no folder {args.out.parent}")
+
+
 def main() -> int:
     """Runs a suite; 1 if an output did not match, or nothing could say whether it does."""
     args = arguments()
     config = yaml.safe_load((ROOT / "benchmarks" / "suites.yaml").read_text())
-    if args.suite not in config["suites"]:
-        raise SystemExit(
-            f"run.py: no suite {args.suite!r}; there are {', '.join(config['suites'])}"
-        )
     args.peer_names = [] if args.peers == "none" else args.peers.split(",")
-    if unknown := set(args.peer_names) - set(PEERS):
-        raise SystemExit(f"run.py: no peer {', '.join(unknown)}; there are {', '.join(PEERS)}")
+    refuse(args, config["suites"])
     suite = config["suites"][args.suite]
     args.work = args.work or suite.get("pass", "forward")
     if args.work == "training" and "onnxruntime" in args.peer_names:

@@ -119,6 +119,14 @@ def test_families_hold_operators_once() -> None:
     assert set(listed) == {op.name for op in _schema.operators().values() if op.workloads}
 
 
+def test_no_shape_is_measured_twice() -> None:
+    for op in _schema.operators().values():
+        texts = [frozenset(text.split()) for _, text in op.workloads]
+        labels = [label for label, _ in op.workloads]
+        assert len({*texts}) == len(texts), op.name
+        assert len({*labels}) == len(labels), op.name
+
+
 def test_an_operator_beside_torch(tmp_path) -> None:
     out = tmp_path / "out.json"
     result = run("rms_norm", *QUICK, "--threads", "2,1", "--out", out)
@@ -313,9 +321,13 @@ def test_refusals() -> None:
         ("softmax", "frobnicate"): "no workload of frobnicate",
         ("--family", "layers"): "no family 'layers'; there are elementwise",
         ("--peers", "jax"): "no peer jax; there are torch, inductor",
+        ("--backend", "julia"): "there is no backend 'julia'. Candidates: cpu: available",
+        ("--backend", "cuda"): "backend cuda: the fan is loose",
+        ("--out", "/no/such/folder/x.json"): "there is no folder /no/such/folder",
     }
     code = (
         f"import sys; sys.path.insert(0, {str(RUN.parent)!r}); import run\n"
+        "run.backends.cuda_unavailable = lambda: 'the fan is loose'\n"
         f"for arguments in {list(wanted)!r}:\n"
         "    sys.argv = ['run.py', *arguments]\n"
         "    try: run.main()\n"
