@@ -13,6 +13,7 @@ import json
 import platform
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from tilewright import __version__
 
@@ -33,14 +34,17 @@ def _library() -> tuple[str, str]:
 
 
 def _kernels() -> tuple[str, str]:
+    arrays: Any
     try:
-        import numpy as np
+        arrays = importlib.import_module("numpy")
     except ImportError:
-        return "absent", "NumPy is not installed: operators take PyTorch tensors only"
+        if _why_no_torch()[1]:
+            return "absent", "neither NumPy nor PyTorch is installed, whose arrays operators take"
+        arrays = importlib.import_module("torch")
     from tilewright import ops
 
-    x = np.linspace(-4, 4, 4099, dtype=np.float32).reshape(1, -1)
-    worst = float(np.abs(ops.softmax(x) - ops.softmax(x, backend="reference")).max())
+    x = arrays.linspace(-4, 4, 4099, dtype=arrays.float32).reshape(1, -1)
+    worst = float(abs(ops.softmax(x) - ops.softmax(x, backend="reference")).max())
     return ("ok" if worst < 1e-6 else "broken"), f"softmax within {worst:.1e} of its definition"
 
 

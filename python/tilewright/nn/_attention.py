@@ -268,6 +268,7 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
         if need_weights or dropout or is_masked:
             if is_causal and attn_mask is None:
                 attn_mask = ~sees_in_range(q.shape[2], k.shape[2], causal=True).to(q.device)
+            self._check_masks(attn_mask, key_padding_mask, q, k)
             sees, bias = self._sees_and_bias(attn_mask, key_padding_mask, len(q), k.shape[2])
             out, weights = attention_with_bias(
                 q, k, v, sees=sees, bias=bias, dropout=dropout, needs_weights=need_weights
@@ -304,6 +305,26 @@ class MultiheadAttention(torch.nn.MultiheadAttention):
             if self.add_zero_attn and matrix is not matrices[0]:
                 out = F.pad(out, (0, 0, 0, 1))
             yield out.view(*out.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
+
+    def _check_masks(
+        self,
+        attn_mask: torch.Tensor | None,
+        key_padding_mask: torch.Tensor | None,
+        q: torch.Tensor,
+        k: torch.Tensor,
+    ) -> None:
+        """Refuses masks of other shapes than PyTorch's module takes."""
+        batch, heads, queries = q.shape[:3]
+        keys = k.shape[2] - (self.bias_k is not None) - self.add_zero_attn
+        each = (queries, keys), (batch * heads, queries, keys)
+        of_keys = ((batch, keys), (keys,)) if batch == 1 else ((batch, keys),)
+        masks = ("attn_mask", attn_mask, each), ("key_padding_mask", key_padding_mask, of_keys)
+        for name, mask, shapes in masks:
+            if mask is not None and tuple(mask.shape) not in shapes:
+                told = " or ".join(str(list(shape)) for shape in shapes)
+                raise ValueError(
+                    f"MultiheadAttention: {name} is {list(mask.shape)}, but {told} is needed"
+                )
 
     def _sees_and_bias(
         self,

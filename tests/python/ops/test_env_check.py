@@ -49,6 +49,17 @@ def test_a_choice_that_cannot_be_made_is_broken(variable: str, value: str) -> No
     assert f'{variable} is "{value}"' in found["library"]["text"]
 
 
+def test_without_numpy_pytorch_tries_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    state, text = env_check._kernels()
+    assert (state, text[:14]) == ("ok", "softmax within")
+    pretend(monkeypatch, "torch", None)
+    state, text = env_check._kernels()
+    assert state == "absent"
+    assert "neither NumPy nor PyTorch" in text
+
+
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
