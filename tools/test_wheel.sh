@@ -64,6 +64,13 @@ fi
 
 fresh bare
 attempt bare
+# Every Python that is here, by its own name; not all can make environments with pip.
+for other in $(compgen -c | grep -E '^python3\.[0-9]+$' | sort -uV); do
+  "$other" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+  "$other" -m venv --without-pip "$work/$other"
+  "$other" -m zipfile -e "$WHEEL" "$("$work/$other/bin/python" -c "$PURELIB")"
+  attempt bare "$other"
+done
 fresh numpy "$(grep '^numpy==' tools/requirements-test.txt)"
 attempt numpy
 "$work/numpy/bin/python" -m tilewright.env_check

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import math
+import platform
 import sys
 from pathlib import Path
 
@@ -76,4 +77,4 @@ def try_torch() -> None:
 
 if __name__ == "__main__":
     globals()[f"try_{sys.argv[1]}"]()
-    print(f"try_wheel: {sys.argv[1]}: ok")
+    print(f"try_wheel: Python {platform.python_version()}, {sys.argv[1]}: ok")

@@ -198,14 +198,38 @@ def test_sizes_that_are_not_equal_are_told_of() -> None:
         compiled(torch.randn(3, 4), torch.randn(5))
 
 
-def test_inductor_runs_one_graph_at_several_sizes() -> None:
-    def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        h = OPS.rms_norm(x, weight)
-        return OPS.softmax(h + x, -1) * 2
+def attend(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    q, k, v = (OPS.linear(x, part).view(1, -1, 2, 16) for part in w.chunk(3))
+    return OPS.attention(q, k, v, causal=True).flatten(2) * 2
 
+
+def classify(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    targets = torch.arange(len(x), device=x.device) % len(w)
+    return OPS.cross_entropy(OPS.linear(OPS.silu(x) + x, w), targets)
+
+
+def project(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    gate, up = OPS.linear(x, w).chunk(2, -1)
+    return OPS.mean(OPS.mul(OPS.sigmoid(gate), up), 0) + 1
+
+
+def normalize(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    h = OPS.rms_norm(x, w[0])
+    return OPS.layer_norm(OPS.softmax(h + x, -1) * 2, w[1], w[2])
+
+
+@pytest.mark.parametrize("function", [attend, classify, project, normalize])
+def test_inductor_runs_one_graph_at_several_sizes(function: Any) -> None:
+    """Forward and backward."""
     torch._dynamo.reset()
-    compiled = torch.compile(layer, fullgraph=True, dynamic=True)
-    weight = torch.randn(48)
+    counter: Any = CompileCounterWithBackend("inductor")
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
+    w = torch.randn(96, 32, requires_grad=True)
     for rows in (3, 5, 17):
-        x = torch.randn(rows, 48)
-        torch.testing.assert_close(compiled(x, weight), layer(x, weight))
+        x = torch.randn(rows, 32, requires_grad=True)
+        want, got = function(x, w), compiled(x, w)
+        torch.testing.assert_close(got, want)
+        grad = torch.randn_like(want)
+        for g, t in zip(*(torch.autograd.grad(r, (x, w), grad) for r in (got, want)), strict=True):
+            torch.testing.assert_close(g, t, rtol=1e-4, atol=1e-5)
+    assert counter.frame_count == 1
