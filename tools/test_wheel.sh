@@ -64,11 +64,13 @@ fi
 
 fresh bare
 attempt bare
-# Every Python that is here, by its own name; not all can make environments with pip.
+# Every Python that is here, by its own name; not all can make environments with pip. pyenv hides
+# those that nobody has chosen.
+pyenv=$(pyenv versions --bare 2>/dev/null | paste -sd:) || pyenv=
 for other in $(compgen -c | grep -E '^python3\.[0-9]+$' | sort -uV); do
-  "$other" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
-  "$other" -m venv --without-pip "$work/$other"
-  "$other" -m zipfile -e "$WHEEL" "$("$work/$other/bin/python" -c "$PURELIB")"
+  PYENV_VERSION=$pyenv "$other" -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || continue
+  PYENV_VERSION=$pyenv "$other" -m venv --without-pip "$work/$other"
+  "$work/$other/bin/python" -m zipfile -e "$WHEEL" "$("$work/$other/bin/python" -c "$PURELIB")"
   attempt bare "$other"
 done
 fresh numpy "$(grep '^numpy==' tools/requirements-test.txt)"
