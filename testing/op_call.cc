@@ -230,6 +230,9 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
     if (it == spec.scalars.end()) continue;
     if (arg.kind == ops::ArgKind::kChoice || arg.kind == ops::ArgKind::kText)
       call_.set_text(arg.name, it->second);
+    else if (arg.kind == ops::ArgKind::kInt)
+      call_.set_integer(arg.name, parse_number<int64_t>(call_.schema(),
+                                                        it->first + "=" + it->second, it->second));
     else
       call_.set(arg.name,
                 parse_number<double>(call_.schema(), it->first + "=" + it->second, it->second));

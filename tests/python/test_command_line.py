@@ -145,6 +145,7 @@ def test_every_number_is_tested() -> None:
         (["bench", "--device", "cuda:x"], "--device: 'x' in 'cuda:x'"),
         (["bench", "rms_norm", "--case", "x"], "case token 'x'"),
         (["bench", "rms_norm", "--case", "*=1"], "does not say 'C'"),
+        (["bench", "topk", "--case", "*=1 C=3 k=-9007199254740993"], "k = -9007199254740993 must"),
         (["bench", "rms_norm", "--case", "*=1 C=4 c=4"], "'c=4'"),
         (["bench", "linear_quantized", "--case", "*=4 K=64 N=64"], "does not say 'format'"),
         (
