@@ -164,7 +164,9 @@ def gpu_gemm_fp8(data: dict[str, Any]) -> str:
     return _weights(
         data,
         f"e4m3 to float32, {about['gpu']}, peers through PyTorch {about['torch']}: `_scaled_mm` "
-        "(cuBLAS), in groups `_grouped_mm` of bf16, of int8 `_int_mm`, which has no scales; int32: "
+        "(cuBLAS), in groups `_grouped_mm` of bf16, of routed experts, whose rows are gathered and "
+        "whose gate and up or weights are in the kernel, `_scaled_grouped_mm` and what goes around "
+        "it; of int8 `_int_mm`, which has no scales; int32: "
         "`int_matmul`, which has none either",
         "fp8 ",
     )
