@@ -93,6 +93,20 @@ def test_opening_takes_less_than_two_thirds_of_the_file(name: str, tmp_path: Pat
     assert peak - base <= pages + len(content) * 2 / 3 + MIB
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "JSON"])
+@pytest.mark.parametrize("name", ["entries", "tensors"])
+def test_inspecting_keeps_no_more(name: str, flags: list[str], tmp_path: Path) -> None:
+    content = FILES[name][0]()
+    path = tmp_path / "m.gguf"
+    path.write_bytes(content)
+    small = write_gguf(tmp_path / "small.gguf", {}, {})
+    _, base = peak_memory("inspect", small, *flags)
+    result, peak = peak_memory("inspect", path, *flags)
+    assert result.returncode == 0
+    assert result.stdout.count("\n") > 1_000_000
+    assert peak - base <= len(content) + len(content) * 2 / 3 + MIB
+
+
 def vocabulary(model: str, *lists: bytes) -> bytes:
     name = key("tokenizer.ggml.model", STRING) + numbers([len(model)], "<u8") + model.encode()
     return header(0, 1 + len(lists)) + name + b"".join(lists)

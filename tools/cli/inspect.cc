@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -122,7 +123,11 @@ json value_json(const GgufValue& value, int64_t limit) {
   return {{"type", value.type_name()}, {"count", value.size()}, {"values", elements}};
 }
 
-json to_json(const GgufFile& file, const InspectOptions& options) {
+std::string dump(const json& value, int indent = -1) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+json summary(const GgufFile& file) {
   const Totals totals = add_up(file);
   json out = {{"file", file.name()},
               {"bytes", file.size_bytes()},
@@ -135,73 +140,89 @@ json to_json(const GgufFile& file, const InspectOptions& options) {
     if (totals.tensors[i] == 0) continue;
     out["dtypes"][kDTypes[i].name] = {{"tensors", totals.tensors[i]}, {"bytes", totals.bytes[i]}};
   }
-  if (options.metadata) {
-    json& metadata = out["metadata"] = json::object();
-    for (const auto& entry : file.metadata()) {
-      metadata[std::string(entry.key)] = value_json(entry.value, options.values);
-    }
-  }
-  if (options.tensors) {
-    json& tensors = out["tensors"] = json::array();
-    for (const GgufTensor& tensor : file.tensors()) {
-      tensors.push_back(
-          {{"name", std::string(tensor.name)},
-           {"dtype", name(tensor.dtype)},
-           {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
-           {"offset", tensor.data_offset},
-           {"bytes", tensor.bytes}});
-    }
-  }
   return out;
 }
 
-// Left-aligned text columns, as wide as their widest cell.
-void print_table(const std::vector<std::vector<std::string>>& rows) {
+// Each entry and tensor is printed by itself: a file may have as many as it has room for, and all
+// of them as JSON would take many times its size.
+void print_json(const GgufFile& file, const InspectOptions& options) {
+  std::string opening = dump(summary(file), 2);
+  opening.resize(opening.size() - 2);  // it goes on before "\n}"
+  std::cout << opening;
+  if (options.metadata) {
+    std::cout << ",\n  \"metadata\": {";
+    const char* before = "\n    ";
+    for (const auto& entry : file.metadata())
+      std::cout << std::exchange(before, ",\n    ") << dump(std::string(entry.key)) << ": "
+                << dump(value_json(entry.value, options.values));
+    std::cout << "\n  }";
+  }
+  if (options.tensors) {
+    std::cout << ",\n  \"tensors\": [";
+    const char* before = "\n    ";
+    for (const GgufTensor& tensor : file.tensors())
+      std::cout << std::exchange(before, ",\n    ")
+                << dump({{"name", std::string(tensor.name)},
+                         {"dtype", name(tensor.dtype)},
+                         {"shape",
+                          std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
+                         {"offset", tensor.data_offset},
+                         {"bytes", tensor.bytes}});
+    std::cout << "\n  ]";
+  }
+  std::cout << "\n}\n";
+}
+
+using Cells = std::vector<std::string>;
+
+// Left-aligned text columns, as wide as their widest cell. for_rows(f) calls f with each row, and
+// is called twice, so that no row is kept.
+template <class ForRows>
+void print_table(ForRows&& for_rows) {
   std::vector<size_t> widths;
-  for (const auto& row : rows) {
+  for_rows([&](const Cells& row) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
+  });
+  for_rows([&](const Cells& row) {
     for (size_t i = 0; i < row.size(); ++i) {
       const bool last = i + 1 == row.size();
       std::cout << row[i] << (last ? "\n" : std::string(widths[i] - row[i].size() + 2, ' '));
     }
-  }
+  });
 }
 
 void print_human(const GgufFile& file, const InspectOptions& options) {
   const Totals totals = add_up(file);
   std::cout << printable(file.name()) << ": GGUF version " << file.version() << ", "
             << file.size_bytes() << " bytes, " << totals.elements << " parameters\n";
-  std::vector<std::vector<std::string>> rows;
-  for (size_t i = 0; i < size_t(kDTypeCount); ++i) {
-    if (totals.tensors[i] == 0) continue;
-    rows.push_back({"  " + std::string(kDTypes[i].name),
-                    std::to_string(totals.tensors[i]) + " tensors",
-                    std::to_string(totals.bytes[i]) + " bytes"});
-  }
-  print_table(rows);
-  if (options.metadata) {
-    rows = {{"KEY", "TYPE", "VALUE"}};
-    for (const auto& entry : file.metadata()) {
-      std::string type = entry.value.type_name();
-      if (entry.value.is_array()) type += " " + std::to_string(entry.value.size());
-      rows.push_back(
-          {printable(entry.key, kShownText), type, value_text(entry.value, options.values)});
+  print_table([&](auto&& row) {
+    for (size_t i = 0; i < size_t(kDTypeCount); ++i) {
+      if (totals.tensors[i] == 0) continue;
+      row(Cells{"  " + std::string(kDTypes[i].name), std::to_string(totals.tensors[i]) + " tensors",
+                std::to_string(totals.bytes[i]) + " bytes"});
     }
+  });
+  if (options.metadata) {
     std::cout << "\n";
-    print_table(rows);
+    print_table([&](auto&& row) {
+      row(Cells{"KEY", "TYPE", "VALUE"});
+      for (const auto& entry : file.metadata()) {
+        std::string type = entry.value.type_name();
+        if (entry.value.is_array()) type += " " + std::to_string(entry.value.size());
+        row(Cells{printable(entry.key, kShownText), type, value_text(entry.value, options.values)});
+      }
+    });
   }
   if (options.tensors) {
-    rows = {{"TENSOR", "DTYPE", "SHAPE", "OFFSET", "BYTES"}};
-    for (const GgufTensor& tensor : file.tensors()) {
-      rows.push_back({printable(tensor.name, kShownText), std::string(name(tensor.dtype)),
-                      shape_text(tensor), std::to_string(tensor.data_offset),
-                      std::to_string(tensor.bytes)});
-    }
     std::cout << "\n";
-    print_table(rows);
+    print_table([&](auto&& row) {
+      row(Cells{"TENSOR", "DTYPE", "SHAPE", "OFFSET", "BYTES"});
+      for (const GgufTensor& tensor : file.tensors())
+        row(Cells{printable(tensor.name, kShownText), std::string(name(tensor.dtype)),
+                  shape_text(tensor), std::to_string(tensor.data_offset),
+                  std::to_string(tensor.bytes)});
+    });
   }
 }
 
@@ -223,7 +244,7 @@ void run_inspect(InspectOptions options) {
   }
   if (!options.tensors && !options.metadata) options.tensors = options.metadata = true;
   if (options.as_json) {
-    std::cout << to_json(file, options).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    print_json(file, options);
   } else {
     print_human(file, options);
   }
