@@ -175,7 +175,7 @@ TEST(TokenizerMergeTable, FindsTheLastRankOfEveryPair) {
   std::shuffle(texts.begin(), texts.end(), random);
   std::vector<std::byte> token_bytes;
   const TokenTable tokens(Vocabulary::packed(texts, token_bytes), {});
-  for (const size_t count : {0, 1, 7, 100, 3000}) {
+  for (const size_t count : {0u, 1u, 7u, 100u, 3000u}) {
     std::vector<std::string> lines;
     std::map<std::pair<int32_t, int32_t>, std::pair<uint32_t, int32_t>> want;
     while (lines.size() < count) {
