@@ -132,7 +132,7 @@ struct StridedPanels {
     tile::with_rows<kRowsAtOnce<P>>(rows_of_a, [&]<int kRows>() {
       // Two chains for each row of a where one would not keep up with memory.
       constexpr int kGroups = kRows <= 2 ? 2 : 1;
-      const int64_t ahead = next_wanted(rows.lead_strides[rows.lead - 1] * kGroups * kLanes);
+      const int64_t ahead = next_wanted(rows.lead_strides[0] * kGroups * kLanes);
       for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
         const auto rows_at = [&](int64_t from) {
           const int64_t valid = rows.rows - from;
