@@ -18,8 +18,8 @@ struct Merge {
   int32_t joined = -1;    // a token id
 };
 
-/// The merges by pair of tokens. A pair listed twice has the later rank. Takes 13 bytes for each;
-/// in the file each has 8 and its text, of 3 or more.
+/// The merges by pair of tokens. A pair listed twice has the later rank. Takes 13 or 14 bytes for
+/// each while it is made; in the file each has 8 and its text, of 3 or more.
 ///
 /// Pairs are in buckets, 2 to 4 in each on average. A pair is a number, left id and right id side
 /// by side. Its upper bits are its tag; the bucket is the lower bits xor a hash of the tag, so that
