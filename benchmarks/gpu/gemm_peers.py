@@ -39,6 +39,8 @@ MODEL = [(4096, 14336, 4096), (4096, 4096, 14336), (8192, 28672, 8192)]
 FEW_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 256, 512)] + [(1, 14336, 4096)]
 ODD = [(4095, 4097, 4093), (8191, 8193, 8190), (1023, 1025, 1027), (2047, 2049, 2051)]
 ODD += [(8191, 8193, 8189), (4095, 14335, 4097), (511, 4095, 4097)]
+# Of products with an addend, and of gated layers, whose columns are the gate's and up's.
+EPILOGUES = [(m, 28672, 4096) for m in (1, 16, 128, 4096)] + [(4096, 8192, 4096)]
 F32 = [(n, n, n) for n in (512, 1024, 2048, 4096, 8192)] + [ODD[0], (4096, 14336, 4096)]
 F32_ROWS = [(m, 4096, 4096) for m in (1, 16, 64, 128, 512)]
 
@@ -51,6 +53,19 @@ def _matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return OPS.matmul(a[None], b[None])[0]
 
 
+def _with_addend(x: torch.Tensor, w: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
+    return OPS.matmul(x[None], w.t()[None], 1.0, addend[None], 0.5)[0]
+
+
+def _gated(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    gate, up = F.linear(x, w).chunk(2, -1)
+    return F.silu(gate) * up
+
+
+def _gate_after(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return OPS.silu_and_mul(OPS.linear(x, w))
+
+
 def _cases() -> list[Case]:
     """All but those in groups or of narrow numbers."""
     cases: list[Case] = []
@@ -59,6 +74,11 @@ def _cases() -> list[Case]:
     for size in [(4096, 4096, 4096), ODD[0]]:
         cases.append(("nn", size, _matmul, lambda x, w: x @ w, 0))
     cases.append(("linear bias", (4096, 4096, 4096), OPS.linear, F.linear, 1))
+    for size in EPILOGUES:
+        cases.append(("addend", size, _with_addend,
+                      lambda x, w, addend: torch.addmm(addend, x, w.t(), beta=0.5), 1))  # fmt: skip
+        cases.append(("gated", size, OPS.gated_linear, _gated, 0))
+        cases.append(("gate after", size, _gate_after, _gated, 0))
     cases += [("f32 linear", size, OPS.linear, F.linear, 0) for size in F32 + F32_ROWS]
     cases += [("f32 nn", size, _matmul, lambda x, w: x @ w, 0) for size in (F32[3], F32_ROWS[3])]
     cases += [("tf32 linear", size, OPS.linear, F.linear, 0) for size in F32[1:] + F32_ROWS[1:]]
@@ -79,6 +99,8 @@ def _set_precision(precision: str) -> None:
 def _operands(name: str, size: Size, extra: int) -> tuple[torch.Tensor, ...]:
     m, n, k = size
     shapes = (m, k), (k, n) if name.endswith("nn") else (n, k), *((n,) for _ in range(extra))
+    if name == "addend":
+        shapes = *shapes[:2], (m, n)
     if "f32" in name:  # all bits of the mantissas are drawn: zeros take less power
         return tuple(torch.randn(*shape, device="cuda") for shape in shapes)
     return tuple(normal(*shape) for shape in shapes)
