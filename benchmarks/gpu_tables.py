@@ -129,8 +129,8 @@ def gpu_gemm(data: dict[str, Any]) -> str:
     gpu = data["machine"]
     about = (
         f"bf16 (f32: float32; tf32: float32 as tf32), {gpu['gpu']}, cuBLAS through PyTorch "
-        f"{gpu['torch']}; m x n x k, nt: rows of the weight along k; of gated layers and addends what PyTorch "
-        "does around cuBLAS. Limits: see above."
+        f"{gpu['torch']}; m x n x k, nt: rows of the weight along k; of gated layers and addends "
+        "what PyTorch does around cuBLAS. Limits: see above."
     )
     heads = ["product", "tilewright", "of limit", "of aligned sizes' speed",
              "cuBLAS; in groups torch._grouped_mm"]  # fmt: skip
