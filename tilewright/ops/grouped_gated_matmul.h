@@ -92,20 +92,12 @@ struct GroupedGatedMatmul {
   template <class T>
   static void reference(const Kernel<T>& k) {
     const int64_t n = k.out.size(1);
-    for (int64_t r = 0; r < k.out.size(0); ++r)
-      for (int64_t c = 0; c < n; ++c) {
-        double gate = 0, up = 0;
-        for (int64_t g = 0; g < k.offsets.size(0); ++g) {
-          const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
-          if (r < (k.starts ? k.starts(g) : before) || r >= k.offsets(g)) continue;
-          const int64_t q = k.rows ? k.rows(r) : r;
-          for (int64_t i = 0; i < k.a.size(1); ++i) {
-            gate += double(k.a(q, i)) * double(k.b(g, i, c));
-            up += double(k.a(q, i)) * double(k.b(g, i, n + c));
-          }
-        }
-        k.out(r, c) = T(define(k.activation, gate) * up);
-      }
+    for (int64_t r = 0; r < k.out.size(0); ++r) {
+      const int64_t g = group_of(k, r), q = g < k.b.size(0) && k.rows ? k.rows(r) : r;
+      for (int64_t c = 0; c < n; ++c)
+        k.out(r, c) =
+            T(define(k.activation, grouped_sum(k, q, g, c)) * grouped_sum(k, q, g, n + c));
+    }
   }
   static double define(int activation, double gate) {
     double out = 0;

@@ -31,16 +31,10 @@ struct GroupedMatmul {
 
   template <class T>
   static void reference(const Kernel<T>& k) {
-    for (int64_t r = 0; r < k.out.size(0); ++r)
-      for (int64_t n = 0; n < k.out.size(1); ++n) {
-        double sum = 0;
-        for (int64_t g = 0; g < k.offsets.size(0); ++g) {
-          const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
-          if (r < (k.starts ? k.starts(g) : before) || r >= k.offsets(g)) continue;
-          for (int64_t i = 0; i < k.a.size(1); ++i) sum += double(k.a(r, i)) * double(k.b(g, i, n));
-        }
-        k.out(r, n) = T(sum);
-      }
+    for (int64_t r = 0; r < k.out.size(0); ++r) {
+      const int64_t g = group_of(k, r);
+      for (int64_t n = 0; n < k.out.size(1); ++n) k.out(r, n) = T(grouped_sum(k, r, g, n));
+    }
   }
 
   template <class T>

@@ -71,17 +71,10 @@ struct GroupedMatmulUnpermute {
     for (int64_t r = 0; r < k.a.size(0); ++r) {
       const int64_t to = Unpermuted::destination(k, r);
       if (to < 0) continue;
-      const double weight = k.weights ? double(k.weights(to)) : 1;
-      for (int64_t n = 0; n < k.out.size(1); ++n) {
-        double sum = 0;
-        for (int64_t g = 0; g < k.offsets.size(0); ++g) {
-          const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
-          if (r < (k.starts ? k.starts(g) : before) || r >= k.offsets(g)) continue;
-          for (int64_t i = 0; i < k.a.size(1); ++i) sum += double(k.a(r, i)) * double(k.b(g, i, n));
-          sum *= weight;
-        }
-        k.out(to, n) = T(sum);
-      }
+      const int64_t g = group_of(k, r);
+      const double weight = k.weights && g < k.b.size(0) ? double(k.weights(to)) : 1;
+      for (int64_t n = 0; n < k.out.size(1); ++n)
+        k.out(to, n) = T(grouped_sum(k, r, g, n) * weight);
     }
   }
 

@@ -1,4 +1,4 @@
-// What operators on groups of rows share: rules and test data.
+// What operators on groups of rows share: rules, definitions and test data.
 #pragma once
 
 #include <algorithm>
@@ -36,6 +36,27 @@ inline Support supports_rows(const View<const int32_t, 1>& rows, int64_t count) 
       return Support::no("rows[" + std::to_string(r) + "] = " + std::to_string(rows(r)) +
                          " is outside the " + std::to_string(count) + " rows of a");
   return Support::yes();
+}
+
+/// By definition: the group that has row r; as many as there are for none. Without offsets there is
+/// one.
+template <class K>
+int64_t group_of(const K& k, int64_t r) {
+  const int64_t count = k.b.size(0);
+  if (!k.offsets) return 0;
+  for (int64_t g = 0; g < count; ++g) {
+    const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
+    if (r >= (k.starts ? k.starts(g) : before) && r < k.offsets(g)) return g;
+  }
+  return count;
+}
+/// By definition: row q of a times column n of group g's matrix; 0 where there is no such group.
+template <class K>
+double grouped_sum(const K& k, int64_t q, int64_t g, int64_t n) {
+  double sum = 0;
+  if (g < k.b.size(0))
+    for (int64_t i = 0; i < k.a.size(1); ++i) sum += double(k.a(q, i)) * double(k.b(g, i, n));
+  return sum;
 }
 
 /// `offsets` and `starts` of `count` groups among so many rows: larger ones later, some of them

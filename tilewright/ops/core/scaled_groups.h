@@ -53,17 +53,6 @@ struct ScaledGroups {
       if (k.rows) return k.rows.size(0);
     return k.a.size(0);
   }
-  /// The group that has row r; as many as there are for none.
-  template <class K>
-  static int64_t group_of(const K& k, int64_t r) {
-    const int64_t count = k.b.size(0);
-    if (!k.offsets) return 0;
-    for (int64_t g = 0; g < count; ++g) {
-      const int64_t before = g > 0 ? k.offsets(g - 1) : 0;
-      if (r >= (k.starts ? k.starts(g) : before) && r < k.offsets(g)) return g;
-    }
-    return count;
-  }
   /// Row q of a times column n of group g's matrix.
   template <class K>
   static double define(const K& k, int64_t q, int64_t g, int64_t n) {
