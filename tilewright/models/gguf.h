@@ -88,6 +88,7 @@ class TW_API GgufStrings {
     bool operator==(const Iterator& other) const { return left_ == other.left_; }
 
    private:
+    friend class GgufStrings;
     uint64_t length() const {
       uint64_t out;
       std::memcpy(&out, at_, sizeof out);
@@ -102,8 +103,13 @@ class TW_API GgufStrings {
   int64_t size() const { return size_; }
   Iterator begin() const { return {first_, size_}; }
   Iterator end() const { return {}; }
-  /// The string that starts, with its length, `offset` bytes behind the start of the first.
-  std::string_view at_offset(uint64_t offset) const { return *Iterator(first_ + offset, 1); }
+  /// The string that starts, with its length, `offset` bytes behind the start of the first, or the
+  /// one after it. Without a branch, which nobody could foresee.
+  std::string_view at_offset(uint64_t offset, bool after) const {
+    Iterator at(first_ + offset, size_);
+    at.at_ += (8 + at.length()) & -uint64_t(after);
+    return *at;
+  }
   /// All of them at once, for random access.
   std::vector<std::string_view> to_vector() const { return {begin(), end()}; }
 

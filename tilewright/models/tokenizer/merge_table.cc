@@ -20,42 +20,67 @@ constexpr size_t kShownMerge = 60;  // bytes of a merge in a message
       "[" + std::to_string(index) + "] '" + printable(text, kShownMerge) + "' " + problem);
 }
 
+// Different merges that join to one word are fewer than its bytes.
+size_t most_merges(const GgufStrings& merges, const TokenTable& tokens) {
+  return std::min(size_t(merges.size()), tokens.bytes() - sizeof(uint64_t) * tokens.size());
+}
+
 }  // namespace
 
 MergeTable::MergeTable(const GgufStrings& merges, const TokenTable& tokens)
     : id_bits_(int(std::bit_width(tokens.size()))),
       bucket_bits_(
-          std::max({1, 2 * id_bits_ - 32, int(std::bit_width(uint64_t(merges.size()))) - 2})),
+          std::max({1, 2 * id_bits_ - 32, int(std::bit_width(most_merges(merges, tokens))) - 2})),
       starts_((size_t(1) << bucket_bits_) + 1, 0) {
-  entries_.reserve(size_t(merges.size()));
-  std::string joined;
-  for (const std::string_view line : merges) {
-    const size_t index = entries_.size();
-    const auto id_of = [&](std::string_view text) {
-      const int32_t id = tokens.find(text);
-      if (id < 0) {
-        fail(index, line,
-             "needs the token '" + printable(text, kShownMerge) +
-                 "', which is not in tokenizer.ggml.tokens");
-      }
-      return id;
-    };
-    const size_t space = line.find(' ');
-    if (space == 0 || space >= line.size() - 1 || line.find(' ', space + 1) != line.npos) {
-      fail(index, line, "is not two words with one space between them");
-    }
-    const std::string_view left = line.substr(0, space), right = line.substr(space + 1);
-    joined.assign(left).append(right);
-    const int32_t left_id = id_of(left);
-    const uint64_t pair = pair_of(left_id, id_of(right));
-    // Until it is sorted, an entry's place says its rank, `rank` its bucket; `joined` is negative.
-    const size_t bucket = bucket_of(pair);
-    entries_.push_back({tag_of(pair), {uint32_t(bucket), ~id_of(joined)}});
-    ++starts_[bucket + 1];
-  }
+  read(merges, tokens);
   std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
   sort_into_buckets();
-  sort_buckets();
+  if (entries_.size() < size_t(merges.size())) give_last_ranks(merges, tokens);
+}
+
+MergeTable::Line MergeTable::parse(std::string_view line, size_t index,
+                                   const TokenTable& tokens) const {
+  const auto id_of = [&](std::string_view text) {
+    const int32_t id = tokens.find(text);
+    if (id < 0) {
+      fail(index, line,
+           "needs the token '" + printable(text, kShownMerge) +
+               "', which is not in tokenizer.ggml.tokens");
+    }
+    return id;
+  };
+  const size_t space = line.find(' ');
+  if (space == 0 || space >= line.size() - 1 || line.find(' ', space + 1) != line.npos) {
+    fail(index, line, "is not two words with one space between them");
+  }
+  const std::string_view left = line.substr(0, space), right = line.substr(space + 1);
+  const int32_t left_id = id_of(left);
+  return {left, pair_of(left_id, id_of(right)), id_of(std::string(left).append(right))};
+}
+
+void MergeTable::read(const GgufStrings& merges, const TokenTable& tokens) {
+  entries_.reserve(most_merges(merges, tokens));
+  // Which merges are known, one bit for each: the joined word, and where it is cut.
+  std::vector<bool> known(tokens.bytes());
+  size_t index = 0;
+  for (const std::string_view text : merges) {
+    const Line line = parse(text, index++, tokens);
+    auto is_known = known[tokens.position(line.joined) + line.left.size()];
+    if (is_known) continue;
+    is_known = true;
+    // Until it is sorted, an entry's place says its rank, `rank` its bucket; `joined` is negative.
+    const size_t bucket = bucket_of(line.pair);
+    entries_.push_back({tag_of(line.pair), {uint32_t(bucket), ~line.joined}});
+    ++starts_[bucket + 1];
+  }
+}
+
+void MergeTable::give_last_ranks(const GgufStrings& merges, const TokenTable& tokens) {
+  uint32_t index = 0;
+  for (const std::string_view text : merges) {
+    const Entry* const entry = entry_of(parse(text, index, tokens).pair);
+    entries_[size_t(entry - entries_.data())].merge.rank = index++;
+  }
 }
 
 // In place (McIlroy, Bostic and McIlroy, "Engineering radix sort", 1993): takes up an entry and
@@ -75,21 +100,6 @@ void MergeTable::sort_into_buckets() {
   // Each start has moved to the next one.
   std::copy_backward(starts_.begin(), starts_.end() - 1, starts_.end());
   starts_[0] = 0;
-}
-
-void MergeTable::sort_buckets() {
-  auto end = entries_.begin();  // of what is kept
-  for (size_t bucket = 0; bucket + 1 < starts_.size(); ++bucket) {
-    const auto first = entries_.begin() + starts_[bucket];
-    const auto last = entries_.begin() + starts_[bucket + 1];
-    std::sort(first, last, [](const Entry& a, const Entry& b) {
-      return a.tag != b.tag ? a.tag < b.tag : a.merge.rank > b.merge.rank;
-    });
-    starts_[bucket] = uint32_t(end - entries_.begin());
-    for (auto at = first; at != last; ++at)
-      if (at == first || at->tag != at[-1].tag) *end++ = *at;
-  }
-  starts_.back() = uint32_t(end - entries_.begin());
 }
 
 }  // namespace tw::models

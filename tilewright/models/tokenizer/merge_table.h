@@ -18,12 +18,13 @@ struct Merge {
   int32_t joined = -1;    // a token id
 };
 
-/// The merges by pair of tokens. A pair listed twice has the later rank. Takes 13 or 14 bytes for
-/// each while it is made; in the file each has 8 and its text, of 3 or more.
+/// The merges by pair of tokens. A pair listed twice is one merge, with the later rank. Takes 13 or
+/// 14 bytes for each merge; in the file it has 8 and its text, of 3 or more.
 ///
-/// Pairs are in buckets, 2 to 4 in each on average. A pair is a number, left id and right id side
-/// by side. Its upper bits are its tag; the bucket is the lower bits xor a hash of the tag, so that
-/// the tag and the bucket together are the pair again, and a tag of 32 bits is enough.
+/// Pairs are in buckets, 2 to 4 in each on average where none is repeated. A pair is a number, left
+/// id and right id side by side. Its upper bits are its tag; the bucket is the lower bits xor a
+/// hash of the tag, so that the tag and the bucket together are the pair again, and a tag of 32
+/// bits is enough.
 class MergeTable {
  public:
   /// `merges` are "left right". Throws TokenizerDataError for a line that is not two words, and
@@ -31,18 +32,19 @@ class MergeTable {
   MergeTable(const GgufStrings& merges, const TokenTable& tokens);
 
   Merge find(int32_t left, int32_t right) const {
-    const uint64_t pair = pair_of(left, right);
-    const size_t bucket = bucket_of(pair);
-    const Entry* const last = entries_.data() + starts_[bucket + 1];
-    for (const Entry* at = entries_.data() + starts_[bucket]; at != last; ++at)
-      if (at->tag == tag_of(pair)) return at->merge;
-    return {};
+    const Entry* const entry = entry_of(pair_of(left, right));
+    return entry == nullptr ? Merge{} : entry->merge;
   }
 
  private:
   struct Entry {
     uint32_t tag;
     Merge merge;
+  };
+  struct Line {
+    std::string_view left;
+    uint64_t pair;
+    int32_t joined;
   };
   uint64_t pair_of(int32_t left, int32_t right) const {
     return uint64_t(uint32_t(left)) << id_bits_ | uint32_t(right);
@@ -53,9 +55,18 @@ class MergeTable {
     const uint64_t hash = tag_of(pair) * 0x9E3779B97F4A7C15u >> (64 - bucket_bits_);
     return size_t((pair ^ hash) & ((uint64_t(1) << bucket_bits_) - 1));
   }
+  const Entry* entry_of(uint64_t pair) const {
+    const size_t bucket = bucket_of(pair);
+    const Entry* const last = entries_.data() + starts_[bucket + 1];
+    for (const Entry* at = entries_.data() + starts_[bucket]; at != last; ++at)
+      if (at->tag == tag_of(pair)) return at;
+    return nullptr;
+  }
+  Line parse(std::string_view line, size_t index, const TokenTable& tokens) const;
+  /// Appends each different merge, and counts how many each bucket has.
+  void read(const GgufStrings& merges, const TokenTable& tokens);
   void sort_into_buckets();
-  /// Sorts each bucket, and leaves only the latest of each pair.
-  void sort_buckets();
+  void give_last_ranks(const GgufStrings& merges, const TokenTable& tokens);
 
   int id_bits_;
   int bucket_bits_;               // at least 1

@@ -20,17 +20,17 @@ uint64_t hash_of(std::string_view text) {
 TokenTable::TokenTable(const GgufStrings& tokens, const GgufNumbers<int64_t>& types)
     : tokens_(tokens), id_mask_(std::bit_ceil(uint32_t(tokens.size()) + 1) - 1) {
   const size_t count = size_t(tokens.size());
-  starts_.reserve(count);
+  starts_.reserve(count / 2 + 1);
   slots_.assign(count + count / 4 + 1, kEmpty);
-  uint64_t start = 0;
+  int32_t id = 0;
   for (const std::string_view text : tokens) {
-    if (start > UINT32_MAX) {
+    if (bytes_ > UINT32_MAX) {
       throw TokenizerDataError("tokenizer.ggml.tokens", "more than 4294967295 bytes",
                                ErrorKind::kUnsupported);
     }
-    starts_.push_back(uint32_t(start));
-    start += sizeof(uint64_t) + text.size();
-    insert(int32_t(starts_.size() - 1), types);
+    if (id % 2 == 0) starts_.push_back(uint32_t(bytes_));
+    bytes_ += sizeof(uint64_t) + text.size();
+    insert(id++, types);
   }
 }
 

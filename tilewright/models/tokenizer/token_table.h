@@ -10,15 +10,22 @@
 namespace tw::models {
 
 /// The texts of a vocabulary, where they stand in the file, and a hash table from text to id. Takes
-/// 9 bytes for each token; in the file each has 8 and its text.
+/// 7 bytes for each token; in the file each has 8 and its text.
 class TokenTable {
  public:
   /// `types` is empty or has one entry per token. Tokens of type kUnused whose text another token
   /// has are left out. Throws TokenizerDataError when two other tokens have the same text.
   TokenTable(const GgufStrings& tokens, const GgufNumbers<int64_t>& types);
 
-  size_t size() const { return starts_.size(); }
-  std::string_view operator[](int32_t id) const { return tokens_.at_offset(starts_[size_t(id)]); }
+  size_t size() const { return size_t(tokens_.size()); }
+  std::string_view operator[](int32_t id) const {
+    return tokens_.at_offset(starts_[size_t(id) / 2], id % 2 == 1);
+  }
+
+  /// How many bytes the texts take in the file, their lengths included.
+  size_t bytes() const { return bytes_; }
+  /// Where the text of a token starts in them: no two overlap.
+  size_t position(int32_t id) const { return size_t((*this)[id].data() - (*this)[0].data()) + 8; }
 
   /// The id of the token with this text, or -1.
   int32_t find(std::string_view text) const;
@@ -32,8 +39,10 @@ class TokenTable {
   void insert(int32_t id, const GgufNumbers<int64_t>& types);
 
   GgufStrings tokens_;
-  std::vector<uint32_t> starts_;  // [tokens]: where each starts, behind the start of the first
-  uint32_t id_mask_;              // above every id
+  size_t bytes_ = 0;
+  // [tokens / 2, rounded up]: where every second token starts, behind the start of the first.
+  std::vector<uint32_t> starts_;
+  uint32_t id_mask_;  // above every id
   // Ids, with bits of the hash in what id_mask_ leaves free, or kEmpty. Linear probing; at most
   // four fifths are full.
   std::vector<uint32_t> slots_;

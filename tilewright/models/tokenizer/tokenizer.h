@@ -30,10 +30,11 @@ struct EncodeOptions {
 
 /// Immutable, and safe to use from several threads.
 ///
-/// Texts, scores and types stay in the file's bytes (TokenizerData::owner). Beside them it takes 9
-/// bytes for each token, 14 for each merge and 4 for each special token; in the file these have at
-/// least 8 and a text, 11, and a type. So no file makes it take more than 4/3 of what its lists
-/// have there, apart from a few KiB.
+/// Texts, scores and types stay in the file's bytes (TokenizerData::owner). Beside them it takes 7
+/// bytes for each token, 4 more for each special token, and 14 for each different merge; in the
+/// file these have at least 8 and a text, a type, and 9 and both parts. All merges of one word of n
+/// bytes are n - 1 at most, so that no file makes it take more than its lists have there, apart
+/// from a few KiB.
 class Tokenizer {
  public:
   /// Throws TokenizerDataError (kBadFile, kUnsupported) naming the field and index that breaks a
