@@ -177,7 +177,7 @@ def empty_like_kind(example: Any, shape: Shape, zeros: bool = False) -> Any:
     name = NAMES[shape.dtype.code, shape.dtype.bits]
     if is_torch(example):
         torch = sys.modules["torch"]
-        return getattr(torch, make)(sizes, dtype=getattr(torch, name))
+        return getattr(torch, make)(sizes, dtype=getattr(torch, name), device="cpu")
     if kernels_for(example) == "cuda":
         return _made_on_gpu(example, make, sizes, name)
     import numpy as np

@@ -170,7 +170,7 @@ def scaled_grouped_matmul(
     left = left if rows is None else left[rows.long()]
     right = b.float() * _spread(b_scale, b.shape[1], depth, block_n, block_k)
     if offsets is None:
-        offsets = torch.tensor([len(left)] * b.shape[0], dtype=torch.int32)
+        offsets = torch.full((b.shape[0],), len(left), dtype=torch.int32, device=a.device)
     return grouped_matmul(left, right.mT, offsets, starts)
 
 

@@ -7,9 +7,12 @@ import math
 import torch
 
 
-def close(got: torch.Tensor, want: torch.Tensor) -> None:
-    """Shape, dtype, contiguity and values."""
-    bound = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}.get(got.dtype, 0)
+BOUNDS = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}
+
+
+def close(got: torch.Tensor, want: torch.Tensor, bound: float | None = None) -> None:
+    """Shape, dtype, contiguity and values, within what the dtype has or `bound`."""
+    bound = BOUNDS.get(got.dtype, 0) if bound is None else bound
     assert got.shape == want.shape
     assert got.is_contiguous()
     torch.testing.assert_close(got.double(), want.double(), rtol=bound, atol=bound)

@@ -25,7 +25,7 @@ def test_groups_of_a_token(rows, cols, group, kind, power, dtype) -> None:
     torch.manual_seed(0)
     x = torch.randn(rows, cols).to(dtype)
     info = torch.iinfo(kind) if kind == torch.int8 else torch.finfo(kind)
-    parts = x.float().view(rows, -1, group)
+    parts = x.float().cpu().view(rows, -1, group)  # CUDA divides by a number inexactly
     scale = parts.abs().amax(-1).clamp(min=1e-10) / info.max
     scale = torch.exp2(torch.ceil(torch.log2(scale))) if power else scale
     codes = (parts / scale[..., None]).clamp(info.min, info.max).to(kind).view(rows, cols)
@@ -35,8 +35,8 @@ def test_groups_of_a_token(rows, cols, group, kind, power, dtype) -> None:
             x, group, dst_dtype=kind, scale_ue8m0=power, **options
         )
         assert got.dtype == kind
-        assert torch.equal(got.float(), codes.float())
-        torch.testing.assert_close(scales.contiguous(), scale, rtol=1e-6, atol=0)
+        assert torch.equal(got.float().cpu(), codes.float())
+        torch.testing.assert_close(scales.contiguous().cpu(), scale, rtol=1e-6, atol=0)
         if by_column:
             assert scales.stride() == (1, -(-rows // 4) * 4 if aligned else rows)
 
@@ -82,7 +82,9 @@ def test_product_of_8_bit_floats(m, n, k, given) -> None:
     b_scale = torch.rand(-(-n // 128), -(-k // 128)) + 0.1
     wide_a = a.double() * expanded(a_scale, (m, k), (1, 128))
     wide_b = b.double() * expanded(b_scale, (n, k), (128, 128))
-    close(unsloth.w8a8_block_fp8_matmul(a, b, a_scale, b_scale, given), wide_a @ wide_b.T)
+    # Tensor cores add up products of e4m3 in fewer bits than float32 has.
+    bound = 1e-4 if a.is_cuda else None
+    close(unsloth.w8a8_block_fp8_matmul(a, b, a_scale, b_scale, given), wide_a @ wide_b.T, bound)
     got = unsloth.w8a8_block_fp8_matmul(
         a[None], b, a_scale[None], b_scale, given, output_dtype=torch.bfloat16
     )

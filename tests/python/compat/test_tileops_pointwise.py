@@ -16,7 +16,7 @@ SHAPES = [(3, 45), (2, 3, 4, 5), (1,), (), (3, 0)]
 
 
 def numbers(shape, dtype, low=-4, high=4) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(sum(shape))
+    generator = torch.Generator(torch.get_default_device()).manual_seed(sum(shape))
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
     if not dtype.is_floating_point:

@@ -237,11 +237,12 @@ def test_eight_bit_prefill() -> None:
     given, lengths = (q, k, v, starts, starts, *scales), {"max_seqlen_q": 4, "max_seqlen_kv": 4}
     got = tileops.grouped_query_attention_prefill(*given, **lengths)
     rounded = tileops.grouped_query_attention_prefill(*given, **lengths, dtype="bfloat16")
+    bound = 0.06 if q.is_cuda else None  # tensor cores get weights of e4m3
     for r, (begin, end) in enumerate([(0, 3), (3, 7)]):
         wide = [
             x[begin:end].double() * s[r].repeat_interleave(x.shape[1] // 2)[:, None]
             for x, s in zip((q, k, v), scales, strict=True)
         ]
         want = attention(*(t.transpose(0, 1)[None] for t in wide), sees=lambda i, j: j <= i)
-        close(got[begin:end], want[0].transpose(0, 1).half())
-        close(rounded[begin:end], want[0].transpose(0, 1).bfloat16())
+        close(got[begin:end], want[0].transpose(0, 1).half(), bound)
+        close(rounded[begin:end], want[0].transpose(0, 1).bfloat16(), bound)
