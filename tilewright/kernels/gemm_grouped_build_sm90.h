@@ -90,21 +90,6 @@ struct GatheredRows {
   int rows, k;          // of a
 };
 
-/// If rows of the product are not those of out: which ones, and what they are multiplied by.
-struct ScatteredRows {
-  int64_t count;                   // of the product
-  View<const int32_t, 1> numbers;  // [count], of out, or none of it; no data: each row its own
-  View<const float, 1> weights;    // of rows of out, or no data: 1
-
-  /// The row of an out of so many that row r of the product becomes, or -1.
-  TW_INLINE int64_t destination(int64_t r, int64_t out_rows) const {
-    const int64_t to = numbers ? numbers(r) : r;
-    return to >= 0 && to < out_rows ? to : -1;
-  }
-  /// What its row of out is multiplied by.
-  TW_INLINE float weight(int64_t to) const { return weights && to >= 0 ? weights(to) : 1.0f; }
-};
-
 template <class T>
 struct GroupedGemmArguments {
   tile::cuda::TensorMap weight;  // [group, n, k], or 2 n if gated; k innermost, n if transposed

@@ -92,7 +92,7 @@ struct GroupedGemmSm90 {
 
   TW_PTX ScatteredRows scattered() const {
     if constexpr (kScattered) return given.scattered;
-    return {given.rows.size(0), {}, {}};
+    return {given.rows.size(0)};
   }
 
   TW_PTX void produce(Shared& shared) const {

@@ -125,7 +125,7 @@ struct ScaledGemmSm90 {
     } else if (warp <= kScaleWarps) {
       load_scales(shared, warp - 1);
     } else if (given.groups.ends) {
-      GroupGapsSm90<float>{given.groups, given.rows, {given.rows.size(0), {}, {}}}.clear(0, 1);
+      GroupGapsSm90<float>{given.groups, given.rows, {given.rows.size(0)}}.clear(0, 1);
     }
   }
   TW_PTX void load_tiles(Shared& shared) const {

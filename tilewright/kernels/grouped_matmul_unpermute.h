@@ -27,6 +27,7 @@ struct GroupedMatmulUnpermute {
   View<T, 2> out;                  // [out_rows, n]
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
+  TW_INLINE ScatteredRows scattered() const { return {a.size(0), to_rows, weights}; }
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -42,13 +43,14 @@ struct GroupedMatmulUnpermute {
   template <class P>
   TW_INLINE void row(P p, int64_t r) const {
     using V = typename P::template Vec<float>;
-    const int64_t d = to_rows ? to_rows(r) : r;
-    if (d < 0 || d >= out.size(0)) return;
+    const ScatteredRows scattering = scattered();
+    const int64_t d = scattering.destination(r, out.size(0));
+    if (d < 0) return;
     const RowGroups in = groups();
     const int64_t g = in.group_of(r);
     const bool is_of_group = g < in.count();
     const int64_t depth = is_of_group ? a.size(1) : 0;
-    const float w = weights && is_of_group ? weights(d) : 1.0f;
+    const float w = is_of_group ? scattering.weight(d) : 1.0f;
     const View<const T, 1> left = a[r];
     const View<T, 1> to = out[d];
     tile::for_row(p, to, [&](auto at) {

@@ -1,5 +1,5 @@
 // Groups of consecutive rows, one after the other, by where they end. Rows may lie between groups,
-// or after the last one, that belong to none.
+// or after the last one, that belong to none. And where the rows of a product of them go.
 #pragma once
 
 #include "tilewright/core/view.h"
@@ -41,6 +41,21 @@ struct RowGroups {
     for (int64_t g = 0; g < count(); ++g) groups += size(g) > 0;
     return groups;
   }
+};
+
+/// If rows of the product are not those of out: which ones, and what they are multiplied by.
+struct ScatteredRows {
+  int64_t count;                     // of the product
+  View<const int32_t, 1> numbers{};  // [count], of out, or none of it; no data: each row its own
+  View<const float, 1> weights{};    // of rows of out, or no data: 1
+
+  /// The row of an out of so many that row r of the product becomes, or -1.
+  TW_INLINE int64_t destination(int64_t r, int64_t out_rows) const {
+    const int64_t to = numbers ? numbers(r) : r;
+    return to >= 0 && to < out_rows ? to : -1;
+  }
+  /// What its row of out is multiplied by.
+  TW_INLINE float weight(int64_t to) const { return weights && to >= 0 ? weights(to) : 1.0f; }
 };
 
 }  // namespace tw::kernels

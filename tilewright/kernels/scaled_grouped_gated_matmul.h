@@ -21,6 +21,7 @@ struct ScaledGroupedGatedMatmul {
   View<bf16, 2> out;  // [m, n]
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
+  TW_INLINE ScatteredRows scattered() const { return {rows ? rows.size(0) : a.size(0)}; }
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -33,7 +34,7 @@ struct ScaledGroupedGatedMatmul {
 
  private:
   TW_INLINE ScaledProduct<f8_e4m3fn, bf16, true> product() const {
-    return {a, b, a_scale, b_scale, groups(), rows, block_n, block_k, out, activation};
+    return {a, b, a_scale, b_scale, groups(), rows, block_n, block_k, out, scattered(), activation};
   }
 };
 

@@ -22,6 +22,7 @@ struct ScaledGroupedMatmulUnpermute {
   View<bf16, 2> out;  // [out_rows, n]
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
+  TW_INLINE ScatteredRows scattered() const { return {a.size(0), to_rows, weights}; }
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -34,7 +35,7 @@ struct ScaledGroupedMatmulUnpermute {
 
  private:
   TW_INLINE ScaledProduct<f8_e4m3fn, bf16, false> product() const {
-    return {a, b, a_scale, b_scale, groups(), {}, block_n, block_k, out, 0, to_rows, weights};
+    return {a, b, a_scale, b_scale, groups(), {}, block_n, block_k, out, scattered()};
   }
 };
 

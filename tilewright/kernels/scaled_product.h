@@ -35,10 +35,9 @@ struct ScaledProduct {
   RowGroups groups;              // no data: one group of all rows, or none
   View<const int32_t, 1> rows;   // [m], of a, or no data: each row its own
   int64_t block_n, block_k;
-  View<Out, 2> out;                  // [*, n]
-  int activation = 0;                // a GatedActivation, if gated
-  View<const int32_t, 1> to_rows{};  // [m], of out, or no data: each row its own
-  View<const float, 1> weights{};    // of rows of out, or no data: 1
+  View<Out, 2> out;  // [*, n]
+  ScatteredRows scattered;
+  int activation = 0;  // a GatedActivation, if gated
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan() const {
@@ -66,14 +65,10 @@ struct ScaledProduct {
   static constexpr int64_t kPanel = 32;  // block_gemm::kWidth
 
   TW_INLINE int64_t count() const { return b.size(0); }
-  TW_INLINE int64_t row_count() const { return rows ? rows.size(0) : a.size(0); }
+  TW_INLINE int64_t row_count() const { return scattered.count; }
   TW_INLINE int64_t source(int64_t r) const { return rows ? rows(r) : r; }
   /// The row of out, or -1.
-  TW_INLINE int64_t destination(int64_t r) const {
-    const int64_t to = to_rows ? to_rows(r) : r;
-    return to >= 0 && to < out.size(0) ? to : -1;
-  }
-  TW_INLINE float weight(int64_t to) const { return weights ? weights(to) : 1.0f; }
+  TW_INLINE int64_t destination(int64_t r) const { return scattered.destination(r, out.size(0)); }
 
   template <class V, class P, class At>
   TW_INLINE V product(P, At at, int64_t q, int64_t g, int64_t first_column, int64_t depth) const {
@@ -100,7 +95,7 @@ struct ScaledProduct {
     if (d < 0) return;
     const bool is_of_group = g < count();
     const int64_t depth = is_of_group ? a.size(1) : 0, q = is_of_group ? source(r) : 0;
-    const float w = is_of_group ? weight(d) : 1.0f;
+    const float w = is_of_group ? scattered.weight(d) : 1.0f;
     const View<Out, 1> to = out[d];
     tile::for_row(p, to, [&](auto at) {
       V sum = product<V>(p, at, q, g, 0, depth);
@@ -198,7 +193,7 @@ struct ScaledProduct {
     for (int64_t r = 0; r < at.rows; ++r) {
       const int64_t d = destination(at.row + r);
       if (d < 0) continue;
-      const float w = at.is_of_group ? weight(d) : 1.0f;
+      const float w = at.is_of_group ? scattered.weight(d) : 1.0f;
       for (int64_t c = 0; c < at.columns; c += kPanel) {
         const int64_t width = at.columns - c < kPanel ? at.columns - c : kPanel;
         const View<Out, 1> to = out[d].part(at.column + c, width);

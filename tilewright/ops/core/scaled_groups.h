@@ -43,16 +43,9 @@ struct ScaledGroups {
   }
   template <class K>
   static Support supports(const K& k) {
-    return supports_groups(k.groups(), row_count(k));
+    return supports_groups(k.groups(), k.scattered().count);
   }
 
-  /// How many rows the groups are of.
-  template <class K>
-  static int64_t row_count(const K& k) {
-    if constexpr (requires { k.rows; })
-      if (k.rows) return k.rows.size(0);
-    return k.a.size(0);
-  }
   /// Row q of a times column n of group g's matrix.
   template <class K>
   static double define(const K& k, int64_t q, int64_t g, int64_t n) {
@@ -65,8 +58,8 @@ struct ScaledGroups {
 
   template <class K>
   static Cost cost(const K& k) {
-    const double groups = double(k.b.size(0)), m = double(row_count(k)), n = double(k.b.size(1)),
-                 depth = double(k.a.size(1));
+    const double groups = double(k.b.size(0)), m = double(k.scattered().count),
+                 n = double(k.b.size(1)), depth = double(k.a.size(1));
     const double out = double(k.out.size(0)) * double(k.out.size(1)) * double(sizeof(k.out(0, 0)));
     return {.flops = 2 * m * n * depth, .bytes = m * depth + groups * n * depth + out};
   }

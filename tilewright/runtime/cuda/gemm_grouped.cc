@@ -92,7 +92,7 @@ kernels::GroupedGemmArguments<T> arguments_of(const K& call, const GemmOperand<c
                        : operand_map(kName<K>, weight, kColumns);
   out.a = operand_map(kName<K>, as_operand(call.a), Build::kRowBox);
   if constexpr (kIsScattered<K>)
-    out.scattered = {call.a.size(0), call.to_rows, call.weights};
+    out.scattered = call.scattered();
   else
     out.out = operand_map(kName<K>, as_operand(call.out), Build::kUnit);
   out.groups = call.groups();

@@ -51,13 +51,6 @@ View<const int32_t, 1> numbers_of(const K& call) {
   if constexpr (requires { call.rows; }) return call.rows;
   return {};
 }
-template <class K>
-kernels::ScatteredRows scattered_of(const K& call) {
-  if constexpr (requires { call.to_rows; })
-    return {call.a.size(0), call.to_rows, call.weights};
-  else
-    return {call.out.size(0), {}, {}};
-}
 
 template <class K>
 auto arguments_of(const K& call, const ScaledExpertsBuild& build) {
@@ -73,7 +66,7 @@ auto arguments_of(const K& call, const ScaledExpertsBuild& build) {
   to.groups = call.groups();
   to.gathered = {numbers_of(call), call.a.data, uint32_t(call.a.stride(0) / kChunk),
                  int(call.a.size(0)), int(call.a.size(1))};
-  to.scattered = scattered_of(call);
+  to.scattered = call.scattered();
   to.out = call.out;
   to.column_tiles = int((columns + width - 1) / width);
   to.k_blocks = of.k_blocks();
@@ -93,7 +86,7 @@ Support supports_scaled_experts(const K& call, int device) {
   constexpr int64_t kMostChunks = int64_t{1} << 32;
   if (Support s = ScaledOperands{call}.supports(device); !s) return s;
   if (call.out.size(0) == 0) return Support::no("an empty operand");
-  if (scattered_of(call).count > (int64_t{1} << 31) - 512) return Support::no("a size beyond 2^31");
+  if (call.scattered().count > (int64_t{1} << 31) - 512) return Support::no("a size beyond 2^31");
   if (numbers_of(call) && call.a.stride(0) / kChunk > kMostChunks / call.a.size(0))
     return Support::no("rows of a, to be gathered, that span more than 64 GiB");
   if (kIsGated<K> && call.out.size(1) % kernels::ScaledGemmBuild::kSpan != 0 &&
@@ -106,7 +99,7 @@ template <ScaledExpertsCall K>
 void launch_scaled_experts(const K& call, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  const int64_t m = scattered_of(call).count, groups = call.b.size(0);
+  const int64_t m = call.scattered().count, groups = call.b.size(0);
   const auto index = size_t(kernels::choose_scaled_experts_sm90(kIsGated<K>, bool(numbers_of(call)),
                                                                 kIsWide<K>, m, groups));
   const ScaledExpertsBuild& build = kScaledExpertsBuilds[index];
