@@ -85,20 +85,19 @@ struct GroupedMatmul {
             .groups = groups()};
   }
 
-  /// The rows in front of group g that belong to none; behind the last for g = count.
-  TW_INLINE int64_t gap_begin(int64_t g) const { return groups().floor(g); }
-  TW_INLINE int64_t gap_end(int64_t g) const {
-    return g < groups().count() ? groups().begin(g) : out.size(0);
+  TW_INLINE RowGroups::Stretch gap(int64_t g) const {
+    return groups().gap(g, groups().count(), out.size(0));
   }
   TW_INLINE bool has_gaps() const {
     for (int64_t g = 0; g <= groups().count(); ++g)
-      if (gap_begin(g) < gap_end(g)) return true;
+      if (gap(g).begin < gap(g).end) return true;
     return false;
   }
   template <class P>
   TW_INLINE void clear_gap(P p, int64_t g) const {
     using V = typename P::template Vec<float>;
-    for (int64_t r = gap_begin(g); r < gap_end(g); ++r) {
+    const RowGroups::Stretch rows = gap(g);
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
       const View<T, 1> to = out[r];
       tile::for_row(p, to, [&](auto at) { tile::store(p, to, at, V{}); });
     }

@@ -18,6 +18,19 @@ struct RowGroups {
   TW_INLINE int64_t end(int64_t g) const { return ends(g); }
   TW_INLINE int64_t size(int64_t g) const { return end(g) - begin(g); }
 
+  struct Stretch {
+    int64_t begin, end;  // rows
+  };
+  /// Group g of so many rows in all; without ends there is one, of all of them.
+  TW_INLINE Stretch group(int64_t g, int64_t rows) const {
+    if (!ends) return {0, rows};
+    return {begin(g), end(g)};
+  }
+  /// What is in front of group g of so many and belongs to none; behind the last for g = groups.
+  TW_INLINE Stretch gap(int64_t g, int64_t groups, int64_t rows) const {
+    return {g > 0 ? group(g - 1, rows).end : 0, g < groups ? group(g, rows).begin : rows};
+  }
+
   /// The group that has the row; count() for none.
   TW_INLINE int64_t group_of(int64_t row) const {
     int64_t low = 0, high = count();  // the first group that ends after the row

@@ -109,19 +109,13 @@ struct ScaledProduct {
 
 #if !defined(__CUDACC__)
   /// Rows in a row: those of group s / 2, for even s the ones in front of it that belong to none.
-  TW_INLINE int64_t floor(int64_t g) const {
-    return g == 0 ? 0 : groups.ends ? groups.end(g - 1) : row_count();
+  TW_INLINE RowGroups::Stretch stretch(int64_t s) const {
+    return s % 2 == 0 ? groups.gap(s / 2, count(), row_count()) : groups.group(s / 2, row_count());
   }
-  TW_INLINE int64_t group_begin(int64_t g) const {
-    return g == count() ? row_count() : groups.starts ? groups.starts(g) : floor(g);
+  TW_INLINE int64_t row_blocks(int64_t s) const {
+    const RowGroups::Stretch of = stretch(s);
+    return (of.end - of.begin + kRows - 1) / kRows;
   }
-  TW_INLINE int64_t begin(int64_t s) const {
-    return s % 2 == 0 ? floor(s / 2) : group_begin(s / 2);
-  }
-  TW_INLINE int64_t end(int64_t s) const {
-    return s % 2 == 0 ? group_begin(s / 2) : groups.ends ? groups.end(s / 2) : row_count();
-  }
-  TW_INLINE int64_t row_blocks(int64_t s) const { return (end(s) - begin(s) + kRows - 1) / kRows; }
   TW_INLINE int64_t column_blocks() const { return (out.size(1) + kOutColumns - 1) / kOutColumns; }
 
   /// count values of a row times their scale.
@@ -139,7 +133,8 @@ struct ScaledProduct {
   TW_INLINE Block block_at(int64_t index) const {
     int64_t s = 0, at = index / column_blocks();
     for (; at >= row_blocks(s); ++s) at -= row_blocks(s);
-    const int64_t row = begin(s) + at * kRows, rest = end(s) - row;
+    const RowGroups::Stretch of = stretch(s);
+    const int64_t row = of.begin + at * kRows, rest = of.end - row;
     const int64_t column = index % column_blocks() * kOutColumns, left = out.size(1) - column;
     return {s / 2,
             row,
