@@ -6,9 +6,7 @@
 
 namespace tw::kernels {
 
-struct ScaledGroupedGatedMatmul {
-  static constexpr int kGpuRegisters = 128;
-
+struct ScaledGroupedGatedMatmulCall {
   View<const f8_e4m3fn, 2> a;      // [*, k]
   View<const f8_e4m3fn, 3> b;      // [groups, 2 n, k]
   View<const float, 2> a_scale;    // [*, k / block_k], rounded up
@@ -22,20 +20,10 @@ struct ScaledGroupedGatedMatmul {
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
   TW_INLINE ScatteredRows scattered() const { return {rows ? rows.size(0) : a.size(0)}; }
-
-  template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return product().template plan<P>();
-  }
-  template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    product().run(p);
-  }
-
- private:
   TW_INLINE ScaledProduct<f8_e4m3fn, bf16, true> product() const {
     return {a, b, a_scale, b_scale, groups(), rows, block_n, block_k, out, scattered(), activation};
   }
 };
+using ScaledGroupedGatedMatmul = ScaledProductKernel<ScaledGroupedGatedMatmulCall>;
 
 }  // namespace tw::kernels

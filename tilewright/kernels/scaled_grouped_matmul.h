@@ -7,9 +7,7 @@
 namespace tw::kernels {
 
 template <class Q>
-struct ScaledGroupedMatmul {
-  static constexpr int kGpuRegisters = 128;
-
+struct ScaledGroupedMatmulCall {
   View<const Q, 2> a;              // [*, k]
   View<const Q, 3> b;              // [groups, n, k]
   View<const float, 2> a_scale;    // [*, k / block_k], rounded up
@@ -22,20 +20,11 @@ struct ScaledGroupedMatmul {
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
   TW_INLINE ScatteredRows scattered() const { return {rows ? rows.size(0) : a.size(0)}; }
-
-  template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return product().template plan<P>();
-  }
-  template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    product().run(p);
-  }
-
- private:
   TW_INLINE ScaledProduct<Q, float, false> product() const {
     return {a, b, a_scale, b_scale, groups(), rows, block_n, block_k, out, scattered()};
   }
 };
+template <class Q>
+using ScaledGroupedMatmul = ScaledProductKernel<ScaledGroupedMatmulCall<Q>>;
 
 }  // namespace tw::kernels

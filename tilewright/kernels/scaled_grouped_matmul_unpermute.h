@@ -6,9 +6,7 @@
 
 namespace tw::kernels {
 
-struct ScaledGroupedMatmulUnpermute {
-  static constexpr int kGpuRegisters = 128;
-
+struct ScaledGroupedMatmulUnpermuteCall {
   View<const f8_e4m3fn, 2> a;      // [m, k]
   View<const f8_e4m3fn, 3> b;      // [groups, n, k]
   View<const float, 2> a_scale;    // [m, k / block_k], rounded up
@@ -23,20 +21,10 @@ struct ScaledGroupedMatmulUnpermute {
 
   TW_INLINE RowGroups groups() const { return {offsets, starts}; }
   TW_INLINE ScatteredRows scattered() const { return {a.size(0), to_rows, weights}; }
-
-  template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return product().template plan<P>();
-  }
-  template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    product().run(p);
-  }
-
- private:
   TW_INLINE ScaledProduct<f8_e4m3fn, bf16, false> product() const {
     return {a, b, a_scale, b_scale, groups(), {}, block_n, block_k, out, scattered()};
   }
 };
+using ScaledGroupedMatmulUnpermute = ScaledProductKernel<ScaledGroupedMatmulUnpermuteCall>;
 
 }  // namespace tw::kernels

@@ -207,4 +207,19 @@ struct ScaledProduct {
 #endif
 };
 
+/// The kernel of a call whose product() is one. The call is a base: its fields are the arguments.
+template <class Call>
+struct ScaledProductKernel : Call {
+  static constexpr int kGpuRegisters = 128;
+
+  template <tile::Program P>
+  TW_DEVICE tile::Plan plan(const Machine&) const {
+    return this->product().template plan<P>();
+  }
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    this->product().run(p);
+  }
+};
+
 }  // namespace tw::kernels
