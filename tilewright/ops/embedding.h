@@ -9,6 +9,7 @@
 #include "tilewright/kernels/relayout.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -51,9 +52,7 @@ struct Embedding {
     if (arg != "indices") return std::nullopt;
     Tensor out = Tensor::empty(known.lead, combo[1]);
     for (int64_t i = 0, n = out.ref().count(); i < n; ++i) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      const auto index =
-          static_cast<int64_t>((seed >> 33) % uint64_t(std::max<int64_t>(known["V"], 1)));
+      const int64_t index = random_below(seed, std::max<int64_t>(known["V"], 1));
       if (combo[1] == DType::kI64)
         out.span<int64_t>()[size_t(i)] = index;
       else

@@ -10,6 +10,7 @@
 #include "tilewright/kernels/linear_attention.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -38,8 +39,7 @@ struct LinearAttentionFamily {
     const double most = is_gate ? -0.3 : 1.0 / (1.0 + double(known["D"]));
     Tensor out = Tensor::empty(sizes, combo[1]);
     for (int64_t i = 0, n = out.ref().count(); i < n; ++i) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      const double value = most * double(seed >> 40) * 0x1p-24;
+      const double value = most * double(next_random(seed) >> 40) * 0x1p-24;
       if (combo[1] == DType::kF64)
         out.span<double>()[size_t(i)] = value;
       else

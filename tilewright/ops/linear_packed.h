@@ -12,6 +12,7 @@
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/linear_definition.h"
 #include "tilewright/ops/core/packed_weight.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -91,10 +92,7 @@ struct LinearPacked {
   template <class T>
   static Tensor random_packed(int64_t n, int64_t k, uint64_t seed) {
     const Tensor weight = Tensor::empty({n, k}, dtype_of<T>);
-    for (T& w : weight.span<T>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      w = T(float(int64_t(seed >> 40)) * 0x1p-23f - 1.0f);
-    }
+    for (T& w : weight.span<T>()) w = T(float(int64_t(next_random(seed) >> 40)) * 0x1p-23f - 1.0f);
     return pack_weight<T>(view<const T>(weight.span<T>().data(), n, k));
   }
 };

@@ -8,6 +8,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/permute.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/random.h"
 #include "tilewright/ops/core/relayout.h"
 
 namespace tw::ops {
@@ -57,8 +58,7 @@ struct Permute : RelayoutOperator {
     const auto dims = out.span<int64_t>();
     for (size_t d = 0; d < dims.size(); ++d) {
       dims[d] = static_cast<int64_t>(d);
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      std::swap(dims[d], dims[(seed >> 33) % (d + 1)]);
+      std::swap(dims[d], dims[size_t(random_below(seed, int64_t(d) + 1))]);
     }
     return out;
   }

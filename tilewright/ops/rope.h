@@ -6,6 +6,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/rope.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -80,12 +81,7 @@ struct Rope {
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType>, uint64_t seed) {
     if (arg != "positions") return std::nullopt;
-    Tensor out = Tensor::empty({known["B"], known["S"]}, DType::kI32);
-    for (int32_t& p : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      p = int32_t((seed >> 33) % uint64_t(std::max<int64_t>(known["P"], 1)));
-    }
-    return out;
+    return random_numbers({known["B"], known["S"]}, known["P"], seed, 0);
   }
 
   static constexpr Case kEdgeCases[] = {{"no tokens", "B=1 S=0 H=2 D=8 P=4 R=4"},

@@ -11,6 +11,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/sample.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/numbered.h"
 #include "tilewright/ops/core/operator.h"
 
 namespace tw::ops {
@@ -74,12 +75,7 @@ struct Sample {
     if (arg != "history") return std::nullopt;
     std::vector<int64_t> shape = known.lead;
     shape.push_back(known["L"]);
-    Tensor out = Tensor::empty(shape, DType::kI32);
-    for (int32_t& token : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      token = int32_t((seed >> 33) % uint64_t(known["V"] + 1)) - 1;
-    }
-    return out;
+    return random_numbers(shape, known["V"], seed);
   }
 
   static constexpr Case kEdgeCases[] = {

@@ -10,6 +10,7 @@
 #include "tilewright/kernels/topk.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/elementwise.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -67,8 +68,7 @@ struct Topk {
     if (arg != "starts" && arg != "ends") return std::nullopt;
     Tensor out = Tensor::empty(known.lead, DType::kI32);
     for (int32_t& bound : out.span<int32_t>()) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      const auto place = int64_t((seed >> 33) % uint64_t(known["C"] + 3));
+      const int64_t place = random_below(seed, known["C"] + 3);
       bound = int32_t(arg == "starts" ? place / 2 - 1 : known["C"] + 1 - place / 2);
     }
     return out;

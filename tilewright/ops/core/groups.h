@@ -10,6 +10,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -72,9 +73,8 @@ inline std::optional<Tensor> materialize_groups(std::string_view arg, int64_t co
   };
   for (int64_t g = 0; g < count; ++g) {
     const int64_t low = edge(2 * g + ends), high = edge(2 * g + 1 + ends);
-    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-    out.span<int32_t>()[static_cast<size_t>(g)] = static_cast<int32_t>(
-        low + static_cast<int64_t>((seed >> 33) % static_cast<uint64_t>(high - low + 1)));
+    out.span<int32_t>()[static_cast<size_t>(g)] =
+        static_cast<int32_t>(low + random_below(seed, high - low + 1));
   }
   return out;
 }

@@ -11,6 +11,7 @@
 #include "tilewright/kernels/cross_entropy.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/ops/core/operator.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -35,10 +36,10 @@ Support supports_labels(const View<const I, 1>& target, int64_t classes, int64_t
 inline Tensor random_labels(int64_t rows, int64_t classes, DType dtype, uint64_t seed) {
   Tensor out = Tensor::empty({rows}, dtype);
   for (int64_t i = 0; i < rows; ++i) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-    const bool is_ignored = classes == 0 || (seed >> 60) == 0;
+    const uint64_t bits = next_random(seed);
+    const bool is_ignored = classes == 0 || (bits >> 60) == 0;
     const int64_t label =
-        is_ignored ? -100 : static_cast<int64_t>((seed >> 33) % static_cast<uint64_t>(classes));
+        is_ignored ? -100 : static_cast<int64_t>((bits >> 33) % static_cast<uint64_t>(classes));
     if (dtype == DType::kI64)
       out.span<int64_t>()[size_t(i)] = label;
     else

@@ -8,6 +8,7 @@
 
 #include "tilewright/core/error.h"
 #include "tilewright/core/tensor.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -28,11 +29,9 @@ Support supports_numbers(std::string_view name, const Numbers& numbers, int64_t 
 inline Tensor random_numbers(const std::vector<int64_t>& shape, int64_t count, uint64_t seed,
                              int64_t least = -1) {
   Tensor out = Tensor::empty(shape, DType::kI32);
-  const auto kinds = static_cast<uint64_t>(std::max<int64_t>(count - least, 1));
-  for (int32_t& number : out.span<int32_t>()) {
-    seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-    number = static_cast<int32_t>(static_cast<int64_t>((seed >> 33) % kinds) + least);
-  }
+  const int64_t kinds = std::max<int64_t>(count - least, 1);
+  for (int32_t& number : out.span<int32_t>())
+    number = static_cast<int32_t>(random_below(seed, kinds) + least);
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "tilewright/core/tensor.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
 
@@ -65,10 +66,8 @@ struct Unpermuted {
     const int64_t m = known["M"], rows = infer_rows(known);
     std::vector<int32_t> order(static_cast<size_t>(m));
     std::iota(order.begin(), order.end(), 0);
-    for (size_t i = order.size(); i > 1; --i) {
-      seed = seed * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
-      std::swap(order[i - 1], order[static_cast<size_t>((seed >> 33) % i)]);
-    }
+    for (int64_t i = m; i > 1; --i)
+      std::swap(order[size_t(i - 1)], order[size_t(random_below(seed, i))]);
     for (int32_t& to : order)
       if (to >= rows) to = static_cast<int32_t>(to % 2 == 0 ? -1 : rows);
     Tensor out = Tensor::empty({m}, DType::kI32);
