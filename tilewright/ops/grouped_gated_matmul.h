@@ -108,10 +108,7 @@ struct GroupedGatedMatmul {
 
   template <class T>
   static Cost cost(const Kernel<T>& k) {
-    const double m = double(k.out.size(0)), n = double(k.b.size(2)), depth = double(k.a.size(1));
-    const double groups = double(k.b.size(0));
-    return {.flops = 2 * m * n * depth,
-            .bytes = double(sizeof(T)) * (m * depth + groups * n * depth + m * n / 2)};
+    return grouped_cost(k, k.out.size(0));
   }
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,

@@ -80,10 +80,7 @@ struct GroupedMatmulUnpermute {
 
   template <class T>
   static Cost cost(const Kernel<T>& k) {
-    const double groups = double(k.b.size(0)), m = double(k.a.size(0)), n = double(k.out.size(1)),
-                 depth = double(k.a.size(1));
-    return {.flops = 2 * m * n * depth,
-            .bytes = double(sizeof(T)) * (m * depth + groups * n * depth + m * n)};
+    return grouped_cost(k, k.a.size(0));
   }
 
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,

@@ -10,6 +10,7 @@
 #include "tilewright/core/tensor.h"
 #include "tilewright/kernels/row_groups.h"
 #include "tilewright/ops/core/call.h"
+#include "tilewright/ops/core/operator.h"
 #include "tilewright/ops/core/random.h"
 
 namespace tw::ops {
@@ -58,6 +59,15 @@ double grouped_sum(const K& k, int64_t q, int64_t g, int64_t n) {
   if (g < k.b.size(0))
     for (int64_t i = 0; i < k.a.size(1); ++i) sum += double(k.a(q, i)) * double(k.b(g, i, n));
   return sum;
+}
+
+/// Of a product of so many rows. Every matrix is read.
+template <class K>
+Cost grouped_cost(const K& k, int64_t rows) {
+  const double m = double(rows), depth = double(k.a.size(1)), n = double(k.b.size(2));
+  const double groups = double(k.b.size(0)), out = m * double(k.out.size(1));
+  return {.flops = 2 * m * n * depth,
+          .bytes = double(sizeof(k.out(0, 0))) * (m * depth + groups * n * depth + out)};
 }
 
 /// `offsets` and `starts` of `count` groups among so many rows: larger ones later, some of them
