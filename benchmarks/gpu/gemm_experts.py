@@ -42,14 +42,19 @@ def _rows(m: int, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return a, scale, _wide(a, scale.repeat_interleave(128, 1))
 
 
+def _torch_product(
+    a: torch.Tensor, row_scale: torch.Tensor, b: torch.Tensor, ends: torch.Tensor
+) -> torch.Tensor:
+    columns = torch.ones(b.shape[:2], device=b.device)
+    return torch._scaled_grouped_mm(
+        a, b.mT, row_scale.contiguous(), columns, ends, out_dtype=torch.bfloat16
+    )
+
+
 def _gate_up() -> dict[str, Call]:
-    def peer(a: Any, a_scale: Any, b: Any, b_scale: Any, ends: Any, rows: Any, *_: Any) -> Any:
-        columns = b_scale.new_ones(b.shape[0], b.shape[1])
-        both = torch._scaled_grouped_mm(
-            a.view(torch.uint8)[rows].view(a.dtype), b.mT, a_scale[:, 0][rows].contiguous(),
-            columns, ends, out_dtype=torch.bfloat16,
-        )  # fmt: skip
-        gate, up = both.chunk(2, -1)
+    def peer(a: Any, a_scale: Any, b: Any, _: Any, ends: Any, rows: Any, *__: Any) -> Any:
+        gathered = a.view(torch.uint8)[rows].view(a.dtype)
+        gate, up = _torch_product(gathered, a_scale[:, 0][rows], b, ends).chunk(2, -1)
         return torch.nn.functional.silu(gate) * up
 
     return {
@@ -62,12 +67,9 @@ def _gate_up() -> dict[str, Call]:
 
 
 def _down() -> dict[str, Call]:
-    def peer(a: Any, a_scale: Any, b: Any, b_scale: Any, ends: Any, rows: Any, weights: Any,
-             *_: Any) -> Any:  # fmt: skip
-        columns = b_scale.new_ones(b.shape[0], b.shape[1])
-        made = torch._scaled_grouped_mm(
-            a, b.mT, a_scale[:, 0].contiguous(), columns, ends, out_dtype=torch.bfloat16
-        )
+    def peer(a: Any, a_scale: Any, b: Any, _: Any, ends: Any, rows: Any, weights: Any,
+             *__: Any) -> Any:  # fmt: skip
+        made = _torch_product(a, a_scale[:, 0], b, ends)
         out = torch.empty_like(made)
         out[rows] = made
         return out.mul_(weights[:, None])
