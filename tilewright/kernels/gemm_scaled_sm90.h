@@ -25,6 +25,7 @@
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
 #include "tilewright/tile/cuda/ring.h"
@@ -114,7 +115,7 @@ struct ScaledGemmSm90 {
     const int64_t row = int64_t{tiles.place(tile).column} * kColumns + int(threadIdx.x);
     const int bytes = int(most < given.ahead ? most : given.ahead) / 16 * 16;
     if (int(threadIdx.x) < kColumns && row < given.rows.size(1) && bytes > 0)
-      tile::cuda::prefetch_bulk(given.b_data + row * given.b_row_stride + first, bytes);
+      tile::cuda::prefetch_l2(given.b_data + row * given.b_row_stride + first, bytes);
   }
   TW_PTX Cursor cursor() const { return {given.groups, given.rows.size(0), given.column_tiles}; }
 

@@ -15,6 +15,7 @@
 #include "tilewright/kernels/gemm_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/registers.h"
@@ -111,8 +112,8 @@ struct GemmSm90 {
     const int left = (last_k() * 128 < a.row_bytes ? last_k() * 128 : a.row_bytes) - first;
     const int bytes = (left < a.most ? left : a.most) / 16 * 16;
     if (int(threadIdx.x) < kTileM && row < a.rows && bytes > 0)
-      tile::cuda::prefetch_bulk(a.data + place.batch * a.batch_stride + row * a.row_stride + first,
-                                bytes);
+      tile::cuda::prefetch_l2(a.data + place.batch * a.batch_stride + row * a.row_stride + first,
+                              bytes);
   }
 
   TW_PTX void produce(Shared& shared) const {

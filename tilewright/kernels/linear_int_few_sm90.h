@@ -9,7 +9,7 @@
 #pragma once
 
 #include "tilewright/kernels/linear_int_store_sm90.h"
-#include "tilewright/tile/cuda/bulk.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/integers.h"
 #include "tilewright/tile/cuda/mma.h"
@@ -72,7 +72,7 @@ struct LinearIntFewSm90 {
     const int begin = first_span * Span::kBytes, end = last_span * Span::kBytes;
     const int bytes = min(min(end, given.depth * kBits / 8) - begin, kMost) / 16 * 16;
     if (int(threadIdx.x) < kFeatures && n < given.out.size(1) && bytes > 0)
-      tile::cuda::prefetch_bulk(given.weight_data + n * given.weight_stride + begin, bytes);
+      tile::cuda::prefetch_l2(given.weight_data + n * given.weight_stride + begin, bytes);
   }
 
   /// What a lane has of a span's weights, as it lies in memory: of two features of each tile.

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "tilewright/kernels/linear_int_build_sm90.h"
-#include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/convert.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/integers.h"
 #include "tilewright/tile/cuda/load_if.h"
@@ -81,7 +81,7 @@ struct LinearIntRowSm90 {
     const int own = way * kRowsOfWarp + lane();  // one after another: few to a warp
     const int bytes = min(given.depth * kBits / 8, given.asked_bytes);
     if (lane() < kRowsOfWarp && is_tile({tile_of(own), 0}) && bytes > 0)
-      prefetch_bulk(weights_at(feature(tile_of(own), own % kFeatures), 0), bytes);
+      prefetch_l2(weights_at(feature(tile_of(own), own % kFeatures), 0), bytes);
     if (!is_tile({tile_of(lane()), 0})) return;
     const uint32_t n = feature(tile_of(lane()), lane() % kFeatures);
     ask_for_line(given.scale, n, way);

@@ -16,6 +16,7 @@
 #include "tilewright/kernels/linear_int_build_sm90.h"
 #include "tilewright/kernels/linear_int_store_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/integers.h"
 #include "tilewright/tile/cuda/registers.h"
@@ -111,7 +112,7 @@ struct LinearIntSm90 {
     int bytes = min(end, given.depth * kBits / 8) - begin;
     bytes = min(bytes, kMost) / 16 * 16;
     if (int(threadIdx.x) < kFeatures && feature < given.out.size(1) && bytes > 0)
-      tile::cuda::prefetch_bulk(given.weight_data + feature * given.weight_stride + begin, bytes);
+      tile::cuda::prefetch_l2(given.weight_data + feature * given.weight_stride + begin, bytes);
   }
 
   TW_PTX void load_tiles(Shared& shared) const {

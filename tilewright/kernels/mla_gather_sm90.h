@@ -102,7 +102,7 @@ struct MlaGather : MlaBlock<T, kBuild> {
     for (int r = 0; r < kLaneRows; ++r)
       if (rows.page[r] >= 0)
         tile::cuda::prefetch_l2(start(from, head) + offset(from, rows.page[r], r),
-                                uint32_t(from.dims * int(sizeof(T))) / 16 * 16);
+                                from.dims * int(sizeof(T)) / 16 * 16);
   }
 
   TW_PTX static const uint4* start(const MlaRows<T>& from, int head) {

@@ -11,6 +11,7 @@
 #include "tilewright/kernels/norm_row_sm90.h"
 #include "tilewright/tile/cuda/bulk.h"
 #include "tilewright/tile/cuda/cluster.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/fence.h"
 #include "tilewright/tile/cuda/grid_dependency.h"
 #include "tilewright/tile/cuda/ring.h"
@@ -155,8 +156,8 @@ struct NormSm90 {
                             given.inputs[i] + r * given.input_strides[i] + at.first_column, bytes,
                             full);
     if (Norm::kHasResidual && given.residual_grad != nullptr)
-      tile::cuda::prefetch_bulk(given.residual_grad + r * given.residual_stride + at.first_column,
-                                bytes);
+      tile::cuda::prefetch_l2(given.residual_grad + r * given.residual_stride + at.first_column,
+                              bytes);
   }
 
   /// Waits for the row in `place` and tells all warps that share it what this one finds.

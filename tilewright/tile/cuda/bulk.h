@@ -14,11 +14,6 @@ TW_PTX void load_bulk(void* smem, const void* from, int bytes, Mbarrier& full) {
       "l"(from), "r"(bytes), "r"(shared_address(&full))
       : "memory");
 }
-/// Bytes of global memory on their way into L2. Nothing is read: they may be asked for before they
-/// are written.
-TW_PTX void prefetch_bulk(const void* from, int bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
 /// Shared to global memory, part of the group that commit_stores() closes (tma.h).
 TW_PTX void store_bulk(void* to, const void* smem, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),

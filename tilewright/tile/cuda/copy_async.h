@@ -40,8 +40,9 @@ TW_PTX void wait_copies() {
   asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/// Begins to bring bytes, of a number and at an address that are multiples of 16, into L2.
-TW_PTX void prefetch_l2([[maybe_unused]] const void* global, [[maybe_unused]] uint32_t bytes) {
+/// Begins to bring bytes, of a number and at an address that are multiples of 16, into L2. Nothing
+/// is read: they may be asked for before they are written.
+TW_PTX void prefetch_l2([[maybe_unused]] const void* global, [[maybe_unused]] int bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(global), "r"(bytes) : "memory");
 #endif

@@ -283,7 +283,7 @@ __device__ __forceinline__ void fetch_later(P, const View<T, 1>&) {}
 template <class P, class T>
 __device__ __forceinline__ void fetch_later(P p, const AlignedRow<T>& row) {
   if constexpr (sizeof(T) > 1)  // whole spans of less may be no multiple of 16 bytes
-    if (p.thread() == 0) cuda::prefetch_l2(row.data, uint32_t(row.size(0) * int64_t{sizeof(T)}));
+    if (p.thread() == 0) cuda::prefetch_l2(row.data, int(row.size(0) * int64_t{sizeof(T)}));
 }
 
 /// A row that is written and then read again: kept as keep_row does, and where the kept row of the
