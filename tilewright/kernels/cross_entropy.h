@@ -113,12 +113,23 @@ struct CrossEntropy {
     run(p, cut<P>());
   }
   /// On a GPU the cut is made on the host.
-  struct Prepared;
   template <tile::Program P>
-  TW_DEVICE Prepared prepared() const
+  TW_DEVICE CutRows<CrossEntropy> prepared() const
     requires(P::kOnGpu)
   {
     return {*this, cut<P>()};
+  }
+
+  /// Whole rows keep what registers hold; a part that did so too would leave them fewer.
+  template <class P>
+  TW_INLINE void run(P p, const RowParts& parts) const {
+    const bool is_cut = kCuts<P> && parts.count > 1;
+    if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
+    if (!is_cut) return run_row(p, p.index());
+    if constexpr (kCuts<P>) {
+      if (p.phase() == 0) return run_part(p, parts);
+      put(p, p.index(), settle(p, parts, p.index()));
+    }
   }
 
   TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
@@ -133,17 +144,6 @@ struct CrossEntropy {
     return !kCuts<P> || x.size(0) > 132 ? RowParts::one(x.size(1)) : cross_entropy_parts<P>(x);
   }
 
-  /// Whole rows keep what registers hold; a part that did so too would leave them fewer.
-  template <class P>
-  TW_INLINE void run(P p, const RowParts& parts) const {
-    const bool is_cut = kCuts<P> && parts.count > 1;
-    if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
-    if (!is_cut) return run_row(p, p.index());
-    if constexpr (kCuts<P>) {
-      if (p.phase() == 0) return run_part(p, parts);
-      put(p, p.index(), settle(p, parts, p.index()));
-    }
-  }
   template <class P>
   TW_INLINE void run_row(P p, int64_t r) const {
     const int64_t label = int64_t(target(r));
@@ -226,17 +226,6 @@ struct CrossEntropy {
 };
 
 template <class T, class I>
-struct CrossEntropy<T, I>::Prepared {
-  CrossEntropy call;
-  RowParts parts;
-
-  template <class P>
-  TW_DEVICE void operator()(P p) const {
-    call.run(p, parts);
-  }
-};
-
-template <class T, class I>
 struct CrossEntropyBackward {
   Rows<const T> grad;        // [rows], or one element, or no data: 1
   View<const T, 2> x;        // [rows, vocabulary]
@@ -268,29 +257,12 @@ struct CrossEntropyBackward {
     run(p, cross_entropy_parts<P>(x));
   }
   /// On a GPU the cut is made on the host.
-  struct Prepared;
   template <tile::Program P>
-  TW_DEVICE Prepared prepared() const
+  TW_DEVICE CutRows<CrossEntropyBackward> prepared() const
     requires(P::kOnGpu)
   {
     return {*this, cross_entropy_parts<P>(x)};
   }
-
- private:
-  /// f of the rows: on a GPU map_row itself looks how they lie.
-  template <class P, class F, class... Row>
-  TW_INLINE static void with_any_rows(P p, F&& f, const Row&... rows) {
-    if constexpr (P::kOnGpu)
-      f(rows...);
-    else
-      tile::with_rows(p, f, rows...);
-  }
-  TW_INLINE bool is_mean() const { return reduction == int(LossReduction::kMean); }
-  template <class P>
-  TW_INLINE bool counts_itself() const {
-    return P::kOnGpu && (!is_mean() || x.size(0) <= 512);
-  }
-
   template <class P>
   TW_INLINE void run(P p, const RowParts& parts) const {
     float* const counted = p.template workspace<float>();
@@ -319,16 +291,20 @@ struct CrossEntropyBackward {
     };
     with_any_rows(p, run, x[r].part(part.begin, part.size), to);
   }
-};
 
-template <class T, class I>
-struct CrossEntropyBackward<T, I>::Prepared {
-  CrossEntropyBackward call;
-  RowParts parts;
-
+ private:
+  /// f of the rows: on a GPU map_row itself looks how they lie.
+  template <class P, class F, class... Row>
+  TW_INLINE static void with_any_rows(P p, F&& f, const Row&... rows) {
+    if constexpr (P::kOnGpu)
+      f(rows...);
+    else
+      tile::with_rows(p, f, rows...);
+  }
+  TW_INLINE bool is_mean() const { return reduction == int(LossReduction::kMean); }
   template <class P>
-  TW_DEVICE void operator()(P p) const {
-    call.run(p, parts);
+  TW_INLINE bool counts_itself() const {
+    return P::kOnGpu && (!is_mean() || x.size(0) <= 512);
   }
 };
 

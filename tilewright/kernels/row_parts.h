@@ -29,4 +29,16 @@ struct RowParts {
   }
 };
 
+/// What a GPU runs of a kernel whose run() is given the parts: the host has cut the rows.
+template <class Kernel>
+struct CutRows {
+  Kernel kernel;
+  RowParts parts;
+
+  template <class P>
+  TW_DEVICE void operator()(P p) const {
+    kernel.run(p, parts);
+  }
+};
+
 }  // namespace tw::kernels
