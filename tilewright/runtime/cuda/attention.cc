@@ -80,7 +80,6 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   AttentionArguments<T> arguments{};
   const AttentionCut cut{64 * build.consumers, build.keys, choice};
   set_arguments(p, cut, on.multiprocessors, arguments);
-  arguments.q = query_map(p.q, choice.pack);
   const auto map_of = [&](const AttentionTensor<const U>& x) {
     return p.kNarrow ? narrow_map(x, arguments.box_keys, build.dims)
                      : row_map(x, arguments.box_keys);
@@ -93,9 +92,8 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
   const Kernel kernel = kernel_for(p, choice.build, build, on);
   void* pointers[] = {&arguments};
-  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(build.threads()), 1, 1,
-                               unsigned(build.shared_bytes()), stream, pointers, nullptr),
-        "attention: launching");
+  launch_attention("attention", kernel, blocks, build.threads(), build.shared_bytes(), stream,
+                   pointers);
   partials.add_up(module<T>().combine, arguments, stream, "attention", pointers);
 }
 

@@ -54,12 +54,13 @@ void set_line(const AttentionProblem<T, U>& p, const AttentionCut& cut, int mult
   order.share = order.line.share(order.teams, order.least, order.slack);
 }
 
-/// Everything but the maps and the sums of parts.
+/// Everything but the maps of keys and values and the sums of parts.
 template <class T, class U>
 void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int multiprocessors,
                    kernels::AttentionArguments<T>& a) {
   constexpr float kLog2E = 1.4426950408889634f;
   const kernels::AttentionChoice& choice = cut.choice;
+  a.q = query_map(p.q, choice.pack);
   const int64_t queries = cut.tile_rows / 64 * (64 / choice.pack);
   // Every sequence may end in the middle of a tile, and of a pair of tiles.
   a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? 2 * p.sequences : 0));
@@ -91,6 +92,13 @@ void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int
 inline int64_t attention_blocks(const kernels::AttentionOrder& order, int multiprocessors) {
   if (order.teams == 0) return std::min<int64_t>(order.items(), multiprocessors);
   return order.teams * order.team.size();
+}
+
+inline void launch_attention(const std::string& op, Kernel kernel, int64_t blocks, int threads,
+                             int shared_bytes, Stream stream, void** pointers) {
+  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1,
+                               unsigned(shared_bytes), stream, pointers, nullptr),
+        op + ": launching");
 }
 
 /// Where the parts of tiles are kept until they are added up, if there may be any.

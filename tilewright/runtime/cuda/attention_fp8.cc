@@ -38,15 +38,12 @@ void launch_sm90(const kernels::AttentionFp8& call, int device, Stream stream) {
   const AttentionBuild build = kernels::kAttentionFp8Builds[choice.build];
   kernels::AttentionArguments<T> arguments{};
   set_arguments(p, {64 * build.consumers, build.keys, choice}, on.multiprocessors, arguments);
-  arguments.q = query_map(p.q, choice.pack);
   arguments.k = row_map(p.k, arguments.box_keys);
   arguments.v = row_map(p.v, arguments.box_keys);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const Kernel kernel = kernel_for(choice.build, build, on);
   void* pointers[] = {&arguments};
-  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(build.threads()), 1, 1,
-                               unsigned(build.shared_bytes()), stream, pointers, nullptr),
-        "attention_fp8: launching");
+  launch_attention(kName, kernel, blocks, build.threads(), build.shared_bytes(), stream, pointers);
   wait_if_asked(kName, on, stream);
 }
 

@@ -128,7 +128,6 @@ void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
   const kernels::AttentionChoice choice = p.choice(on.multiprocessors);
   kernels::MlaArguments<T, U> arguments{};
   set_arguments<T, U>(p, {MlaBuild::kRows, MlaBuild::kKeys, choice}, on.multiprocessors, arguments);
-  arguments.q = query_map(p.q, choice.pack);
   arguments.q_pe = query_map(p.q_pe, choice.pack);
   if (!p.gathers()) {
     arguments.k = row_map(p.k, arguments.box_keys);
@@ -146,9 +145,7 @@ void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
       kMlaBuilds[choice.build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
   const Kernel kernel = kernel_for<T, U>(choice.build, shared_bytes, on);
   void* pointers[] = {&arguments};
-  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, MlaBuild::kThreads, 1, 1,
-                               unsigned(shared_bytes), stream, pointers, nullptr),
-        "mla: launching");
+  launch_attention("mla", kernel, blocks, MlaBuild::kThreads, shared_bytes, stream, pointers);
   partials.add_up(module<T>().combine, arguments, stream, "mla", pointers);
 }
 
