@@ -35,10 +35,10 @@ std::string_view launch_in_two(const kernels::GatedLinear<T>& call, int device, 
   kernels::GemmGateArguments<T> arguments{both, call.out, call.activation};
   constexpr int kThreads = 256, kResident = 8;
   void* pointers[] = {&arguments};
-  launch(gate_kernel<T>(on),
-         {.x = std::min<int64_t>(blocks(m * call.out.cols, kThreads),
-                                 int64_t{on.multiprocessors} * kResident)},
-         kThreads, 0, pointers, stream);
+  launch_gemm(gate_kernel<T>(on),
+              {.x = std::min<int64_t>(gemm_blocks(m * call.out.cols, kThreads),
+                                      int64_t{on.multiprocessors} * kResident)},
+              kThreads, 0, pointers, stream);
   wait_if_asked(kName, on, stream);
   return answer;
 }

@@ -98,7 +98,7 @@ constexpr int64_t kMostY = 65535;
 
 /// What a kernel asks for before its turn: the first `most` bytes of each row of a block's part.
 template <class T>
-kernels::GemmAhead ahead_of(const Reading<T>& a, int most) {
+kernels::GemmAhead ahead_of(const GemmReading<T>& a, int most) {
   constexpr int64_t kSize = sizeof(T), kLongest = int64_t{1} << 30;  // bytes are counted in 32 bits
   if (most == 0 || a.transposed || a.from.columns * kSize > kLongest) return {};
   return {reinterpret_cast<const char*>(a.from.data),
@@ -110,8 +110,9 @@ kernels::GemmAhead ahead_of(const Reading<T>& a, int most) {
 }
 
 template <class T, class Epilogue>
-void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const Reading<T>& a,
-                    const Reading<T>& b, const Epilogue& epilogue, const Gpu& on, Stream stream) {
+void launch_variant(const GemmProblem<T>& p, const GemmVariant& variant, const GemmReading<T>& a,
+                    const GemmReading<T>& b, const Epilogue& epilogue, const Gpu& on,
+                    Stream stream) {
   const GemmBuild build = variant.build();
   auto arguments = gemm_arguments<Epilogue>("gemm", p, build, a, b);
   arguments.epilogue = epilogue;
@@ -132,8 +133,8 @@ template <class T>
 void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
   const int shape = kernels::choose_gemm_sm90(p.size(), on.multiprocessors).shape;
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
-  Reading<T> a(turned ? p.right : p.left, !p.linear);
-  Reading<T> b(turned ? p.left : p.right, !p.linear && !turned);
+  GemmReading<T> a(turned ? p.right : p.left, !p.linear);
+  GemmReading<T> b(turned ? p.left : p.right, !p.linear && !turned);
   const StreamMemory a_copy(a.bytes(), stream, "gemm"), b_copy(b.bytes(), stream, "gemm");
   if (a.copies) a.copy_to(a_copy.data(), module<T>().realign, on, stream);
   if (b.copies) b.copy_to(b_copy.data(), module<T>().realign, on, stream);
@@ -154,10 +155,10 @@ bool launch_few_rows(kernels::GemmStridedArguments<float>& arguments, const Gpu&
   const int build = GemmFewRowsBuild::choose(arguments, on.multiprocessors);
   if (build < 0) return false;
   void* pointers[] = {&arguments};
-  launch(
-      strided<float>(on).few_rows[size_t(build)],
-      {blocks(arguments.out.cols, GemmFewRowsBuild::kColumns), std::min(arguments.batch, kMostY)},
-      GemmFewRowsBuild::kThreads, 0, pointers, stream);
+  launch_gemm(strided<float>(on).few_rows[size_t(build)],
+              {gemm_blocks(arguments.out.cols, GemmFewRowsBuild::kColumns),
+               std::min(arguments.batch, kMostY)},
+              GemmFewRowsBuild::kThreads, 0, pointers, stream);
   return true;
 }
 
@@ -177,7 +178,7 @@ class TurnedOver {
  public:
   TurnedOver(kernels::GemmStridedOperand<float>& operand, int64_t batch, bool wanted, const Gpu& on,
              Stream stream)
-      : reading_(Reading<float>::copied(across(operand, batch))),
+      : reading_(GemmReading<float>::copied(across(operand, batch))),
         memory_(wanted && lies_along_k(operand) ? reading_.bytes() : 0, stream, "gemm") {
     if (memory_.data() == nullptr) return;
     reading_.copy_to(memory_.data(), module<float>().realign, on, stream);
@@ -202,7 +203,7 @@ class TurnedOver {
             x.batch_stride == 0 ? 1 : batch};
   }
 
-  Reading<float> reading_;
+  GemmReading<float> reading_;
   StreamMemory memory_;
 };
 
@@ -224,12 +225,13 @@ void launch_strided(kernels::GemmStridedArguments<T>& arguments,
       from.shapes.with_shared_bytes("gemm", size_t(choice.shape), build.shared_bytes(), on);
   int64_t count = choice.parts;
   void* pointers[] = {&arguments, &count};
-  launch(kernel,
-         {blocks(m, build.tile_m) * blocks(n, build.tile_n), std::min(batch, kMostY), count},
-         build.threads(), build.shared_bytes(), pointers, stream);
+  launch_gemm(
+      kernel,
+      {gemm_blocks(m, build.tile_m) * gemm_blocks(n, build.tile_n), std::min(batch, kMostY), count},
+      build.threads(), build.shared_bytes(), pointers, stream);
   if (count == 1) return;
   constexpr int kThreads = 256, kResident = 8;
-  const int64_t fours = blocks(sums / 4, kThreads);
+  const int64_t fours = gemm_blocks(sums / 4, kThreads);
   check(launch_kernel(Start::kEarly, from.sum, on,
                       unsigned(std::min<int64_t>(fours, int64_t{on.multiprocessors} * kResident)),
                       kThreads, 1, 0, stream, pointers),

@@ -42,7 +42,7 @@ Int8Module& module() {
 }
 
 /// Copies an operand that does not lie as TMA reads it.
-void realign(Reading<int8_t>& operand, void* memory, const Gpu& on, Stream stream) {
+void realign(GemmReading<int8_t>& operand, void* memory, const Gpu& on, Stream stream) {
   constexpr auto kBytes = int(kernels::GemmRealignArguments<sizeof(int8_t)>::Turned::kBytes);
   if (operand.copies)
     operand.copy_to(memory, module().realign.with_shared_bytes(kName, kBytes, on), on, stream);
@@ -70,7 +70,7 @@ void launch_sm90(const Call& call, int device, Stream stream) {
   const Problem p = problem_of(call);
   const int shape = kernels::choose_gemm_int8_sm90(p.size(), on.multiprocessors);
   const GemmBuild& build = kGemmInt8Shapes[shape].build;
-  Reading<int8_t> a(p.left, false), b(p.right, false);
+  GemmReading<int8_t> a(p.left, false), b(p.right, false);
   const StreamMemory a_copy(a.bytes(), stream, kName), b_copy(b.bytes(), stream, kName);
   realign(a, a_copy.data(), on, stream);
   realign(b, b_copy.data(), on, stream);

@@ -13,7 +13,8 @@ namespace tw::runtime::cuda {
 template <class Epilogue, class T, class Out>
 kernels::GemmArguments<Out, Epilogue> gemm_arguments(const char* op, const GemmProblem<T, Out>& p,
                                                      const kernels::GemmBuild& build,
-                                                     const Reading<T>& a, const Reading<T>& b) {
+                                                     const GemmReading<T>& a,
+                                                     const GemmReading<T>& b) {
   constexpr int kTileK = 128 / int(sizeof(T));
   kernels::GemmArguments<Out, Epilogue> to;
   to.a = operand_map(op, a.from, a.transposed ? kTileK : build.tile_m);

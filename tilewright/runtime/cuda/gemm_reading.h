@@ -10,16 +10,16 @@
 
 namespace tw::runtime::cuda {
 
-struct Grid {
+struct GemmGrid {
   int64_t x = 1, y = 1, z = 1;
 };
 
-constexpr int64_t blocks(int64_t n, int64_t step) {
+constexpr int64_t gemm_blocks(int64_t n, int64_t step) {
   return (n + step - 1) / step;
 }
 
-inline void launch(Kernel kernel, const Grid& grid, int threads, int shared_bytes, void** arguments,
-                   Stream stream) {
+inline void launch_gemm(Kernel kernel, const GemmGrid& grid, int threads, int shared_bytes,
+                        void** arguments, Stream stream) {
   check(driver().launch_kernel(kernel, unsigned(grid.x), unsigned(grid.y), unsigned(grid.z),
                                unsigned(threads), 1, 1, unsigned(shared_bytes), stream, arguments,
                                nullptr),
@@ -28,14 +28,14 @@ inline void launch(Kernel kernel, const Grid& grid, int threads, int shared_byte
 
 /// An operand as the kernel will read it, and the copy it needs before.
 template <class T>
-struct Reading {
+struct GemmReading {
   static constexpr bool kMayTranspose = sizeof(T) == 2;  // wgmma reads no other elements across
   GemmOperand<const T> from;  // with the dimension that runs along memory as columns
   bool transposed = false;    // which is then not k
   bool copies = false;
   int64_t pitch = 0;
 
-  Reading(const GemmOperand<const T>& operand, bool may_transpose) : from(operand) {
+  GemmReading(const GemmOperand<const T>& operand, bool may_transpose) : from(operand) {
     if (operand.is_tma_legal()) return;
     const GemmOperand<const T> turned = operand.transposed();
     transposed = kMayTranspose && may_transpose &&
@@ -45,8 +45,8 @@ struct Reading {
     pitch = pitch_of(from.columns);
   }
   /// From a copy whose columns run along memory, whether TMA needs one or not.
-  static Reading copied(const GemmOperand<const T>& operand) {
-    Reading out;
+  static GemmReading copied(const GemmOperand<const T>& operand) {
+    GemmReading out;
     out.from = operand, out.copies = true, out.pitch = pitch_of(operand.columns);
     return out;
   }
@@ -71,8 +71,8 @@ struct Reading {
     const int64_t turning = from.batch * arguments.turned_rows() * arguments.turned_columns();
     const bool turns = arguments.turns();
     void* pointers[] = {&arguments};
-    launch(realign, {.x = turns ? turning : copying}, kThreads,
-           turns ? int(Arguments::Turned::kBytes) : 0, pointers, stream);
+    launch_gemm(realign, {.x = turns ? turning : copying}, kThreads,
+                turns ? int(Arguments::Turned::kBytes) : 0, pointers, stream);
     from = {static_cast<const T*>(memory),
             from.rows,
             from.columns,
@@ -83,7 +83,7 @@ struct Reading {
   }
 
  private:
-  Reading() = default;
+  GemmReading() = default;
   static int64_t pitch_of(int64_t columns) {
     constexpr int64_t kLine = 128 / int64_t{sizeof(T)};  // a box's row is one line of L2
     return (columns + kLine - 1) / kLine * kLine;
