@@ -89,7 +89,7 @@ struct MlaGather : MlaBlock<T, kBuild> {
                    const uint4* (&out)[kLaneRows]) const {
     TW_UNROLL
     for (int r = 0; r < kLaneRows; ++r)
-      out[r] = start(keys, head) + offset(keys, rows.page[r] >= 0 ? rows.page[r] : 0, r) + lane();
+      out[r] = at(keys, rows.page[r] >= 0 ? rows.page[r] : 0, r, head) + lane();
   }
 
   /// Into L2, what is copied next.
@@ -101,15 +101,12 @@ struct MlaGather : MlaBlock<T, kBuild> {
     TW_UNROLL
     for (int r = 0; r < kLaneRows; ++r)
       if (rows.page[r] >= 0)
-        tile::cuda::prefetch_l2(start(from, head) + offset(from, rows.page[r], r),
+        tile::cuda::prefetch_l2(at(from, rows.page[r], r, head),
                                 from.dims * int(sizeof(T)) / 16 * 16);
   }
 
-  TW_PTX static const uint4* start(const MlaRows<T>& from, int head) {
-    return reinterpret_cast<const uint4*>(from.data) + head * from.head_stride;
-  }
-  TW_PTX uint32_t offset(const MlaRows<T>& from, int page, int r) const {
-    return uint32_t(page) * from.page_stride + (row(r) & (given.page_keys - 1)) * from.row_stride;
+  TW_PTX const uint4* at(const MlaRows<T>& from, int page, int r, int head) const {
+    return from.template at<uint4>(page, row(r) & (given.page_keys - 1), head);
   }
   /// Of those that share a row.
   TW_PTX static int lane() { return int(threadIdx.x) % kRowLanes; }
