@@ -11,6 +11,5 @@ inline void load_bulk(void* smem, const void* from, int bytes, Mbarrier& full) {
   std::memcpy(smem, from, size_t(bytes));
   full.copied(bytes);
 }
-inline void prefetch_bulk(const void*, int) {}
 
 }  // namespace tw::tile::cuda
