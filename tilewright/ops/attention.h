@@ -51,13 +51,7 @@ struct Attention : AttentionFamily {
       return make<int32_t>({known["B"]},
                            [&](int64_t i) { return most - mix_below(seed, i, most / 2 + 1); });
     }
-    if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
-      std::vector<int64_t> sizes{known["B"], known["L"], known["H"]};
-      if (arg == "k") sizes.push_back(known["D"]);
-      if (arg == "v") sizes.push_back(known["Dv"]);
-      return materialize_quantized(arg, std::move(sizes), combo[1], seed);
-    }
-    return std::nullopt;
+    return materialize_quantized(arg, {known["B"], known["L"], known["H"]}, known, combo[1], seed);
   }
 
   static constexpr Case kEdgeCases[] = {

@@ -67,13 +67,7 @@ struct AttentionPaged : AttentionFamily {
       return make<int32_t>({known["B"]},
                            [&](int64_t i) { return most - mix_below(seed, i, most / 2 + 1); });
     }
-    if (arg == "k_scale" || arg == "v_scale" || arg == "k_pages" || arg == "v_pages") {
-      std::vector<int64_t> sizes{known["P"], known["S"], known["H"]};
-      if (arg == "k_pages") sizes.push_back(known["D"]);
-      if (arg == "v_pages") sizes.push_back(known["Dv"]);
-      return materialize_quantized(arg, std::move(sizes), combo[1], seed);
-    }
-    return std::nullopt;
+    return materialize_quantized(arg, {known["P"], known["S"], known["H"]}, known, combo[1], seed);
   }
 
   static constexpr Case kEdgeCases[] = {

@@ -49,13 +49,7 @@ struct AttentionVarlen : AttentionFamily {
     if (arg == "mod_i32") return few_numbers(known["I"], seed);
     if (arg == "cu_seqlens_q") return offsets(known["C"], known["N"], seed);
     if (arg == "cu_seqlens_kv") return offsets(known["C"], known["M"], seed);
-    if (arg == "k_scale" || arg == "v_scale" || arg == "k" || arg == "v") {
-      std::vector<int64_t> sizes{known["M"], known["H"]};
-      if (arg == "k") sizes.push_back(known["D"]);
-      if (arg == "v") sizes.push_back(known["Dv"]);
-      return materialize_quantized(arg, std::move(sizes), combo[1], seed);
-    }
-    return std::nullopt;
+    return materialize_quantized(arg, {known["M"], known["H"]}, known, combo[1], seed);
   }
 
   static constexpr Case kEdgeCases[] = {
