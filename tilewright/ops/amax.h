@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/amax.h"
 #include "tilewright/ops/core/dimension.h"
@@ -10,7 +9,7 @@
 namespace tw::ops {
 
 /// The largest value along one dimension; NaN is the largest.
-struct Amax {
+struct Amax : ReducedDim<> {
   static constexpr Schema kSchema{"amax(x: T[*, C], dim: i64 = -1) -> out: T[*]"};
   static constexpr Gradient kGradient{"amax_backward(grad=out.grad, x, output=out, dim) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -18,11 +17,6 @@ struct Amax {
 
   template <class T>
   using Kernel = kernels::Amax<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static Support supports_shapes(const Kernel<T>& k) {

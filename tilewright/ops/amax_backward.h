@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/reduction_backward.h"
 #include "tilewright/ops/core/dimension.h"
@@ -11,7 +10,7 @@ namespace tw::ops {
 
 /// The gradient of amax: grad shared evenly by the elements equal to the maximum, as PyTorch does.
 /// `x_grad` may alias `x`.
-struct AmaxBackward {
+struct AmaxBackward : AlongDim<1> {
   static constexpr Schema kSchema{
       "amax_backward(grad: T[*], x: T[*, C], output: T[*], dim: i64 = -1) -> x_grad: T[*, C]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -19,11 +18,6 @@ struct AmaxBackward {
 
   template <class T>
   using Kernel = kernels::AmaxBackward<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call, 1); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call, 1)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

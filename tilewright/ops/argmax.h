@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tilewright/kernels/argmax.h"
 #include "tilewright/ops/core/dimension.h"
 #include "tilewright/ops/core/elementwise.h"
@@ -9,17 +7,12 @@
 namespace tw::ops {
 
 /// The index of the largest value along one dimension; the first one of equals; NaN is the largest.
-struct Argmax {
+struct Argmax : ReducedDim<> {
   static constexpr Schema kSchema{"argmax(x: T[*, C], dim: i64 = -1) -> out: i64[*]"};
   using Types = FloatCombos;
 
   template <class T>
   using Kernel = kernels::Argmax<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static Support supports_shapes(const Kernel<T>& k) {

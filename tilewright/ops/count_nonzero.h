@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tilewright/kernels/count_nonzero.h"
 #include "tilewright/ops/core/dimension.h"
 #include "tilewright/ops/core/elementwise.h"
@@ -9,18 +7,13 @@
 namespace tw::ops {
 
 /// How many elements along one dimension are not 0; NaN is not.
-struct CountNonzero {
+struct CountNonzero : ReducedDim<> {
   static constexpr Schema kSchema{"count_nonzero(x: T[*, C], dim: i64 = -1) -> out: i64[*]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>, Combo<int32_t>, Combo<int64_t>>;
   using ReferenceTypes = Combos<Combo<double>>;
 
   template <class T>
   using Kernel = kernels::CountNonzero<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/softmax_backward.h"
 #include "tilewright/ops/core/dimension.h"
@@ -11,7 +10,7 @@ namespace tw::ops {
 
 /// The gradient of log_softmax, from its output: grad - exp(output) * sum(grad). `x_grad` may alias
 /// an argument.
-struct LogSoftmaxBackward {
+struct LogSoftmaxBackward : AlongDim<> {
   static constexpr Schema kSchema{
       "log_softmax_backward(grad: T[*, C], output: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -19,11 +18,6 @@ struct LogSoftmaxBackward {
 
   template <class T>
   using Kernel = kernels::LogSoftmaxBackward<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

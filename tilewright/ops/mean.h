@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/sum.h"
 #include "tilewright/ops/core/dimension.h"
@@ -10,7 +9,7 @@
 namespace tw::ops {
 
 /// The mean along one dimension, accumulated in float32; NaN where there is nothing.
-struct Mean {
+struct Mean : ReducedDim<> {
   static constexpr Schema kSchema{"mean(x: T[*, C], dim: i64 = -1) -> out: T[*]"};
   static constexpr Gradient kGradient{"mean_backward(grad=out.grad, x=x.shape, dim) -> x.grad"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -18,11 +17,6 @@ struct Mean {
 
   template <class T>
   using Kernel = kernels::Sum<T, true>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

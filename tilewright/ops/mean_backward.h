@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/reduction_backward.h"
 #include "tilewright/ops/core/dimension.h"
@@ -10,7 +9,7 @@
 namespace tw::ops {
 
 /// The gradient of mean: grad / C for each element of x, of which only the shape is used.
-struct MeanBackward {
+struct MeanBackward : AlongDim<1> {
   static constexpr Schema kSchema{
       "mean_backward(grad: T[*], x: T[*, C], dim: i64 = -1) -> x_grad: T[*, C]"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
@@ -18,11 +17,6 @@ struct MeanBackward {
 
   template <class T>
   using Kernel = kernels::SumBackward<T, true>;
-
-  static void rearrange(Call& call) { rearrange_dim(call, 1); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call, 1)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -13,7 +13,7 @@
 namespace tw::ops {
 
 /// One number of all elements along one dimension; amin and the norms propagate NaN.
-struct Reduce {
+struct Reduce : ReducedDim<> {
   static constexpr Schema kSchema{
       "reduce(x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, dim: i64 = -1) -> "
       "out: "
@@ -24,11 +24,6 @@ struct Reduce {
 
   template <class T>
   using Kernel = kernels::Reduce<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static Support supports_shapes(const Kernel<T>& k) {

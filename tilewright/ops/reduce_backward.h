@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/reduce_backward.h"
 #include "tilewright/ops/reduce.h"
@@ -10,7 +9,7 @@ namespace tw::ops {
 
 /// The gradient of reduce: amin and norm_inf share grad evenly among the elements that they found,
 /// as PyTorch does. `x_grad` may alias `x`.
-struct ReduceBackward {
+struct ReduceBackward : AlongDim<1> {
   static constexpr Schema kSchema{
       "reduce_backward(grad: T[*], x: T[*, C], function: amin|prod|norm1|norm2|norm_inf|logsumexp, "
       "dim: i64 = -1) -> x_grad: T[*, C]"};
@@ -19,11 +18,6 @@ struct ReduceBackward {
 
   template <class T>
   using Kernel = kernels::ReduceBackward<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call, 1); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call, 1)};
-  }
 
   using Row = Reduce::Row;
   static Row product(const Row& row) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tilewright/kernels/scan.h"
 #include "tilewright/ops/core/dimension.h"
 #include "tilewright/ops/core/elementwise.h"
@@ -9,7 +7,7 @@
 namespace tw::ops {
 
 /// The sums, or the products, of the elements up to each along one dimension. `out` may alias `x`.
-struct Scan {
+struct Scan : AlongDim<> {
   static constexpr Schema kSchema{
       "scan(x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> out: T[*, C]"};
   static constexpr Gradient kGradient{"scan_backward(grad=out.grad, x, function, dim) -> x.grad"};
@@ -18,11 +16,6 @@ struct Scan {
 
   template <class T>
   using Kernel = kernels::Scan<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tilewright/kernels/scan_backward.h"
 #include "tilewright/ops/core/dimension.h"
 #include "tilewright/ops/core/elementwise.h"
@@ -9,7 +7,7 @@
 namespace tw::ops {
 
 /// The gradient of scan. Of sums x is not used.
-struct ScanBackward {
+struct ScanBackward : AlongDim<> {
   static constexpr Schema kSchema{
       "scan_backward(grad: T[*, C], x: T[*, C], function: sum|prod = sum, dim: i64 = -1) -> "
       "x_grad: T[*, C]"};
@@ -18,11 +16,6 @@ struct ScanBackward {
 
   template <class T>
   using Kernel = kernels::ScanBackward<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

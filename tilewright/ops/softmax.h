@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/softmax.h"
 #include "tilewright/ops/core/dimension.h"
@@ -11,7 +10,7 @@ namespace tw::ops {
 
 /// exp(x) / sum(exp(x)) along one dimension. A row of -inf alone, and a row with +inf or NaN, gives
 /// NaN throughout. `out` may alias `x`.
-struct Softmax {
+struct Softmax : AlongDim<> {
   static constexpr Schema kSchema{"softmax(x: T[*, C], dim: i64 = -1) -> out: T[*, C]"};
   static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16};
   static constexpr Gradient kGradient{"softmax_backward(grad=out.grad, output=out, dim) -> x.grad"};
@@ -19,11 +18,6 @@ struct Softmax {
 
   template <class T>
   using Kernel = kernels::Softmax<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "tilewright/kernels/sum.h"
 #include "tilewright/ops/core/dimension.h"
 #include "tilewright/ops/core/elementwise.h"
@@ -9,18 +7,13 @@
 namespace tw::ops {
 
 /// The sum along one dimension, accumulated in float32.
-struct Sum {
+struct Sum : ReducedDim<> {
   static constexpr Schema kSchema{"sum(x: T[*, C], dim: i64 = -1) -> out: T[*]"};
   static constexpr Gradient kGradient{"sum_backward(grad=out.grad, x=x.shape, dim) -> x.grad"};
   using Types = FloatCombos;
 
   template <class T>
   using Kernel = kernels::Sum<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

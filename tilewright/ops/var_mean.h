@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/var_mean.h"
 #include "tilewright/ops/core/dimension.h"
@@ -12,7 +11,7 @@ namespace tw::ops {
 
 /// The variance along one dimension, of C - correction degrees of freedom, and the mean; its root,
 /// the standard deviation, if asked for.
-struct VarMean {
+struct VarMean : ReducedDim<2> {
   static constexpr Schema kSchema{
       "var_mean(x: T[*, C], dim: i64 = -1, correction: f32 = 1, root: bool = false) -> var: T[*], "
       "mean: T[*]"};
@@ -24,11 +23,6 @@ struct VarMean {
 
   template <class T>
   using Kernel = kernels::VarMean<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_without_dim(call), shape_without_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tilewright/kernels/var_mean_backward.h"
 #include "tilewright/ops/core/dimension.h"
@@ -11,7 +10,7 @@
 namespace tw::ops {
 
 /// The gradient of var_mean, from those of its results that have one. `x_grad` may alias `x`.
-struct VarMeanBackward {
+struct VarMeanBackward : AlongDim<> {
   static constexpr Schema kSchema{
       "var_mean_backward(x: T[*, C], var_grad: T[*]?, mean_grad: T[*]?, dim: i64 = -1, "
       "correction: f32 = 1, root: bool = false) -> x_grad: T[*, C]"};
@@ -20,11 +19,6 @@ struct VarMeanBackward {
 
   template <class T>
   using Kernel = kernels::VarMeanBackward<T>;
-
-  static void rearrange(Call& call) { rearrange_dim(call); }
-  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
-    return {shape_along_dim(call)};
-  }
 
   template <class T>
   static void reference(const Kernel<T>& k) {

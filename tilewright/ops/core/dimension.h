@@ -31,31 +31,35 @@ inline void move_last(TensorRef& tensor, int dim) {
     std::rotate(values->begin() + dim, values->begin() + dim + 1, values->begin() + tensor.rank);
 }
 
-/// rearrange() of operators that have `dim: i64 = -1`: moves it last in the tensor of argument
-/// `leader`, and in every other tensor of the same rank.
-inline void rearrange_dim(Call& call, int leader = 0) {
-  const TensorRef& x = call[leader].tensor;
-  if (!call[leader].present || x.rank == 0) return;
-  const int dim = dimension_of(call, "dim", -1, x), rank = x.rank;
-  for (int i = 0; i < call.schema().size(); ++i)
-    if (call.schema()[i].kind == ArgKind::kTensor && call[i].present && call[i].tensor.rank == rank)
-      move_last(call[i].tensor, dim);
-}
+/// What operators over `dim: i64 = -1` share, which they keep: of the tensor of argument kLeader,
+/// and of every other one of the same rank.
+template <int kLeader = 0>
+struct AlongDim {
+  static void rearrange(Call& call) {
+    const TensorRef& x = call[kLeader].tensor;
+    if (!call[kLeader].present || x.rank == 0) return;
+    const int dim = dimension_of(call, "dim", -1, x), rank = x.rank;
+    for (int i = 0; i < call.schema().size(); ++i)
+      if (call.schema()[i].kind == ArgKind::kTensor && call[i].present &&
+          call[i].tensor.rank == rank)
+        move_last(call[i].tensor, dim);
+  }
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
+    const TensorRef& x = call[kLeader].tensor;
+    dimension_of(call, "dim", -1, x);
+    return {std::vector<int64_t>(x.shape().begin(), x.shape().end())};
+  }
+};
 
-/// The shape of argument `leader`, whose dimension `dim` is one: infer() of operators along a
-/// dimension that keep it.
-inline std::vector<int64_t> shape_along_dim(const Call& call, int leader = 0) {
-  const TensorRef& x = call[leader].tensor;
-  dimension_of(call, "dim", -1, x);
-  return {x.shape().begin(), x.shape().end()};
-}
-
-/// x's shape without its dimension `dim`: infer() of reductions.
-inline std::vector<int64_t> shape_without_dim(const Call& call) {
-  const TensorRef& x = call[0].tensor;
-  std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
-  shape.erase(shape.begin() + dimension_of(call, "dim", -1, x));
-  return shape;
-}
+/// The same of reductions, all of whose results are without it.
+template <int kResults = 1>
+struct ReducedDim : AlongDim<> {
+  static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings&) {
+    const TensorRef& x = call[0].tensor;
+    std::vector<int64_t> shape(x.shape().begin(), x.shape().end());
+    shape.erase(shape.begin() + dimension_of(call, "dim", -1, x));
+    return std::vector<std::vector<int64_t>>(kResults, shape);
+  }
+};
 
 }  // namespace tw::ops
