@@ -16,7 +16,6 @@
 #include "tilewright/c/clear.h"
 #include "tilewright/c/dlpack.h"
 #include "tilewright/c/guarded.h"
-#include "tilewright/c/overlap.h"
 #include "tilewright/c/tensor.h"
 #include "tilewright/runtime/cpu_info.h"
 #include "tilewright/runtime/cuda/driver.h"
@@ -91,7 +90,6 @@ Call make_call(const tw_operator& op, const tw_value* arguments, int32_t count, 
       set_scalar(call, arg, value);
     }
   }
-  if (outputs) tw::c::check_outputs_apart(call);
   return call;
 }
 
@@ -278,7 +276,10 @@ void tw_context_free(tw_context* context) {
 }
 
 void tw_context_set_cuda_stream(tw_context* context, void* stream) {
-  if (context != nullptr) context->context.set_cuda_stream(stream);
+  guarded([&] {
+    require(context, "tw_context_set_cuda_stream: context");
+    context->context.set_cuda_stream(stream);
+  });
 }
 tw_status tw_context_set_cuda_allocator(tw_context* context, tw_device_allocate allocate,
                                         tw_device_free free, void* user) {

@@ -164,9 +164,12 @@ typedef void (*tw_fork)(void* host, int32_t threads, tw_body body, void* work);
 /* A context that works on such threads, at most `threads` >= 1 at once, and starts none. */
 TW_C_API tw_status tw_context_new_on_host(int32_t threads, tw_fork fork, void* host,
                                           tw_context** context);
+/* NULL: nothing. */
 TW_C_API void tw_context_free(tw_context* context);
-/* The CUDA stream (a cudaStream_t or CUstream) that calls on tensors of a GPU go into; NULL, the
- * default stream, at first. Such calls do not wait for their results. */
+/* The CUDA stream (a cudaStream_t or CUstream) that calls on tensors of a GPU go into, until
+ * another one is set; NULL, as at first, is CUDA's legacy default stream. Such calls do not wait
+ * for their results. A context that is NULL is a failure, of which tw_last_status() and
+ * tw_last_error() tell. */
 TW_C_API void tw_context_set_cuda_stream(tw_context* context, void* stream);
 
 /* Memory of a GPU for what kernels need meanwhile: at least `bytes` > 0, aligned to 256, for use in

@@ -145,6 +145,19 @@ def test_strides_that_are_never_stepped_over_may_be_anything() -> None:
     assert softmax([0, 4], [MOST, MOST]) == (0, "")
 
 
+def test_a_stream_needs_a_context() -> None:
+    """What returns no status leaves it, and the message, behind."""
+    library, context = _library.load(), ctypes.c_void_p()
+    _library.check(library.tw_context_new(1, ctypes.byref(context)))
+    assert library.tw_operator_find(None, None) == 1  # some other failure before
+    library.tw_context_set_cuda_stream(context, None)
+    assert "tw_operator_find" in library.tw_last_error().decode()
+    library.tw_context_set_cuda_stream(None, 64)
+    assert library.tw_last_status() == 1
+    assert library.tw_last_error() == b"tw_context_set_cuda_stream: context is NULL"
+    library.tw_context_free(context)
+
+
 def test_results_need_a_place() -> None:
     library, null = _library.load(), None
     for call, told in {

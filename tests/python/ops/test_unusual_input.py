@@ -220,14 +220,36 @@ def written_through_c(strides: list[int], start: int, size: int = 24) -> tuple[i
 
 
 def test_output_strides_of_the_c_interface() -> None:
-    status, memory = written_through_c([-12, -1], 23)  # backwards: each element has its place
+    status, memory = written_through_c([1, 2], 0)  # by columns: each element has its place
     assert status == 0
-    torch.testing.assert_close(memory.flip(0).view(2, 12), X.exp(), rtol=1e-6, atol=0)
-    for strides in ([0, 1], [11, 1], [-11, 1], [1, 1]):
-        status, memory = written_through_c(strides, 12)
+    torch.testing.assert_close(memory.view(12, 2).T, X.exp(), rtol=1e-6, atol=0)
+    overlaps, backwards = "its elements may overlap in memory", "its strides must not be negative"
+    refused = [([0, 1], overlaps), ([11, 1], overlaps), ([1, 1], overlaps)]
+    refused += [([-12, 1], backwards), ([12, -1], backwards), ([-12, -1], backwards)]
+    for strides, rule in refused:
+        status, memory = written_through_c(strides, 24, 60)
         assert status == 1, strides
-        assert b"its elements may overlap" in _library.load().tw_last_error()
+        told = _library.load().tw_last_error().decode()
+        assert told.startswith(f"exp: out is f32[2, 12]@cpu, but {rule}\n  in exp(")
         assert not memory.any()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_numpy_arrays_that_run_backwards_are_read(backend) -> None:
+    """Of PyTorch's tensors none do."""
+    x = np.random.default_rng(0).standard_normal((6, 10), dtype=np.float32)
+    for back in (x[::-1], x[:, ::-1], x[::-1, ::-1], x[::-2, ::-3]):
+        near = np.ascontiguousarray(back)
+        for function in (ops.exp, ops.softmax, ops.sum, ops.copy, ops.transpose):
+            got, want = function(back, backend=backend), function(near, backend=backend)
+            np.testing.assert_array_equal(got, want)
+        weight = np.ones(back.shape[1], np.float32)[::-1]
+        for got, want in (
+            (ops.linear(back, back, backend=backend), ops.linear(near, near, backend=backend)),
+            (ops.rms_norm(back, weight), ops.rms_norm(near, np.ascontiguousarray(weight))),
+            (ops.add(back, near), ops.add(near, near)),
+        ):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
 def free_gibibytes() -> float:
@@ -254,6 +276,17 @@ def test_a_row_of_more_elements_than_31_bits_count(name, want) -> None:
     """Whose elements share their memory."""
     row = torch.tensor(0.5).expand(2**31 + 64)
     assert getattr(OPS, name)(row).item() == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.skipif(free_gibibytes() < 8, reason="needs 8 GiB of free memory")
+@pytest.mark.parametrize("name", ["exp", "softmax"])
+def test_results_of_more_elements_than_31_bits_count(name) -> None:
+    """Of rows that share their memory."""
+    row = torch.randn(1, 4096).bfloat16()
+    out = getattr(OPS, name)(row.expand(2**19 + 1, 4096))
+    want = (row.exp() if name == "exp" else row.softmax(-1))[0]
+    for at in (0, 2**19 - 1, 2**19):  # the last one begins at element 2^31
+        torch.testing.assert_close(out[at], want)
 
 
 def test_a_table_of_more_elements_than_31_bits_count() -> None:

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "tilewright/ops/core/overlap.h"
+
 namespace tw::ops {
 
 int64_t Bindings::operator[](std::string_view name) const {
@@ -275,6 +277,7 @@ Bindings Call::bind() {
         fail(arg, slot, "but the inputs broadcast to " + shape_to_string(broadcast_));
     }
     bind_tensor(arg, slot, device, bindings);
+    if (const std::string rule = misplaced(*this, i); !rule.empty()) fail(arg, slot, rule);
   }
   return bindings;
 }

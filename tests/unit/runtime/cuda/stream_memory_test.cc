@@ -91,6 +91,16 @@ TEST(StreamMemory, ContextHandsItOn) {
   EXPECT_EQ(context.cuda_stream().allocator, nullptr);
 }
 
+TEST(StreamMemory, NullIsTheDefaultStreamAgain) {
+  Context context;
+  EXPECT_EQ(context.cuda_stream().handle, nullptr);
+  int other = 0;
+  context.set_cuda_stream(&other);
+  EXPECT_EQ(context.cuda_stream().handle, &other);
+  context.set_cuda_stream(nullptr);
+  EXPECT_EQ(context.cuda_stream().handle, nullptr);
+}
+
 /// fused_experts on a GPU, some temporaries of which are kernels' and some its own.
 class OnGpu : public ::testing::Test {
  protected:
@@ -136,6 +146,22 @@ TEST_F(OnGpu, ResultsAreTheSame) {
   EXPECT_EQ(results[0], results[1]);
   EXPECT_GT(counting_.given, 0);
   EXPECT_EQ(counting_.stream, stream_->get().handle);
+  counting_.expect_all_back();
+}
+
+/// CUDA's legacy default stream, which others wait for: its results are there without a wait for
+/// it.
+TEST_F(OnGpu, NullIsTheDefaultStream) {
+  const CurrentContext current(gpu(0));
+  context_.set_cuda_allocator(counting_.allocator());
+  testing::DeviceCall own(host_->call()), by_default(host_->call());
+  op_.run(own.call(), context_);
+  const std::vector<std::byte> want = outputs_of(own);
+  context_.set_cuda_stream(nullptr);
+  op_.run(by_default.call(), context_);
+  EXPECT_EQ(counting_.stream, nullptr);
+  by_default.fetch();
+  EXPECT_EQ(outputs_of(by_default), want);
   counting_.expect_all_back();
 }
 

@@ -1,4 +1,4 @@
-#include "tilewright/c/overlap.h"
+#include "tilewright/ops/core/overlap.h"
 
 #include <algorithm>
 #include <array>
@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tilewright/c/catalog_json.h"
-
-namespace tw::c {
+namespace tw::ops {
 namespace {
 
 /// Read inputs again after writing outputs of the same shape, or in another order.
@@ -33,20 +31,21 @@ std::pair<int64_t, int64_t> ends(const TensorRef& tensor) {
   return {base + low * bytes, base + high * bytes};
 }
 
-struct Dim {
+/// A dimension of two tensors.
+struct Steps {
   int64_t stride;  // > 0
   int64_t a, b;    // sizes
 };
 
 /// Whether sum_d stride_d (i_d - j_d) is `distance` for some 0 <= i_d < a_d, 0 <= j_d < b_d.
-bool reaches(std::span<const Dim> dims, int64_t distance) {
+bool reaches(std::span<const Steps> dims, int64_t distance) {
   if (dims.empty()) return distance == 0;
   int64_t down = 0, up = 0;  // how far the other dimensions lead
-  for (const Dim& dim : dims.subspan(1)) {
+  for (const Steps& dim : dims.subspan(1)) {
     down -= dim.stride * (dim.b - 1);
     up += dim.stride * (dim.a - 1);
   }
-  const Dim& dim = dims[0];
+  const Steps& dim = dims[0];
   const int64_t first = std::max(1 - dim.b, (distance - up) / dim.stride - 1);
   const int64_t last = std::min(dim.a - 1, (distance - down) / dim.stride + 1);
   for (int64_t k = first; k <= last; ++k)
@@ -71,12 +70,25 @@ bool is_dense(const TensorRef& tensor) {
   return !may_overlap(tensor) && high - low == (tensor.count() - 1) * element_size(tensor.dtype);
 }
 
-bool may_be_in_place(const ops::Call& call, int input, int output) {
-  const ops::Arg& from = call.schema()[input];
-  const ops::Arg& to = call.schema()[output];
-  return !from.output && from.type == to.type && dims_text(from) == dims_text(to) &&
+bool same_dims(const Arg& a, const Arg& b) {
+  return std::equal(a.dims, a.dims + a.rank, b.dims, b.dims + b.rank,
+                    [](const Dim& x, const Dim& y) { return x.text == y.text; });
+}
+
+bool may_be_in_place(const Call& call, int input, int output) {
+  const Arg& from = call.schema()[input];
+  const Arg& to = call.schema()[output];
+  return !from.output && from.type == to.type && same_dims(from, to) &&
          std::find(kOutOfPlace.begin(), kOutOfPlace.end(), call.schema().name()) ==
              kOutOfPlace.end();
+}
+
+/// Whether the elements after one lie before it in memory.
+bool steps_back(const TensorRef& tensor) {
+  if (tensor.count() == 0) return false;
+  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d)
+    if (tensor.sizes[d] > 1 && tensor.strides[d] < 0) return true;
+  return false;
 }
 
 }  // namespace
@@ -108,12 +120,12 @@ bool share_memory(const TensorRef& a, const TensorRef& b) {
   const auto [first_b, last_b] = ends(b);
   if (last_a + size_a <= first_b || last_b + size_b <= first_a) return false;
   if (size_a == size_b && (first_b - first_a) % size_a == 0 && same_strides(a, b)) {
-    std::vector<Dim> dims;
+    std::vector<Steps> dims;
     for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
       if (a.strides[d] != 0 && (a.sizes[d] > 1 || b.sizes[d] > 1))
         dims.push_back({std::abs(a.strides[d]), a.sizes[d], b.sizes[d]});
     std::sort(dims.begin(), dims.end(),
-              [](const Dim& x, const Dim& y) { return x.stride > y.stride; });
+              [](const Steps& x, const Steps& y) { return x.stride > y.stride; });
     return reaches(dims, (first_b - first_a) / size_a);
   }
   const auto is_in = [](int64_t address, int64_t first, int64_t last) {
@@ -123,25 +135,18 @@ bool share_memory(const TensorRef& a, const TensorRef& b) {
          (is_dense(b) && (is_in(first_a, first_b, last_b) || is_in(last_a, first_b, last_b)));
 }
 
-void check_outputs_apart(const ops::Call& call) {
-  for (int i = 0; i < call.schema().size(); ++i) {
-    const ops::Arg& output = call.schema()[i];
-    if (!output.output || !call[i].present) continue;
-    const auto refuse = [&](const std::string& rule) {
-      throw Error(ErrorKind::kInvalidArgument, std::string(call.schema().name()) + ": " +
-                                                   std::string(output.name) + " is " +
-                                                   call[i].tensor.describe() + ", but " + rule +
-                                                   "\n  in " + std::string(call.schema().text()));
-    };
-    if (may_overlap(call[i].tensor)) refuse("its elements may overlap in memory");
-    for (int j = 0; j < i; ++j) {
-      const ops::Arg& other = call.schema()[j];
-      if (other.kind != ops::ArgKind::kTensor || !call[j].present) continue;
-      if (!share_memory(call[i].tensor, call[j].tensor)) continue;
-      if (same_view(call[i].tensor, call[j].tensor) && may_be_in_place(call, j, i)) continue;
-      refuse("it overlaps " + std::string(other.name) + " in memory");
-    }
+std::string misplaced(const Call& call, int output) {
+  const TensorRef& tensor = call[output].tensor;
+  if (steps_back(tensor)) return "but its strides must not be negative";
+  if (may_overlap(tensor)) return "but its elements may overlap in memory";
+  for (int i = 0; i < output; ++i) {
+    const Arg& other = call.schema()[i];
+    if (other.kind != ArgKind::kTensor || !call[i].present) continue;
+    if (!share_memory(tensor, call[i].tensor)) continue;
+    if (same_view(tensor, call[i].tensor) && may_be_in_place(call, i, output)) continue;
+    return "but it overlaps " + std::string(other.name) + " in memory";
   }
+  return "";
 }
 
-}  // namespace tw::c
+}  // namespace tw::ops
