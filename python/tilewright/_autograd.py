@@ -292,7 +292,7 @@ def _no_forward_mode(op: Operator) -> NotImplementedError:
 
 
 def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
-    written = [arg.name for arg in op.outputs]
+    write = _writer(op, overload)
 
     def kernel(*given: Any, **named: Any) -> Any:
         if _explain.timed:
@@ -302,15 +302,29 @@ def _kernel_out(op: Operator, overload: Any) -> Callable[..., Any]:
                 f"{op.name}: a tensor requires a gradient, but results written to given tensors "
                 "have none"
             )
-        with _C._AutoDispatchBelowAutograd():
-            made = overload(*given, **named)
-        # What autograd has kept of these is no longer there.
-        torch.autograd.graph.increment_version(
-            [named[name] for name in written if named.get(name) is not None]
-        )
-        return made
+        return write(*given, **named)
 
     return kernel
+
+
+def _writer(op: Operator, overload: Any) -> Callable[..., Any]:
+    """What PyTorch calls where nothing can be differentiated: in and after inference mode."""
+    outputs = [arg.name for arg in op.outputs]
+
+    def write(*given: Any, **named: Any) -> Any:
+        written = [(name, named[name]) for name in outputs if named.get(name) is not None]
+        if not torch.is_inference_mode_enabled():
+            for name, value in written:
+                if value.is_inference():
+                    told = "Inplace update to inference tensor outside InferenceMode is not allowed"
+                    raise RuntimeError(f"{op.name}: {name}: {told}\n  in {op.schema}")
+        with _C._AutoDispatchBelowADInplaceOrView():
+            made = overload(*given, **named)
+        # What autograd has kept of these is no longer there.
+        torch.autograd.graph.increment_version([value for _, value in written])
+        return made
+
+    return write
 
 
 def register(library: Any) -> None:
@@ -318,6 +332,7 @@ def register(library: Any) -> None:
     for op in _schema.operators().values():
         packet = getattr(torch.ops.tilewright, op.name)
         library.impl(f"{op.name}.out", _kernel_out(op, packet.out), "Autograd")
+        library.impl(f"{op.name}.out", _writer(op, packet.out), "ADInplaceOrView")
         rule = Rule(op)
         has_full = len(op.required_outputs) != len(op.outputs)
         full = packet.full if has_full else packet.default

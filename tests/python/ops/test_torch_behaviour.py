@@ -126,6 +126,38 @@ def test_modes() -> None:
     assert [tuple(t.shape) for t in on_meta] == [(2, 5, 4, 8), (2, 4, 5)]
 
 
+def test_outputs_made_in_inference_mode_are_written_there_only() -> None:
+    """As PyTorch's own are; whatever the inputs are."""
+    with torch.inference_mode():
+        out, x, lse = torch.zeros_like(X), X.clone(), torch.empty(1, 1, 2)
+        theirs = out.clone()  # which PyTorch writes before it refuses
+    for given in (X, x):
+        with pytest.raises(RuntimeError, match="outside InferenceMode is not allowed"):
+            torch.exp(given, out=theirs)
+        with pytest.raises(RuntimeError, match=r"^exp: out: Inplace update to inference tensor"):
+            OPS.exp.out(given, out=out)
+    with torch.no_grad(), pytest.raises(RuntimeError, match="outside InferenceMode"):
+        OPS.exp.out(X, out=out)
+    q = torch.randn(1, 2, 1, 8)
+    with pytest.raises(RuntimeError, match=r"^attention: lse: "):
+        OPS.attention.out(q, q, q, out=torch.empty_like(q), lse=lse)
+    with torch.inference_mode():
+        assert not out.any()  # nothing was written
+        OPS.exp.out(X, out=out)
+        torch.testing.assert_close(out, X.exp())
+
+
+def test_writing_in_inference_mode_is_told_to_autograd() -> None:
+    for exp, function in ((torch.exp, torch.exp), (OPS.exp, OPS.exp.out)):
+        leaf = X.clone().requires_grad_()
+        kept = exp(leaf)
+        with torch.inference_mode():
+            normal = kept.detach()
+            function(X, out=normal)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            kept.sum().backward()
+
+
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_what_torch_ops_run_is_the_kernel_whatever_the_backend(mode) -> None:
     tilewright.register_impl("exp", "cpu", lambda x: x * 0)
