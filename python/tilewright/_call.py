@@ -123,11 +123,25 @@ def traced(op: Operator, arguments: list[Any], wanted: str) -> Any:
 
     implementation = backends.find_impl(op.call_name, wanted)
     if implementation is not None:
+        _tell_traced(op, wanted, _name_of(implementation), arguments)
         return _registered.run(op, wanted, implementation, _autocast.cast(op, arguments))
     if wanted == "torch" and not composites.why_none(op.call_name):
+        _tell_traced(op, wanted, f"{op.name}/torch", arguments)
         composite = composites.find(op.call_name)
         return _autocast.composite(composite, _autocast.cast(op, arguments))
     return call_untraced(op, arguments, wanted)
+
+
+def _tell_traced(op: Operator, backend: str, kernel: str, arguments: list[Any]) -> None:
+    """Has the graph tell of what becomes PyTorch's nodes, if somebody listens."""
+    if _explain.listening:
+        from tilewright import _traced
+
+        _traced.tell(op.name, backend, kernel, arguments)
+
+
+def _name_of(implementation: backends.Implementation) -> str:
+    return getattr(implementation.forward, "__qualname__", "registered")
 
 
 def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> tuple[Any, str]:
@@ -138,8 +152,8 @@ def _run_on(backend: str, op: Operator, arguments: list[Any], example: Any) -> t
         arguments = _autocast.cast(op, arguments)
     implementation = backends.find_impl(op.call_name, backend)
     if implementation is not None:
-        name = getattr(implementation.forward, "__qualname__", "registered")
-        return _registered.run(op, backend, implementation, arguments), name
+        result = _registered.run(op, backend, implementation, arguments)
+        return result, _name_of(implementation)
     is_torch, place = _arrays.is_torch(example), _arrays.kernels_for(example)
     if backend == "torch" and not _why_no_composite(op, example):
         _check_as_kernels_do(op, arguments)

@@ -41,10 +41,13 @@ class explain:
     """Collects a record of each call within its block, in this thread or task; blocks may nest.
 
     Calls of `tilewright.ops`, of `torch.ops.tilewright`, of modules, of patched models and of what
-    torch.compile has made, gradients included. `isa` is the build that ran: an instruction set,
-    `sm_90a` for kernels that are Hopper's own (`sm_90a_tf32` where they multiply float32 as tf32),
-    `cuda` for the portable ones, `reference` for the definition, which is also what answers float64
-    where there is no kernel for it; empty for what the library has not run itself.
+    torch.compile has made, gradients included. Not recorded are PyTorch's own operators, and the
+    replays of a CUDA graph, which call nothing: its calls are as it is captured.
+
+    `isa` is the build that ran: an instruction set, `sm_90a` for kernels that are Hopper's own
+    (`sm_90a_tf32` where they multiply float32 as tf32), `cuda` for the portable ones, `reference`
+    for the definition, which is also what answers float64 where there is no kernel for it; empty
+    for what the library has not run itself.
 
     Example:
         >>> import numpy as np
@@ -131,11 +134,12 @@ class explain:
 
     def __enter__(self) -> explain:
         """Starts collecting."""
-        global timed
+        global timed, listening
         self._outer = _active.get()
         self._token = _active.set(self)
         with _lock:
             _open.append(self)
+            listening = True
             timed += self._time
             _library.load().tw_observe(_OBSERVER)
         return self
@@ -147,18 +151,20 @@ class explain:
         trace: TracebackType | None,
     ) -> None:
         """Stops collecting; the records stay."""
-        global timed
+        global timed, listening
         if self._token is not None:
             _active.reset(self._token)
         with _lock:
             _open.remove(self)
+            listening = bool(_open)
             timed -= self._time
-            if not _open:
+            if not listening:
                 _library.load().tw_observe(_NO_OBSERVER)
 
 
 _lock = threading.Lock()
 _open: list[explain] = []  # in all threads
+listening = False  # whether there are any: torch.compile traces again when this has changed
 timed = 0  # how many of them want times
 _begun = threading.local()  # `at`: which call of torch.ops began last, and when
 
@@ -213,6 +219,26 @@ def _observed(answer: Any) -> None:
             reason="called through torch.ops",
             fallback=False,
             seconds=seconds,
+        )
+    )
+
+
+def observed_in_graph(op: str, backend: str, kernel: str, tensors: list[Any]) -> None:
+    """A graph of torch.compile has run PyTorch's nodes for a call of an operator."""
+    if (block := _listener()) is None:
+        return
+    described = [describe(tensor) for tensor in tensors]
+    block.observe(
+        Record(
+            op=op,
+            shapes=[shape for shape, _, _ in described],
+            dtypes=[dtype for _, dtype, _ in described],
+            device=described[0][2],
+            backend=backend,
+            kernel=kernel,
+            isa="",
+            reason="within a compiled graph",
+            fallback=False,
         )
     )
 

@@ -10,7 +10,16 @@ from typing import Any
 import torch
 from torch.library import get_ctx
 
-from tilewright import _arrays, _autocast, _autograd, _call, _library, _schema, composites
+from tilewright import (
+    _arrays,
+    _autocast,
+    _autograd,
+    _call,
+    _library,
+    _schema,
+    _traced,
+    composites,
+)
 from tilewright._schema import Argument, Operator
 from tilewright._values import fill
 
@@ -355,9 +364,11 @@ def load() -> None:
         if len(op.required_outputs) != len(op.outputs):
             torch.library.register_fake(f"{name}.full", _fake(op, True))
     library: Any = torch.library.Library("tilewright", "FRAGMENT")  # type: ignore[no-untyped-call]
-    _kept.append(library)  # whose end would unregister everything
+    nodes: Any = torch.library.Library("tilewright_explain", "DEF")  # type: ignore[no-untyped-call]
+    _kept.extend((library, nodes))  # whose end would unregister everything
     _autograd.register(library)
     _autocast.register(library)
+    _traced.register(nodes)
     for function in (composites.load, composites.why_none):  # torch.compile is not to look into
         torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
     reason = "definitions run outside of PyTorch's graph, and calls that no kernel takes fail there"

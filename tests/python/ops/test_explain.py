@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 import tilewright.torch
 import torch
 
@@ -32,6 +33,46 @@ def test_calls_that_do_not_pass_by_python() -> None:
     last = e.records[-1]
     assert (last.shapes, last.dtypes) == ([(4, 6), (4, 6)], ["float32", "float32"])
     assert (last.device, last.backend, last.kernel) == ("cpu", "cpu", "softmax_backward/cpu")
+
+
+def activations(x: torch.Tensor) -> torch.Tensor:
+    return ops.silu(2 * ops.gelu(x, backend="torch")) + ops.exp(x, backend="torch")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_what_becomes_nodes_of_a_graph_leaves_records(backend: str) -> None:
+    """Each time it runs, also where a gradient is wanted."""
+    torch._dynamo.reset()
+    compiled = torch.compile(activations, backend=backend, fullgraph=True, dynamic=True)
+    want = activations(X)
+    torch.testing.assert_close(compiled(X), want)  # nobody listens as it is made
+    for x in (X, X[:3], X.clone().requires_grad_()):
+        with tilewright.explain() as e:
+            got = compiled(x)
+        torch.testing.assert_close(got, want[: len(x)])
+        told = {r.op: (r.backend, r.kernel) for r in e.records}
+        assert len(e.records) == len(told) == 3
+        assert told["gelu"] == ("torch", "gelu/torch")
+        assert told["exp"] == ("torch", "exp/torch")
+        assert told["silu"] == ("cpu", "silu/cpu")
+        assert all((r.shapes, r.dtypes) == ([tuple(x.shape)], ["float32"]) for r in e.records)
+        assert [r.reason for r in e.records if r.op == "exp"] == ["within a compiled graph"]
+    got.sum().backward()
+    torch.testing.assert_close(compiled(X), want)
+    assert len(e.records) == 3
+
+
+def test_an_implementation_within_a_graph_leaves_a_record() -> None:
+    torch._dynamo.reset()
+    tilewright.register_impl("silu", "torch", lambda x: x * torch.sigmoid(x), overwrite=True)
+    try:
+        with tilewright.explain() as e:
+            compiled = torch.compile(lambda x: ops.silu(x, backend="torch"), backend="aot_eager")
+            torch.testing.assert_close(compiled(X), torch.nn.functional.silu(X))
+    finally:
+        tilewright.unregister_impl("silu", "torch")
+    assert [(r.op, r.backend) for r in e.records] == [("silu", "torch")]
+    assert "<lambda>" in e.records[0].kernel
 
 
 def test_the_build_that_ran_is_told() -> None:
