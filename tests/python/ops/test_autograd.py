@@ -170,9 +170,9 @@ def test_gradcheck_of_what_has_no_small_case() -> None:
         lambda q, k, v: OPS.attention_varlen(q, k, v, ends, ends, causal=True)[0],
         (leaf(5, 4, 3), leaf(5, 2, 3), leaf(5, 2, 2)),
     )
-    assert torch.autograd.gradcheck(
-        lambda a, b: OPS.grouped_matmul(a, b, ends[1:]), (leaf(5, 3), leaf(2, 3, 4))
-    )
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda a, b: OPS.grouped_matmul(a, b, ends[1:]), (leaf(5, 3), leaf(2, 3, 4)))
+        assert check(lambda a, b: OPS.k_grouped_matmul(a, b, ends[1:]), (leaf(3, 5), leaf(5, 4)))
 
 
 def test_dropout_keeps_its_share() -> None:

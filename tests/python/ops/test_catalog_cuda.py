@@ -96,6 +96,31 @@ def test_the_same_bits_in_a_graph(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.is_last], ids=str)
+def test_a_graph_reads_its_arguments_as_it_is_replayed(case: Case) -> None:
+    """Nothing of their values, lengths and indices among them, is settled as it is captured."""
+    held = case.arguments(device="cuda")
+    calls = [[a.clone() if isinstance(a, torch.Tensor) else a for a in held]]
+    other = case.arguments(seed=2, device="cuda")
+    calls.append(
+        [b if isinstance(a, torch.Tensor) else a for a, b in zip(held, other, strict=True)]
+    )
+    want = [bits(case, arguments) for arguments in calls]
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = results(overload(case)(*held))
+    for at in (1, 0):
+        for place, value in zip(held, calls[at], strict=True):
+            if isinstance(place, torch.Tensor):
+                place.copy_(value)
+        for g in got:
+            g.view(torch.uint8).fill_(0xFF) if g.dim() else None
+        graph.replay()
+        for g, w in zip(got, want[at], strict=True):
+            assert torch.equal(as_bits(g), w)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_last], ids=str)
 def test_waits_for_what_is_before_it_in_its_stream(case: Case) -> None:
     """Arguments arrive late in a stream of its own, and are gone right behind the call."""
     arguments = case.arguments(device="cuda")
