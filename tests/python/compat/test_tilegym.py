@@ -117,15 +117,17 @@ def test_output_arguments_and_names() -> None:
     assert tilegym.silu_and_mul(A, out=out) is out
     close(out, F.silu(A[..., :20]) * A[..., 20:])
     close(liger.fused_add_rms_norm(A, B, B[0, 0])[1], A + B)
-    close(tilegym.layer_norm_legacy(input=A), F.layer_norm(A, (40,)))
+    plain = {"normalized_shape": 40, "weight": None, "bias": None, "eps": 1e-5}
+    close(tilegym.layer_norm_legacy(input=A, **plain), F.layer_norm(A, (40,)))
     assert tilegym.dropout(A, 1, training=False) is A
     assert tilegym.dropout(A, 1, p=0.0) is A
     dropped = tilegym.dropout(A, seed=5, p=0.4)
     assert torch.equal(dropped, tilegym.dropout(A.clone(), 5, 0.4, inplace=True))
     kept = dropped != 0
     close(dropped[kept], A[kept] / 0.6)
-    with pytest.raises(NotImplementedError, match="has none with weight and smoothing"):
-        liger.cross_entropy(A[0], torch.tensor([3, 0, 7]), -100, 0.1, weight=B[0, 0])
+    labels = torch.tensor([3, 0, 7])
+    with pytest.raises(NotImplementedError, match="none with use_token_scaling"):
+        liger.fused_linear_cross_entropy(A[0], A[0], labels, use_token_scaling=True)
     norm = tilegym.get_rms_norm_module()(8, eps=1e-5)
     assert list(norm.state_dict()) == ["weight"]
     with pytest.raises(ValueError, match="llama, gemma3"):
@@ -183,7 +185,7 @@ def test_attention() -> None:
     close(tilegym.fmha_interface(Q, K, V, has_backward=True), want)
     close(tilegym.fmha(Q, K, V, 0.3, False), attention(Q, K, V, scale=0.3))
     close(tilegym.fmha(Q, K, V, 0.0, False), attention(Q, K, V, scale=0.0))
-    out, lse = tilegym.fmha_forward_with_lse(Q, K, V)
+    out, lse = tilegym.fmha_forward_with_lse(Q, K, V, None)
     close(out, want)
     close(lse, attention(Q, K, V, sees=causal, lse=True)[1] / math.log(2))
     out, _ = tilegym.get_fmha_interface()(torch.nn.Module(), Q, K, V, None)
@@ -298,7 +300,7 @@ def test_names_of_the_implementations() -> None:
     one = Q[:, :, :1]
     want = attention(one, K, V, scale=0.5)
     close(tilegym.gemma_attention_decode(one, K, V, sm_scale=0.5), want)
-    with pytest.raises(TypeError, match="x is missing"):
+    with pytest.raises(TypeError, match="argument: 'x'"):
         tilegym.gelu()
 
 
@@ -375,22 +377,3 @@ def test_parts_of_attention_merge() -> None:
     out = torch.empty(2, 4, 16)
     assert tilegym.splitk_reduce(outs, lse, out, 11) is out
     close(out, attention(Q[:, :, :1], K, V)[:, :, 0].float())
-
-
-def test_gated_layer_with_gelu() -> None:
-    class Config:
-        hidden_size, intermediate_size = 40, 24
-
-    layer = tilegym.PartiallyFusedGEGLUMLP(Config).requires_grad_(False)
-    gate, up, down = (layer.state_dict()[f"{n}_proj.weight"] for n in ("gate", "up", "down"))
-    close(layer(A), (F.gelu(A @ gate.T, approximate="tanh") * (A @ up.T)) @ down.T)
-
-
-def test_rotation_by_sections_and_shards() -> None:
-    cos, sin = (torch.stack(t) for t in zip(*(tables(2, 11, 8) for _ in range(3)), strict=True))
-    q, _ = liger.qwen2vl_mrope(Q, K, cos, sin, [2, 3, 3])
-    pick = [torch.cat([t[0][..., :2], t[1][..., 2:5], t[2][..., 5:8]], -1) for t in (cos, sin)]
-    close(q, rotate(Q, *(t[:, None] for t in pick)))
-    layer = torch.nn.Linear(40, 40)
-    got = liger.tiled_mlp(lambda m, x: m(x), layer, A, num_shards=2)
-    torch.testing.assert_close(got, layer(A))

@@ -42,7 +42,22 @@ def experts_kernel(backend: str) -> None:
     x, w, out = torch.randn(3, 16), torch.randn(3, 8, 16), torch.empty(3, 2, 8)
     order, blocks, count, *_ = tilegym.moe_align_block_size(IDS, 4, 3, backend=backend)
     tilegym.invoke_fused_moe_kernel(
-        x, w, out, None, None, SHARES, IDS, order, blocks, count, True, 2, backend=backend
+        x,
+        w,
+        out,
+        None,
+        None,
+        SHARES,
+        IDS,
+        order,
+        blocks,
+        count,
+        True,
+        2,
+        {},
+        None,
+        False,
+        backend=backend,
     )
 
 
@@ -68,7 +83,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "fmha": (Q, K, V),
     "fmha_backward": (Q, K4, K4, Q, Q, torch.randn(1, 4, 5), 0.5),
     "fmha_decode": (Q[:, :, :1], K, V, 0.5),
-    "fmha_forward_with_lse": (Q, K, V),
+    "fmha_forward_with_lse": (Q, K, V, None),
     "fmha_interface": (Q, K, V),
     "fmha_varlen": (Q, K, V),
     "fused_linear_cross_entropy": (A, torch.randn(7, 16), torch.zeros(2, 3, dtype=torch.int64)),

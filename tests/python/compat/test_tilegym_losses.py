@@ -97,6 +97,19 @@ GRADIENTS = {
         )
         for how in ("mean", "sum", "none")
     },
+    **{
+        f"cross_entropy of weighted classes, smoothed, {how}": (
+            lambda x, how=how: liger.cross_entropy(x, LABELS, -100, 0.1, how, CLASSES, 0.2).sum(),
+            lambda x, how=how: (
+                F.cross_entropy(
+                    x, LABELS, CLASSES.double(), reduction=how, label_smoothing=0.1
+                ).sum()
+                + 0.2 * x.logsumexp(-1)[[0, 2]].square().sum() / (2 if how == "mean" else 1)
+            ),
+            (A[0],),
+        )
+        for how in ("mean", "sum", "none")
+    },
     "fused_linear_cross_entropy of weighted classes": (
         lambda x, w: liger.fused_linear_cross_entropy(x, w, LABELS, ce_weight=CLASSES[:9]),
         lambda x, w: F.cross_entropy(F.linear(x, w), LABELS, CLASSES[:9].double()),
@@ -156,6 +169,35 @@ def test_what_cross_entropy_may_return() -> None:
     )
     close(loss, F.cross_entropy(A[0] @ head.T, torch.tensor([3, 1, 7])))
     assert torch.equal(predicted, (A[0] @ head.T).argmax(-1))
+
+
+def test_losses_of_nothing_are_zero() -> None:
+    x = A[0].clone().requires_grad_()
+    nothing = torch.full((3,), -100)
+    for weight in (None, CLASSES):
+        made = liger.cross_entropy(
+            x, nothing, weight=weight, lse_square_scale=0.1,
+            return_z_loss=True, return_token_accuracy=True,
+        )  # fmt: skip
+        made[0].backward()
+        assert [value.item() for value in made[:3]] == [0, 0, 0]
+        assert not x.grad.any()
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean", "batchmean"])
+def test_dtypes_of_losses(reduction) -> None:
+    """Those of TileGym: sums of float32 stay so in some of them."""
+    x, y = A[0].bfloat16(), B[0].bfloat16()
+    assert liger.kl_div(x, y, reduction).dtype == torch.float32
+    want = torch.bfloat16 if reduction == "none" else torch.float32
+    assert liger.tvd(x, y, None, reduction).dtype == want
+    assert liger.jsd(x, y).dtype == torch.bfloat16
+    if reduction != "batchmean":
+        made = liger.cross_entropy(
+            x, LABELS, reduction=reduction, return_z_loss=True, return_token_accuracy=True
+        )
+        kinds = [value.dtype for value in made[:3]]
+        assert kinds == [torch.bfloat16, torch.bfloat16, torch.float32]
 
 
 def test_gradients_that_overwrite() -> None:

@@ -10,7 +10,7 @@ import torch
 from tilewright import _functions, _layouts, ops
 from tilewright._values import score_scale
 from tilewright.compat._tensors import computable, packed
-from tilewright.compat.tilegym._backends import uses
+from tilewright.compat.tilegym._backends import also_called, uses
 
 _mla_full = _functions.full("mla")
 _LOG2_E = math.log2(math.e)
@@ -116,7 +116,7 @@ def fmha_forward_with_lse(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    sm_scale: float | None = None,
+    sm_scale: float | None,
     is_causal: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """As fmha, and the logarithms of the sums [B, H, S] to base 2."""
@@ -219,6 +219,7 @@ def gemma_attention(
 
 
 @uses("attention")
+@also_called(sm_scale="scaling")
 def gemma_attention_decode(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -226,8 +227,6 @@ def gemma_attention_decode(
     scaling: float | None = None,
     window_size: int = 0,
     soft_cap: float | None = None,
-    *,
-    sm_scale: float | None = None,
     **tuning: Any,
 ) -> torch.Tensor:
     """As gemma_attention, of one query that stands at the last key; scaling or sm_scale."""
@@ -235,7 +234,7 @@ def gemma_attention_decode(
         q,
         k,
         v,
-        scale=score_scale(sm_scale if scaling is None else scaling),
+        scale=score_scale(scaling),
         window_left=window_size if window_size > 0 else -1,
         softcap=soft_cap or 0.0,
     )

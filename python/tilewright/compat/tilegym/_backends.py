@@ -30,6 +30,22 @@ def uses(*operators: str) -> Callable[[_Function], _Function]:
     return mark
 
 
+def also_called(**others: str) -> Callable[[_Function], _Function]:
+    """Lets arguments be given by the names that TileGym's own implementations have for them."""
+
+    def mark(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def named(*positional: Any, **given: Any) -> Any:
+            for other, name in others.items():
+                if other in given:
+                    given[name] = given.pop(other)
+            return function(*positional, **given)
+
+        return cast(_Function, named)
+
+    return mark
+
+
 def _dispatched(function: Callable[..., Any], bound: str | None = None) -> Callable[..., Any]:
     """The function with an argument `backend` by name; without it, on `bound`."""
 

@@ -43,9 +43,9 @@ def invoke_fused_moe_kernel(
     num_tokens_post_padded: torch.Tensor,
     mul_routed_weight: bool,
     top_k: int,
-    config: dict[str, Any] | None = None,
-    compute_type: Any = None,
-    use_fp8_w8a8: bool = False,
+    config: dict[str, Any] | None,
+    compute_type: Any,
+    use_fp8_w8a8: bool,
     use_int8_w8a16: bool = False,
     block_shape: list[int] | None = None,
     **_tuning: Any,
@@ -98,7 +98,8 @@ def moe_actgrad_bwd(
     s_scatter_idx: torch.Tensor,
     activation_type: str,
     max_tokens_per_expert: int | None = None,
-    **_tuning: Any,
+    *,
+    kernel_configs: dict[str, Any] | None = None,
 ) -> None:
     """The gradients of experts' activations, by expert: of h into dh, and of the scores into ds.
 

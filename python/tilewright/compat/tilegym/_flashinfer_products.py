@@ -21,7 +21,7 @@ def gemm_alpha_beta(
     trans_b: bool = True,
     alpha: float = 1.0,
     beta: float = 0.0,
-    num_sms: int | None = None,
+    num_sms: int | None = 1,
     **_tuning: Any,
 ) -> torch.Tensor:
     """Overwrites c by alpha a b + beta c; b is [N, K] if trans_b."""

@@ -9,7 +9,7 @@ import torch
 
 from tilewright import _functions, _layouts, nn, ops
 from tilewright.compat._tensors import computable, packed
-from tilewright.compat.tilegym._backends import uses
+from tilewright.compat.tilegym._backends import also_called, uses
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
 
@@ -87,16 +87,21 @@ class PartiallyFusedSwiGLUMLP(nn.GatedMLP):
 
 
 class PartiallyFusedGEGLUMLP(nn.GatedMLP):
-    """The gated layer of a transformers configuration, with GELU by tanh."""
+    """The gated layer of a transformers configuration, with GELU.
+
+    By tanh if the configuration's hidden_activation says so (gelu_pytorch_tanh or gelu_new).
+    """
 
     def __init__(
         self, config: Any, hidden_size: int | None = None, intermediate_size: int | None = None
     ) -> None:
         """Sizes that are given overrule the configuration's."""
+        activation = getattr(config, "hidden_activation", None) or ""
+        by_tanh = "gelu_pytorch_tanh" in activation or "gelu_new" in activation
         super().__init__(
             hidden_size or config.hidden_size,
             intermediate_size or config.intermediate_size,
-            activation="gelu_tanh",
+            activation="gelu_tanh" if by_tanh else "gelu",
         )
         self.config = config
 
@@ -240,18 +245,12 @@ def relu(x: torch.Tensor, **tuning: Any) -> torch.Tensor:
 
 
 @uses("gelu")
+@also_called(input="x")
 def gelu(
-    x: torch.Tensor | None = None,
-    approximate: Literal["none", "tanh"] = "none",
-    *,
-    input: torch.Tensor | None = None,
-    **tuning: Any,
+    x: torch.Tensor, approximate: Literal["none", "tanh"] = "none", **tuning: Any
 ) -> torch.Tensor:
     """GELU, exact or by tanh, of x or input."""
-    given = input if x is None else x
-    if given is None:
-        raise TypeError("gelu: x is missing")
-    out: torch.Tensor = ops.gelu(given, approximate)
+    out: torch.Tensor = ops.gelu(x, approximate)
     return out
 
 
@@ -279,7 +278,7 @@ def linear_gluact_linear(
     weight_noact: torch.Tensor,
     weight2: torch.Tensor,
     act_type: str = "silu",
-    **tuning: Any,
+    kernel_configs: dict[str, Any] | None = None,
 ) -> torch.Tensor:
     """The gated layer by its three weights: silu, relu, gelu or gelu-tanh of the first, times."""
     if act_type not in _ACTIVATIONS:

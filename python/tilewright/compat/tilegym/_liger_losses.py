@@ -31,21 +31,31 @@ def _weighted(
     logits: torch.Tensor,
     target: torch.Tensor,
     ignore_index: int,
-    reduction: Reduction,
     weight: torch.Tensor,
+    reduction: Reduction,
+    label_smoothing: float,
+    lse_square_scale: float,
 ) -> torch.Tensor:
     """Cross-entropy whose rows count as much as their targets' classes weigh."""
-    each = tensor(ops.cross_entropy(logits, target, ignore_index, "none"))
+    rows = logits if logits.dtype == torch.float64 else logits.float()
+    by_class = weight.to(rows.dtype)
+    each = tensor(ops.cross_entropy(rows, target, ignore_index, "none"))
     counted = target != ignore_index
-    weights = torch.where(counted, weight.float()[target.where(counted, 0)], 0)
-    loss = tensor(ops.mul(each, weights.to(each.dtype)))
+    weights = torch.where(counted, by_class[target.where(counted, 0)], 0)
+    loss = tensor(ops.mul(each, (1 - label_smoothing) * weights))
+    lse = tensor(ops.reduce(rows, "logsumexp"))
+    if label_smoothing:
+        spread = by_class.sum() * lse - tensor(ops.linear(rows, by_class[None]))[:, 0]
+        loss = loss + torch.where(counted, label_smoothing / rows.shape[1] * spread, 0)
+    squares = torch.where(counted, lse_square_scale * lse.square(), 0)
     if reduction == "none":
-        return loss
-    total = tensor(ops.sum(loss, 0))
-    return total / weights.sum().to(total.dtype) if reduction == "mean" else total
+        return (loss + squares).to(logits.dtype)
+    mean = reduction == "mean"
+    total = tensor(ops.sum(loss, 0)) / (weights.sum() if mean else 1)
+    return (total + squares.sum() / (counted.sum() if mean else 1)).to(logits.dtype)
 
 
-@uses("cross_entropy", "reduce", "argmax")
+@uses("cross_entropy", "reduce", "argmax", "linear")
 def cross_entropy(
     input: torch.Tensor,
     target: torch.Tensor,
@@ -65,22 +75,22 @@ def cross_entropy(
         The loss; if anything else is asked for, also z loss, accuracy and predictions, or None.
     """
     logits = _capped(input, softcap)
+    counted = target != ignore_index
+    if reduction == "mean" and not bool(counted.any()):
+        reduction = "sum"  # which is 0, as the mean of nothing is here
     options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
     if weight is None:
         loss = tensor(ops.cross_entropy(logits, target, ignore_index, *options))
     else:
-        smooth = bool(label_smoothing or lse_square_scale)
-        _refuse_options("cross_entropy", **{"weight and smoothing": smooth})
-        loss = _weighted(logits, target, ignore_index, reduction, weight)
+        loss = _weighted(logits, target, ignore_index, weight, *options)
     if not (return_z_loss or return_token_accuracy or return_predicted_tokens):
         return loss
-    counted = target != ignore_index
     predicted = torch.where(counted, ops.argmax(logits.detach()), -1)
     hits = (predicted == target).float()
     return (
         loss,
         _z_loss(logits.detach(), counted, reduction, lse_square_scale) if return_z_loss else None,
-        (hits if reduction == "none" else hits.sum() / counted.sum())
+        (hits if reduction == "none" else hits.sum() / counted.sum().clamp(min=1))
         if return_token_accuracy
         else None,
         predicted if return_predicted_tokens else None,
@@ -92,9 +102,9 @@ def _z_loss(
 ) -> torch.Tensor:
     lse = tensor(ops.reduce(logits, "logsumexp")).float()
     squares = torch.where(counted, scale * lse.square(), 0)
-    if reduction == "none":
-        return squares
-    return squares.sum() / (counted.sum() if reduction == "mean" else 1)
+    if reduction != "none":
+        squares = squares.sum() / (counted.sum() if reduction == "mean" else 1)
+    return squares.to(logits.dtype)
 
 
 @uses("fused_linear_cross_entropy", "linear", "cross_entropy")
@@ -197,15 +207,14 @@ def fused_linear_jsd(
     return jsd(student, teacher.detach(), shift_labels, beta, ignore_index)
 
 
-def _reduced(
-    name: str, loss: torch.Tensor, reduction: str, count: torch.Tensor, dtype: torch.dtype
-) -> torch.Tensor:
+def _reduced(name: str, loss: torch.Tensor, reduction: str, count: torch.Tensor) -> torch.Tensor:
+    """In float32."""
     if reduction == "none":
-        return loss.to(dtype)
+        return loss
     divisors: dict[str, Any] = {"sum": 1, "mean": count * loss.shape[-1], "batchmean": count}
     if reduction not in divisors:
         raise ValueError(f"{name}: reduction must be none, sum, mean or batchmean")
-    return tensor(_total(loss) / divisors[reduction]).to(dtype)
+    return tensor(_total(loss) / divisors[reduction])
 
 
 @uses("exp", "mul", "add", "sum")
@@ -216,7 +225,7 @@ def kl_div(
     log_target: bool = False,
     eps: float = 1e-10,
 ) -> torch.Tensor:
-    """KL(y_true, y_pred) of logarithms y_pred [N, V]; y_true of logarithms if log_target."""
+    """KL(y_true, y_pred) of logarithms y_pred [N, V], in float32; y_true: if log_target, too."""
     predicted, true = y_pred.float(), y_true.float()
     if log_target:
         log_true, true = true, tensor(ops.exp(true))
@@ -224,7 +233,7 @@ def kl_div(
         log_true = true.clamp(min=eps).log()
     loss = tensor(ops.mul(true, ops.add(log_true, predicted, -1)))
     count = loss.new_full((), len(loss))
-    return _reduced("kl_div", loss, reduction, count, y_pred.dtype)
+    return _reduced("kl_div", loss, reduction, count)
 
 
 @uses("add", "relu", "sum")
@@ -235,11 +244,12 @@ def tvd(
     reduction: str = "batchmean",
     ignore_index: int = -100,
 ) -> torch.Tensor:
-    """Half of |p - q| [N, V]."""
+    """Half of |p - q| [N, V]; reduced, in float32."""
     difference = ops.add(p.float(), q.float(), -1)
     magnitude = ops.add(ops.relu(difference), ops.relu(ops.scale(difference, -1)))
     loss, count = _masked(ops.scale(magnitude, 0.5), shift_labels, ignore_index)
-    return _reduced("tvd", loss, reduction, count, p.dtype)
+    made = _reduced("tvd", loss, reduction, count)
+    return made.to(p.dtype) if reduction == "none" else made
 
 
 __all__ = list(provided(vars()))

@@ -7,28 +7,33 @@ from typing import Any
 import torch
 
 from tilewright import ops
-from tilewright.compat.tilegym._backends import uses
+from tilewright.compat._tensors import tensor
+from tilewright.compat.tilegym._backends import also_called, uses
+
+
+def shifted_rms_norm(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, offset: float
+) -> torch.Tensor:
+    """RMS normalization times weight + offset, a sum that 16 bits would round away."""
+    if not offset:
+        return tensor(ops.rms_norm(x, weight, eps))
+    return tensor(ops.rms_norm(x.float(), weight.float() + offset, eps)).to(x.dtype)
 
 
 @uses("layer_norm")
+@also_called(input="x")
 def layer_norm_legacy(
-    x: torch.Tensor | None = None,
-    normalized_shape: Any = None,
-    weight: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-    eps: float = 1e-5,
+    x: torch.Tensor,
+    normalized_shape: Any,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
     weight_shift: float = 0.0,
-    *,
-    input: torch.Tensor | None = None,
     **tuning: Any,
 ) -> torch.Tensor:
     """Layer normalization over the last dimension, times weight + weight_shift; x or input."""
-    given = input if x is None else x
-    if given is None:
-        raise TypeError("layer_norm_legacy: x is missing")
     shifted = weight if weight is None or not weight_shift else weight + weight_shift
-    out: torch.Tensor = ops.layer_norm(given, shifted, bias, eps)
-    return out
+    return tensor(ops.layer_norm(x, shifted, bias, eps))
 
 
 @uses("layer_norm", "var_mean", "unary")
@@ -61,14 +66,12 @@ def rms_norm(
     eps: float,
     bias: torch.Tensor | None = None,
     mode: str | None = None,
-    *,
     offset: float = 0.0,
     **tuning: Any,
 ) -> torch.Tensor:
     """RMS normalization over the last dimension, times weight + offset."""
-    shifted = weight + offset if offset else weight
-    out: torch.Tensor = ops.rms_norm(input, shifted, eps)
-    return out if bias is None else ops.add(out, bias)
+    out = shifted_rms_norm(input, weight, eps, offset)
+    return out if bias is None else tensor(ops.add(out, bias))
 
 
 class _RMSNorm(torch.nn.Module):

@@ -18,6 +18,7 @@ from tilewright.compat.tilegym._backends import uses
 from tilewright.compat.tilegym._liger_losses import *  # noqa: F403
 from tilewright.compat.tilegym._liger_policy import *  # noqa: F403
 from tilewright.compat.tilegym._liger_preferences import *  # noqa: F403
+from tilewright.compat.tilegym._norms import shifted_rms_norm
 
 MISSING: dict[str, str] = {}
 
@@ -26,8 +27,14 @@ def __getattr__(name: str) -> Callable[..., Any]:
     return refuse(__name__, MISSING, name)
 
 
-def _weight(W: torch.Tensor, offset: float) -> torch.Tensor:
-    return W + offset if offset else W
+def _check_casting(name: str, casting_mode: str) -> None:
+    """All compute in float32 and round once, at the end.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
+    if casting_mode not in ("llama", "gemma", "none"):
+        raise ValueError(f"{name}: casting_mode {casting_mode!r} is none of llama, gemma and none")
 
 
 @uses("fused_add_rms_norm")
@@ -40,8 +47,12 @@ def fused_add_rms_norm(
     casting_mode: str = "llama",
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """X + R normalized, and X + R."""
-    y, s = catalog.fused_add_rms_norm(X, R, _weight(W, offset), eps)
-    return y, s
+    _check_casting("fused_add_rms_norm", casting_mode)
+    if not offset:
+        y, s = catalog.fused_add_rms_norm(X, R, W, eps)
+        return y, s
+    s = tensor(catalog.add(X, R))
+    return shifted_rms_norm(s, W, eps, offset), s
 
 
 @uses("rms_norm")
@@ -55,8 +66,10 @@ def rms_norm(
     row_mode: bool | None = None,
 ) -> torch.Tensor:
     """RMS normalization over the last dimension, times W + offset."""
-    weight = X.new_ones(X.shape[-1]) if W is None else _weight(W, offset)
-    return tensor(catalog.rms_norm(X, weight, eps))
+    _check_casting("rms_norm", casting_mode)
+    if W is None:
+        return tensor(catalog.rms_norm(X, X.new_ones(X.shape[-1]), eps))
+    return shifted_rms_norm(X, W, eps, offset)
 
 
 @uses("rms_norm", "mul", "add")
@@ -74,6 +87,7 @@ def modulated_rms_norm(
 
     Each row of scale and shift is for as many rows of X, one after the other.
     """
+    _check_casting("modulated_rms_norm", casting_mode)
     width = X.shape[-1]
     count = scale.numel() // width
     weight = None if W is None else W.float()
@@ -94,11 +108,16 @@ def rope(
     return q, k
 
 
+def _overwritten(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    """X with other values; another tensor where the gradient of x may need those that it has."""
+    return by.contiguous() if torch.is_grad_enabled() and x.requires_grad else x.copy_(by)
+
+
 @uses("rope")
 def llama4_rope(
     q: torch.Tensor, k: torch.Tensor, freqs_cis: torch.Tensor, BLOCK_SIZE: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Q and k [B, S, H, D], pairs of neighbours rotated in place.
+    """Q and k [B, S, H, D], pairs of neighbours rotated in place, unless there are gradients to be.
 
     freqs_cis is [S, D / 2] complex, [S, D / 2, 2] real, or [S, D]: cosines, then sines.
     """
@@ -109,10 +128,11 @@ def llama4_rope(
         cos, sin = freqs_cis.unbind(-1)
     else:
         cos, sin = freqs_cis[:, :pairs], freqs_cis[:, pairs:]
+    made = []
     for x in (q, k):
         options: dict[str, Any] = {"pairs": pairs, "heads_first": False, "interleaved": True}
-        x.copy_(_layouts.rotate(x, cos[None], sin[None], **options))
-    return q, k
+        made.append(_overwritten(x, _layouts.rotate(x, cos[None], sin[None], **options)))
+    return made[0], made[1]
 
 
 @uses("softmax")
@@ -204,14 +224,17 @@ def qwen2vl_mrope(
     mrope_section: list[int],
     unsqueeze_dim: int = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Q and k [B, H, S, D] rotated; sections of the pairs by time, height, width: [3, B, S, D]."""
+    """Q and k [B, H, S, D] rotated in place, unless there are gradients to be.
+
+    Sections of the pairs turn by time, by height and by width: tables [3, B, S, D].
+    """
     pairs = q.shape[-1] // 2
     sections = [*mrope_section[:2], pairs - sum(mrope_section[:2])]
     tables = [
         torch.cat([torch.split(t[..., :pairs], sections, -1)[i][i] for i in range(3)], -1)
         for t in (cos, sin)
     ]
-    q, k = (_layouts.rotate(x, *tables, pairs=pairs).contiguous() for x in (q, k))
+    q, k = (_overwritten(x, _layouts.rotate(x, *tables, pairs=pairs)) for x in (q, k))
     return q, k
 
 

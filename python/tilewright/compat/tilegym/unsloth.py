@@ -12,6 +12,7 @@ from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._quantization import block_of, scaled_product
 from tilewright.compat._tensors import tensor
 from tilewright.compat.tilegym._backends import uses
+from tilewright.compat.tilegym._norms import shifted_rms_norm
 
 MISSING: dict[str, str] = by_name({})
 
@@ -46,8 +47,7 @@ def rms_layernorm(
     X: torch.Tensor, W: torch.Tensor, eps: float = 1e-6, gemma: bool = False
 ) -> torch.Tensor:
     """RMS normalization over the last dimension; times W + 1 for Gemma."""
-    out: torch.Tensor = catalog.rms_norm(X, W + 1 if gemma else W, eps)
-    return out
+    return shifted_rms_norm(X, W, eps, 1.0 if gemma else 0.0)
 
 
 @uses("rope")
