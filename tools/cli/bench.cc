@@ -36,7 +36,7 @@ struct BenchOptions {
   std::vector<int> threads;
   double seconds = 0.3;
   std::string device = "cpu", case_text;
-  bool as_json = false;
+  bool as_json = false, no_samples = false;
 };
 
 constexpr double kRotatedBytes = 16 << 20;  // calls that touch less are measured in the caches
@@ -49,6 +49,7 @@ struct Timing {
   double median = 0, p10 = 0, p90 = 0;  // seconds
   double fraction = 0;                  // of the limit
   int runs = 0;
+  std::vector<double> samples;  // microseconds
 };
 
 /// Runs the calls in turn. Between batches of runs the limit is measured: `fraction` is the median
@@ -76,7 +77,8 @@ Timing measure(double seconds, const Limit& limit, LimitMeter& meter, Run&& run)
           .p10 = quantile(times, 0.1),
           .p90 = quantile(times, 0.9),
           .fraction = quantile(fractions, 0.5),
-          .runs = int(times.size())};
+          .runs = int(times.size()),
+          .samples = kept_samples(times)};
 }
 
 std::string dtypes_of(const std::vector<DType>& combo) {
@@ -183,6 +185,7 @@ json bench_one(const runtime::OperatorInfo& op, const std::vector<DType>& combo,
            {"us_p10", t.p10 * 1e6},
            {"us_p90", t.p90 * 1e6},
            {"runs", t.runs},
+           {"us_samples", t.samples},
            {"copies", calls.size()},
            {"gflops", cost.flops / t.median * 1e-9},
            {"gbs", cost.bytes / t.median * 1e-9},
@@ -292,6 +295,10 @@ int gpu_number(const std::string& device) {
                     "dtypes that they have; see `tilewright ops`");
 }
 
+void drop_samples(json& rows) {
+  for (json& row : rows) row.erase("us_samples");
+}
+
 void run_on_gpu(const BenchOptions& options) {
   const int device = gpu_number(options.device);
   const json limits = gpu_limits(device);
@@ -305,6 +312,7 @@ void run_on_gpu(const BenchOptions& options) {
     if (!options.as_json) print_gpu_row(rows.back());
   });
   if (rows.empty()) refuse_empty(options);
+  if (options.no_samples) drop_samples(rows);
   if (options.as_json)
     std::cout << json{{"version", TILEWRIGHT_VERSION}, {"limits", limits}, {"results", rows}}.dump(
                      1)
@@ -331,6 +339,7 @@ void run_bench(const BenchOptions& options) {
   }
   if (rows.empty()) refuse_empty(options);
   if (!options.as_json) return;
+  if (options.no_samples) drop_samples(rows);
   const runtime::CpuInfo& cpu = runtime::cpu_info();
   std::cout << json{{"version", TILEWRIGHT_VERSION},
                     {"cpu", cpu.key()},
@@ -364,6 +373,8 @@ void add_bench(CLI::App& app) {
            });
   add_number(*command, "--seconds", options->seconds, "Time for each row", {0, 3600});
   command->add_flag("--json", options->as_json, "Print JSON");
+  command->add_flag("--no-samples", options->no_samples,
+                    "Leave out of the JSON what only `tilewright compare` reads");
   command->footer("Example: tilewright bench rms_norm --dtype bf16");
   command->callback([options] { run_bench(*options); });
 }

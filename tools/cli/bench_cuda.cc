@@ -19,14 +19,13 @@ using Clock = std::chrono::steady_clock;
 constexpr double kRecordedSeconds = 2e-3;         // far above what a replay itself costs
 constexpr int64_t kCopyBytes = int64_t{1} << 28;  // as a large operand has, above any L2
 
-/// Seconds of single replays for about `seconds`, after a first one.
+/// Seconds of single replays for about `seconds`, in their order, after a first one.
 std::vector<double> measure(const cuda::Recording& recording, double seconds) {
   recording.timed_replay();
   std::vector<double> times;
   const auto begin = Clock::now();
   do times.push_back(recording.timed_replay());
   while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds || times.size() < 5);
-  std::sort(times.begin(), times.end());
   return times;
 }
 
@@ -91,8 +90,9 @@ json bench_on_gpu(const runtime::OperatorInfo& op, const std::vector<DType>& com
   const int rounds = std::max(1, int(kRecordedSeconds / (once * copies)));
   const int count = std::min(rounds, 256) * copies;
   const cuda::Recording recording(stream, [&] { issue(count); });
-  const std::vector<double> times = measure(recording, seconds);
-  const auto at = [&](double q) { return times[size_t(q * double(times.size() - 1))] / count; };
+  std::vector<double> times = measure(recording, seconds);
+  for (double& time : times) time /= count;
+  const auto at = [&](double q) { return quantile(times, q); };
   const std::optional<cuda::GpuState> state = recording.state_under_load(at(0.5) * count);
   const auto begin = Clock::now();
   for (int i = 0; i < 1000; ++i) op.run(calls[0].call(), context);
@@ -106,6 +106,7 @@ json bench_on_gpu(const runtime::OperatorInfo& op, const std::vector<DType>& com
            {"us_p10", at(0.1) * 1e6},
            {"us_p90", at(0.9) * 1e6},
            {"runs", times.size()},
+           {"us_samples", kept_samples(times)},
            {"copies", copies},
            {"host_us", host_seconds * 1e6},
            {"gflops", cost.flops / at(0.5) * 1e-9},

@@ -31,6 +31,8 @@ struct CompareOptions {
   bool as_json = false;
 };
 
+constexpr size_t kFewestSamples = 5;  // of a row
+
 /// What the rows of both files must agree in to be of the same work.
 constexpr const char* kKey[] = {"op", "workload", "case", "dtype", "pass", "threads", "backend"};
 
@@ -97,6 +99,8 @@ std::string key_of(const json& row) {
 }
 
 /// The times of each row of a file, in microseconds.
+///
+/// Throws where no row has enough of them, but rows there are.
 std::map<std::string, std::vector<double>> load(const std::string& path) {
   const json parsed = json::parse(read_text(path), nullptr, false);
   if (!parsed.is_object() || !parsed.contains("results") || !parsed["results"].is_array())
@@ -107,8 +111,13 @@ std::map<std::string, std::vector<double>> load(const std::string& path) {
     std::vector<double> samples;
     for (const json& value : row["us_samples"])
       if (value.is_number() && value.get<double>() > 0) samples.push_back(value.get<double>());
-    if (samples.size() >= 5) out.emplace(key_of(row), std::move(samples));
+    if (samples.size() >= kFewestSamples) out.emplace(key_of(row), std::move(samples));
   }
+  if (out.empty())
+    throw Error(ErrorKind::kBadFile,
+                printable(path) + ": no row has " + std::to_string(kFewestSamples) +
+                    " or more \"us_samples\", whose noise tells what differs; `tilewright bench "
+                    "--json` and benchmarks/run.py --out without --no-samples write them");
   return out;
 }
 
@@ -158,7 +167,7 @@ void run_compare(const CompareOptions& options) {
   if (rows.empty())
     throw Error(ErrorKind::kBadFile, printable(options.before) + " and " +
                                          printable(options.after) +
-                                         " share no row with at least 5 \"us_samples\"");
+                                         " share no row that has \"us_samples\" in both");
   const Interval all = overall(rows, options);
   if (!options.as_json) return print(rows, all, only);
   json out{{"confidence", options.confidence}, {"overall", to_json(all)}, {"only", only}};
@@ -175,7 +184,8 @@ void run_compare(const CompareOptions& options) {
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand("compare", "Compare two measurements of the operators");
-  command->add_option("BEFORE", options->before, "JSON of benchmarks/run.py")->required();
+  command->add_option("BEFORE", options->before, "JSON of `bench --json` or benchmarks/run.py")
+      ->required();
   command->add_option("AFTER", options->after, "Another")->required();
   add_number(*command, "--confidence", options->confidence, "Of the intervals", {0.5, 0.9999});
   add_number(*command, "--min-effect", options->min_effect,
