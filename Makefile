@@ -77,15 +77,18 @@ compare: native  ## measure the language model and the operators beside their pe
 	$(if $(filter llama.cpp,$(PEERS)),.venv-peers/bin/python benchmarks/language_model/divergence.py \
 	  $(MODEL) tests/python/english.txt --out benchmarks/results/divergence.json)
 	build/release/tilewright bench $(KEY_WORKLOADS) --dtype f32,f32/f32,bf16,bf16/bf16 --seconds 0.4 --json \
-	  >benchmarks/results/operators.json
+	  --no-samples >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \
-	  --mode quick --out benchmarks/results/peers.json
+	  --peers torch,inductor,onnxruntime --mode quick --out benchmarks/results/peers.json
 	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_doors.json
 	.venv/bin/python benchmarks/run.py --suite float16 --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_float16.json
 	.venv/bin/python benchmarks/run.py --suite training --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_training.json
+	for suite in attention attention_training loss loss_training; do \
+	  .venv/bin/python benchmarks/run.py --suite $$suite --threads 1,2 --no-samples --mode quick --reuse \
+	    --out benchmarks/results/peers_$$suite.json || exit; done
 	.venv/bin/python benchmarks/overhead.py --out benchmarks/results/overhead.json
 	python3 benchmarks/report.py
 

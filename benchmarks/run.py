@@ -17,6 +17,7 @@ Example:
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -95,6 +96,25 @@ def thread_counts(text: str) -> list[int]:
     return counts
 
 
+def workloads(suite: dict[str, Any]) -> list[Case]:
+    """The catalog's, but of operators that have grids in the suite those."""
+    grids = suite.get("grids", {})
+    own = {
+        name: [
+            (form["label"].replace("{}", str(value)), form["case"].replace("{}", str(value)))
+            for form in forms
+            for value in form["values"]
+        ]
+        for name, forms in grids.items()
+    }
+    out = [case for case in every_workload() if case.op.name not in own]
+    firsts = [case for case in every_workload() if case.label == case.op.workloads[0][0]]
+    for first in firsts:
+        for label, text in own.get(first.op.name, ()):
+            out.append(dataclasses.replace(first, label=label, text=text))
+    return out
+
+
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:
     """The workloads of a suite."""
     wanted = {*args.ops, *(args.named or ())}
@@ -103,7 +123,7 @@ def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> 
             raise SystemExit(f"run.py: no family {family!r}; there are {', '.join(families)}")
         wanted |= set(families[family])
     dtypes = args.dtype or suite["dtypes"]
-    cases = [case for case in every_workload() if dtype_of(case) in dtypes]
+    cases = [case for case in workloads(suite) if dtype_of(case) in dtypes]
     if args.work == "training":
         cases = [case for case in cases if PEER_OF.get(case.op.name) and is_trained(case)]
     if unknown := wanted - {case.op.name for case in every_workload()}:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import random
 import subprocess
 import sys
 import time
@@ -14,8 +14,8 @@ import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 import yaml
-from cases import workload
-from command_line import run_json, run_tool
+from cases import every_workload, workload
+from command_line import run_json
 
 from tilewright import _schema
 
@@ -25,6 +25,7 @@ sys.path.insert(0, str(RUN.parent))
 import harness  # noqa: E402
 import operands  # noqa: E402
 import report  # noqa: E402
+import run as runner  # noqa: E402
 
 QUICK = ["--mode", "quick", "--peers", "torch"]
 
@@ -117,6 +118,24 @@ def test_families_hold_operators_once() -> None:
     listed = [op for ops in families.values() for op in ops]
     assert len(set(listed)) == len(listed)
     assert set(listed) == {op.name for op in _schema.operators().values() if op.workloads}
+
+
+def test_grids_stand_in_the_catalogs_place() -> None:
+    """Every length, head, mask and dtype of attention, forward and in training; and decoding."""
+    suites = yaml.safe_load((RUN.parent / "suites.yaml").read_text())["suites"]
+    cases = {name: runner.workloads(suites[name]) for name in ("attention", "attention_training")}
+    for found in cases.values():
+        own = [case for case in found if case.op.name == "attention"]
+        seen = {(case.text, case.combo) for case in own}
+        assert len(seen) == len(own) == 17 * len(own[0].op.dtypes)
+        for length, (heads, d), mask in itertools.product(
+            (512, 1024, 2048, 4096), ((16, 64), (8, 128)), ("", " causal=1")
+        ):
+            shape = f"B=1 S={length} Hq={heads} L={length} H={heads} D={d} Dv={d}{mask}"
+            assert (shape, 0) in seen
+        assert ("B=1 S=1 Hq=32 L=4096 H=8 D=128 Dv=128 causal=1", 0) in seen
+        assert all(case.cost()[0] > 0 for case in own)
+        assert {case.op.name for case in found} == {c.op.name for c in every_workload()}
 
 
 def test_no_shape_is_measured_twice() -> None:
@@ -338,49 +357,3 @@ def test_refusals() -> None:
     )
     for line, complaint in zip(result.stdout.splitlines(), wanted.values(), strict=True):
         assert complaint in line
-
-
-def measured(path: Path, scales: dict[str, float], seed: int) -> Path:
-    """Results whose times are 100 us times a scale, with 5 % of noise."""
-    random.seed(seed)
-    rows = [
-        {"op": op, "workload": "w", "dtype": "f32", "threads": 1,
-         "us_samples": [100 * scale * random.gauss(1, 0.05) for _ in range(60)]}
-        for op, scale in scales.items()
-    ]  # fmt: skip
-    path.write_text(json.dumps({"results": rows}))
-    return path
-
-
-def test_compare_flags_only_what_is_significant(tmp_path) -> None:
-    before = measured(tmp_path / "a.json", {"add": 1, "exp": 1, "mul": 1, "old": 1}, 1)
-    after = measured(tmp_path / "b.json", {"add": 1, "exp": 0.5, "mul": 1.2, "new": 1}, 2)
-    found = run_json("compare", before, after)
-    rows = {row["name"].split()[0]: row for row in found["rows"]}
-    assert {op: row["verdict"] for op, row in rows.items()} == {
-        "add": "same", "exp": "faster", "mul": "slower"
-    }  # fmt: skip
-    assert rows["exp"]["low"] < 0.5 * 1.03
-    assert rows["exp"]["high"] > 0.5 / 1.03
-    assert rows["add"]["low"] < 1 < rows["add"]["high"]
-    assert found["overall"]["ratio"] == pytest.approx((0.5 * 1.2) ** (1 / 3), rel=0.05)
-    assert [len(found["only"][side]) for side in ("before", "after")] == [1, 1]
-    text = run_tool("compare", before, after).stdout
-    assert "add" not in text
-    assert "slower" in text
-    assert "same   1 of 3 rows" in text
-    assert run_json("compare", before, after, "--min-effect", 3)["rows"][1]["verdict"] == "same"
-
-
-def test_compare_refuses_other_files(tmp_path) -> None:
-    good = measured(tmp_path / "a.json", {"add": 1}, 1)
-    other = measured(tmp_path / "b.json", {"mul": 1}, 1)
-    (bad := tmp_path / "bad.json").write_text("[1]")
-    for arguments, complaint in [
-        ((good, bad), 'holds no "results"'),
-        ((good, tmp_path / "none.json"), "cannot read"),
-        ((good, other), "share no row"),
-    ]:
-        result = run_tool("compare", *arguments)
-        assert result.returncode != 0
-        assert complaint in result.stderr
