@@ -6,7 +6,6 @@ import math
 
 import torch
 
-
 BOUNDS = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}
 
 

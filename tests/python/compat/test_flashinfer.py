@@ -11,7 +11,9 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 
 
 def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator(torch.get_default_device()).manual_seed(len(shape))).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator(torch.get_default_device()).manual_seed(len(shape))
+    ).to(dtype)
 
 
 def tables(lengths: list[int], page: int, pages: int) -> torch.Tensor:
