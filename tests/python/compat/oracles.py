@@ -6,6 +6,17 @@ import math
 
 import torch
 
+
+def generator(seed: int) -> torch.Generator:
+    """Of the device on which tensors are made."""
+    return torch.Generator(torch.get_default_device()).manual_seed(seed)
+
+
+def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """The same normal numbers for the same rank."""
+    return torch.randn(*shape, generator=generator(len(shape))).to(dtype)
+
+
 BOUNDS = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 1.6e-2}
 
 

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import attention, close
+from oracles import attention, close, seeded
 from tilewright.compat.tilegym import flashinfer
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-
-
-def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(
-        *shape, generator=torch.Generator(torch.get_default_device()).manual_seed(len(shape))
-    ).to(dtype)
 
 
 def tables(lengths: list[int], page: int, pages: int) -> torch.Tensor:

@@ -9,16 +9,10 @@ import sys
 
 import pytest
 import torch
-from oracles import close
+from oracles import close, seeded
 from tilewright.compat import tilegym, tileops
 
 from tilewright import ops
-
-
-def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(
-        *shape, generator=torch.Generator(torch.get_default_device()).manual_seed(len(shape))
-    ).to(dtype)
 
 
 def attend(q, k, v, keys, scale):

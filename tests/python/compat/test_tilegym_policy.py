@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from oracles import attention, close
+from oracles import attention, close, generator, seeded
 from tilewright.compat.tilegym import liger
-
-
-def seeded(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(
-        *shape, generator=torch.Generator(torch.get_default_device()).manual_seed(len(shape))
-    ).to(dtype)
 
 
 def simplex(x: torch.Tensor) -> torch.Tensor:
@@ -111,9 +105,7 @@ CASES = [
 def test_grpo_loss(options, has_old: bool) -> None:
     b, length, n = 3, 5, 17
     logits = seeded(b, length + 1, n).requires_grad_()
-    ids = torch.randint(
-        0, n, (b, length), generator=torch.Generator(torch.get_default_device()).manual_seed(1)
-    )
+    ids = torch.randint(0, n, (b, length), generator=generator(1))
     drawn = (logits.detach()[:, :-1] / 0.9).log_softmax(-1).gather(-1, ids[..., None])[..., 0]
     old, ref = (drawn + 0.4 * seeded(b, length) if has_old else None), drawn + 0.1
     mask = torch.ones(b, length, dtype=torch.bool)

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from oracles import close
+from oracles import close, generator
 from tilewright.compat import tileops
 
 FLOATS = [torch.float32, torch.float16, torch.bfloat16]
@@ -16,13 +16,13 @@ SHAPES = [(3, 45), (2, 3, 4, 5), (1,), (), (3, 0)]
 
 
 def numbers(shape, dtype, low=-4, high=4) -> torch.Tensor:
-    generator = torch.Generator(torch.get_default_device()).manual_seed(sum(shape))
+    drawn_by = generator(sum(shape))
     if dtype == torch.bool:
-        return torch.randint(0, 2, shape, generator=generator).bool()
+        return torch.randint(0, 2, shape, generator=drawn_by).bool()
     if not dtype.is_floating_point:
         low = 0 if dtype == torch.uint8 else low
-        return torch.randint(low, high, shape, generator=generator).to(dtype)
-    return (torch.rand(shape, generator=generator) * (high - low) + low).to(dtype)
+        return torch.randint(low, high, shape, generator=drawn_by).to(dtype)
+    return (torch.rand(shape, generator=drawn_by) * (high - low) + low).to(dtype)
 
 
 def same(got: torch.Tensor, want: torch.Tensor) -> None:
