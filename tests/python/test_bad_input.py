@@ -177,6 +177,11 @@ def test_paths_are_shown_on_one_line(tmp_path: Path) -> None:
         path.write_text('{"results": []}')
     result = run_tool("compare", *names)
     assert (result.returncode, result.stderr.count("\n")) == (3, 1)
+    assert r"a\nb\x1b[31m: no row has " in result.stderr
+    for path, op in zip(names, ["exp", "log"], strict=True):
+        path.write_text(json.dumps({"results": [{"op": op, "us_samples": [1, 2, 3, 4, 5]}]}))
+    result = run_tool("compare", *names)
+    assert (result.returncode, result.stderr.count("\n")) == (3, 1)
     assert r"a\nb\x1b[31m and " in result.stderr
     result = run_tool("compare", tmp_path, tmp_path)
     assert result.returncode == 6
