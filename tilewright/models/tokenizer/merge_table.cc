@@ -78,8 +78,8 @@ void MergeTable::read(const GgufStrings& merges, const TokenTable& tokens) {
 void MergeTable::give_last_ranks(const GgufStrings& merges, const TokenTable& tokens) {
   uint32_t index = 0;
   for (const std::string_view text : merges) {
-    const Entry* const entry = entry_of(parse(text, index, tokens).pair);
-    entries_[size_t(entry - entries_.data())].merge.rank = index++;
+    entries_[place_of(parse(text, index, tokens).pair)].merge.rank = index;
+    ++index;
   }
 }
 

@@ -32,8 +32,8 @@ class MergeTable {
   MergeTable(const GgufStrings& merges, const TokenTable& tokens);
 
   Merge find(int32_t left, int32_t right) const {
-    const Entry* const entry = entry_of(pair_of(left, right));
-    return entry == nullptr ? Merge{} : entry->merge;
+    const size_t place = place_of(pair_of(left, right));
+    return place == entries_.size() ? Merge{} : entries_[place].merge;
   }
 
  private:
@@ -55,12 +55,12 @@ class MergeTable {
     const uint64_t hash = tag_of(pair) * 0x9E3779B97F4A7C15u >> (64 - bucket_bits_);
     return size_t((pair ^ hash) & ((uint64_t(1) << bucket_bits_) - 1));
   }
-  const Entry* entry_of(uint64_t pair) const {
-    const size_t bucket = bucket_of(pair);
-    const Entry* const last = entries_.data() + starts_[bucket + 1];
-    for (const Entry* at = entries_.data() + starts_[bucket]; at != last; ++at)
-      if (at->tag == tag_of(pair)) return at;
-    return nullptr;
+  /// In entries_, or behind them.
+  size_t place_of(uint64_t pair) const {
+    const size_t bucket = bucket_of(pair), last = starts_[bucket + 1];
+    for (size_t at = starts_[bucket]; at != last; ++at)
+      if (entries_[at].tag == tag_of(pair)) return at;
+    return entries_.size();
   }
   Line parse(std::string_view line, size_t index, const TokenTable& tokens) const;
   /// Appends each different merge, and counts how many each bucket has.
