@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "tilewright/core/block_codes.h"
 #include "tilewright/core/dtype.h"
 #include "tilewright/core/types.h"
 
@@ -144,14 +145,6 @@ struct Block<DType::kIq4Xs> {
   static_assert(alignof(Block<DType::id>) <= 2, name);
 TW_FOR_EACH_BLOCK_DTYPE(TW_CHECK_BLOCK)
 #undef TW_CHECK_BLOCK
-
-/// What the sixteen codes of iq4_nl and iq4_xs stand for.
-inline constexpr int8_t kIq4NlValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                            1,    13,   25,  38,  53,  69,  89,  113};
-
-/// Twice the value of each E2M1 code: sign, two exponent bits, one mantissa bit.
-inline constexpr int8_t kMxfp4Values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                            0, -1, -2, -3, -4, -6, -8, -12};
 
 /// Half of 2^(e - 127), to go with the doubled kMxfp4Values; e < 2 gives a subnormal.
 constexpr float e8m0_half(uint8_t e) {

@@ -13,31 +13,74 @@
 // Phase 0 packs the tokens; phase 1 is one program per 32 rows and group of tokens. A few tokens
 // multiply panels as they stream from memory; more tokens take a piece of a panel apart in L1 and
 // run register tiles over it, or tiles of AMX. Bits depend on none of it (linear_quantized_dot.h),
-// but those of bf16 on whether there is AMX, which sums pairs.
+// but those of bf16 on whether there is AMX, which sums pairs. linear_quantized_gpu.h says how on a
+// GPU.
 #pragma once
 
+#include "tilewright/kernels/linear_quantized_gpu.h"
+#if !defined(__CUDACC__)
 #include "tilewright/kernels/linear_epilogue.h"
 #include "tilewright/kernels/linear_quantized_run.h"
+#endif
 
 namespace tw::kernels {
 
+#if !defined(__CUDACC__)
 static_assert(kResultStride == tile::kPanelWidth, "LinearEpilogue reads the results");
+#endif
 
 template <class T>
 struct LinearQuantized {
+  static constexpr int kGpuRegisters = 128;
+
   Rows<const T> x;                // [*, k]
   View<const uint8_t, 1> packed;  // header and panels, contiguous
   View<const T, 1> bias;          // [n], or absent; never with a gated activation
   Rows<const T> residual;         // [*, n], or absent
   int activation;                 // an Activation, then kSiluAndMul, kGeluTanhAndMul
   int compute;                    // a QuantizedCompute
+  int64_t out_features;           // n, or -1: what packed says
   Rows<T> out;                    // [*, n], may alias residual
 
   static constexpr int kSiluAndMul = 5, kGeluTanhAndMul = 6;
   TW_INLINE bool is_gated() const { return activation >= kSiluAndMul; }
 
   template <tile::Program P>
-  tile::Plan plan(const Machine& machine) const {
+  TW_DEVICE tile::Plan plan([[maybe_unused]] const Machine& machine) const {
+    if constexpr (P::kOnGpu) {
+      return gpu_schedule().plan();
+    } else {
+#if !defined(__CUDACC__)
+      return cpu_plan<P>(machine);
+#endif
+    }
+  }
+
+  template <tile::Program P>
+  TW_DEVICE void operator()(P p) const {
+    if constexpr (P::kOnGpu) {
+#if defined(__CUDACC__)
+      LinearQuantizedGpu<LinearQuantized, T>{*this, gpu_schedule(), digits()}(p);
+#endif
+    } else {
+#if !defined(__CUDACC__)
+      run(p);
+#endif
+    }
+  }
+
+ private:
+  /// Rows of 8-bit codes for each token.
+  TW_INLINE int digits() const { return compute == int(QuantizedCompute::kInt16) ? 2 : 1; }
+  TW_INLINE QuantizedGpuSchedule gpu_schedule() const {
+    return {x.rows * digits(), x.cols / kQuantizedBlock,
+            quantized_panels(out.cols * (is_gated() ? 2 : 1), is_gated()),
+            QuantizedCompute(compute)};
+  }
+
+#if !defined(__CUDACC__)
+  template <class P>
+  tile::Plan cpu_plan(const Machine& machine) const {
     const QuantizedSchedule s = product().template schedule<P>(machine);
     tile::Plan plan;
     plan.phases = 2;
@@ -48,8 +91,8 @@ struct LinearQuantized {
     return plan;
   }
 
-  template <tile::Program P>
-  void operator()(P p) const {
+  template <class P>
+  TW_INLINE void run(P p) const {
     const QuantizedSchedule s = product().template schedule<P>(p.machine());
     if (p.phase() == 0) {
       pack_tokens(p, s);
@@ -65,12 +108,9 @@ struct LinearQuantized {
     for (int64_t i = 0; i < pairs; ++i, results.column += columns) compute_results(p, s, results);
   }
 
- private:
   TW_INLINE QuantizedProduct product() const {
     return {packed.data, x.rows * digits(), QuantizedCompute(compute)};
   }
-  /// Rows of 8-bit codes for each token.
-  TW_INLINE int digits() const { return compute == int(QuantizedCompute::kInt16) ? 2 : 1; }
 
   /// One span of one token.
   template <class P>
@@ -187,6 +227,7 @@ struct LinearQuantized {
                     activate(tile::load<F>(from + c)) * tile::load<F>(from + kQuantizedRows + c));
     }
   }
+#endif
 };
 
 }  // namespace tw::kernels

@@ -20,7 +20,7 @@
 // scales are exact in float32. Freestanding.
 #pragma once
 
-#include "tilewright/core/dtype.h"
+#include "tilewright/core/dtype_list.h"
 #include "tilewright/core/types.h"
 
 namespace tw::kernels {

@@ -17,13 +17,14 @@ namespace tw::ops {
 /// Linear layer with block-quantised weights packed by the operator pack_quantized. `compute` int8
 /// rounds activations to int8 per 32 k (kernels/quantize_rows.h), int16 to two such digits, bf16
 /// rounds activations and weights to bf16, f32 rounds nothing. The gated activations take weights
-/// packed with `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`.
+/// packed with `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual. `out` may alias `residual`. On a
+/// GPU, `packed` is not looked into before the kernel runs, which weights of other sizes stop: give
+/// `out_features` where neither bias nor residual says N.
 struct LinearQuantized {
   static constexpr Schema kSchema{
       "linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, "
       "activation: none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, "
-      "compute: int8|bf16|f32|int16 = int8) -> out: T[*, N]"};
-  static constexpr GpuKernels kGpu = GpuKernels::kNone;  // packed for a CPU's registers
+      "compute: int8|bf16|f32|int16 = int8, out_features: i64 = -1) -> out: T[*, N]"};
   static constexpr Isa kIsas[] = {Isa::avx512_vnni, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
 
@@ -31,9 +32,25 @@ struct LinearQuantized {
   using Kernel = kernels::LinearQuantized<T>;
 
   template <class T>
+  static Support supports_shapes(const Kernel<T>& k) {
+    if (k.packed.stride(0) != 1 && k.packed.size(0) > 1) return Support::no("packed has gaps");
+    if (k.is_gated() && k.bias) return Support::no("a gated activation takes no bias");
+    if (k.out_features == -1 || k.out_features == k.out.cols) return Support::yes();
+    return Support::no("out_features = " + std::to_string(k.out_features) + ", but out has " +
+                       std::to_string(k.out.cols));
+  }
+
+  /// What the kernels read in words, by offsets of 32 bits within a panel.
+  template <class T>
+  static Support supports_cuda(const Kernel<T>& k) {
+    if (k.x.cols >= 1 << 26) return Support::no("K must be below 2^26 on a GPU");
+    if (reinterpret_cast<uintptr_t>(k.packed.data) % 8 == 0) return Support::yes();
+    return Support::no("packed must begin at a multiple of 8 bytes on a GPU");
+  }
+
+  template <class T>
   static Support supports(const Kernel<T>& k) {
     const int64_t bytes = k.packed.size(0);
-    if (k.packed.stride(0) != 1 && bytes > 1) return Support::no("packed has gaps");
     const PackedQuantizedCheck check = check_packed_quantized(k.packed.data, bytes);
     if (!check.reason.empty()) return Support::no(check.reason);
     const kernels::QuantizedHeader& h = check.header;
@@ -44,7 +61,6 @@ struct LinearQuantized {
       return Support::no(h.is_gated
                              ? "packed holds a gate and its factor, but activation is no gate"
                              : "a gated activation needs weights packed by pack_gated");
-    if (k.is_gated() && k.bias) return Support::no("a gated activation takes no bias");
     if (features(h) != k.out.cols)
       return Support::no("packed has N = " + std::to_string(features(h)) + ", but out has " +
                          std::to_string(k.out.cols));
@@ -52,13 +68,8 @@ struct LinearQuantized {
   }
 
   static std::vector<std::vector<int64_t>> infer(const Call& call, const Bindings& bindings) {
-    const TensorRef& packed = call[1].tensor;
-    const PackedQuantizedCheck check =
-        check_packed_quantized(static_cast<const uint8_t*>(packed.data), packed.sizes[0]);
-    if (!check.reason.empty())
-      throw Error(ErrorKind::kInvalidArgument, "linear_quantized: " + check.reason);
     std::vector<int64_t> shape = bindings.lead;
-    shape.push_back(features(check.header));
+    shape.push_back(features_of(call, bindings));
     return {shape};
   }
 
@@ -193,6 +204,22 @@ struct LinearQuantized {
       {"q4_k 4096x14336, n = 128, bf16", "*=128 K=4096 N=14336 format=7 compute=bf16"}};
 
  private:
+  /// Of the output. `packed` tells, unless it lies on a GPU.
+  static int64_t features_of(const Call& call, const Bindings& bindings) {
+    if (call[2].present || call[3].present) return bindings["N"];
+    if (const int64_t given = bindings.integer("out_features"); given >= 0) return given;
+    const TensorRef& packed = call[1].tensor;
+    if (packed.device.is_cuda())
+      throw Error(ErrorKind::kInvalidArgument,
+                  "linear_quantized: packed alone says how many features out has, and lies on a "
+                  "GPU; give out_features");
+    const PackedQuantizedCheck check =
+        check_packed_quantized(static_cast<const uint8_t*>(packed.data), packed.sizes[0]);
+    if (!check.reason.empty())
+      throw Error(ErrorKind::kInvalidArgument, "linear_quantized: " + check.reason);
+    return features(check.header);
+  }
+
   static constexpr DType kArithmetic[] = {DType::kI8, DType::kBf16, DType::kF32, DType::kI8};
 
   static int64_t features(const kernels::QuantizedHeader& h) {

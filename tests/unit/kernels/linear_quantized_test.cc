@@ -48,6 +48,7 @@ std::vector<float> run(runtime::Context& context, const Weight& w, const float* 
                                                         {},
                                                         0,
                                                         int(compute),
+                                                        -1,
                                                         rows(out.data(), tokens, w.rows)});
   return out;
 }
@@ -328,9 +329,11 @@ TEST(LinearQuantizedCall, RefusesWhatDoesNotFit) {
                   {},
                   activation,
                   int(kInt8),
+                  -1,
                   rows(out.data(), 1, n)};
     if (bias) kernel.bias = view<const float>(x.data(), n);
-    return ops::LinearQuantized::supports(kernel).reason();
+    const Support shapes = ops::LinearQuantized::supports_shapes(kernel);
+    return (shapes ? ops::LinearQuantized::supports(kernel) : shapes).reason();
   };
   EXPECT_EQ(support(w.packed, 64, 20, 0, true), "");
   EXPECT_EQ(support(gated, 64, 20, 5, false), "");

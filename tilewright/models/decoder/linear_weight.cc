@@ -138,7 +138,7 @@ void LinearWeight::operator()(runtime::Context& context, const Rows<const float>
   if (quantized_)
     runtime::launch<ops::LinearQuantized>(
         context, kernels::LinearQuantized<float>{x, packed, extras.bias, extras.residual, 0,
-                                                 int(compute), out});
+                                                 int(compute), -1, out});
   else
     runtime::launch<ops::LinearPacked>(
         context, kernels::LinearPacked<float>{x, packed, extras.bias, extras.residual, 0, out});
@@ -156,6 +156,7 @@ void LinearWeight::gated(runtime::Context& context, const Rows<const float>& x,
                       {},
                       gelu_tanh ? Kernel::kGeluTanhAndMul : Kernel::kSiluAndMul,
                       int(compute),
+                      -1,
                       out});
 }
 

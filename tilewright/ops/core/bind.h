@@ -108,13 +108,16 @@ class FieldInit {
 };
 
 /// supports_shapes(kernel) has the rules for shapes and scalars, supports(kernel) those for
-/// elements, which only the CPU can look at. Throws kInvalidArgument where one does not hold.
+/// elements, which only the CPU can look at, and supports_cuda(kernel) those of a GPU alone. Throws
+/// kInvalidArgument where one does not hold.
 template <class Op, class Kernel>
 void check_support(const Kernel& kernel, Device device) {
   Support support = Support::yes();
   if constexpr (requires { Op::supports_shapes(kernel); }) support = Op::supports_shapes(kernel);
   if constexpr (requires { Op::supports(kernel); })
     if (support && !device.is_cuda()) support = Op::supports(kernel);
+  if constexpr (requires { Op::supports_cuda(kernel); })
+    if (support && device.is_cuda()) support = Op::supports_cuda(kernel);
   if (!support)
     throw Error(ErrorKind::kInvalidArgument, std::string(Op::kSchema.name()) + ": " +
                                                  support.reason() + "\n  in " +
