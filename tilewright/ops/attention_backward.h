@@ -23,6 +23,7 @@ struct AttentionBackward {
   static constexpr double kToleranceScale = AttentionFamily::kToleranceScale;
   /// They take weights and slopes in 16 bits: a gradient has the rounding of one product more.
   static constexpr double kGpuToleranceScale = 1.5 * kToleranceScale;
+  static constexpr bool kInPlace = false;  // keys are read by more than one program
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
 

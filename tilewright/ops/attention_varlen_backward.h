@@ -22,6 +22,7 @@ struct AttentionVarlenBackward {
   /// As without packing.
   static constexpr double kToleranceScale = AttentionBackward::kToleranceScale;
   static constexpr double kGpuToleranceScale = AttentionBackward::kGpuToleranceScale;
+  static constexpr bool kInPlace = false;
   using Types = AttentionBackward::Types;
   using ReferenceTypes = AttentionBackward::ReferenceTypes;
 

@@ -15,6 +15,7 @@ struct EmbeddingBackward {
   static constexpr Schema kSchema{
       "embedding_backward(grad: T[*, C], indices: I[*], weight: T[V, C]) -> "
       "weight_grad: T[V, C]"};
+  static constexpr bool kInPlace = false;
   using Types = Embedding::Types;
   using ReferenceTypes = Embedding::ReferenceTypes;
 

@@ -25,6 +25,7 @@ struct FusedLinearCrossEntropy {
   static constexpr Gradient kGradient{
       "mul(x=x_grad, other=loss.grad) -> x.grad; mul(x=weight_grad, other=loss.grad) -> "
       "weight.grad"};
+  static constexpr bool kInPlace = false;  // weight's gradient takes x after x's is written
   using Types = Combos<Combo<float, int64_t>, Combo<f16, int64_t>, Combo<bf16, int64_t>>;
   using ReferenceTypes = Combos<Combo<double, int64_t>>;
   /// Logits are rounded to T, as a linear layer's are, and so is their gradient, and the sum of the

@@ -13,6 +13,7 @@ struct MoeCombineBackward {
   static constexpr Schema kSchema{
       "moe_combine_backward(grad: T[N, C], x: T[S, C], positions: i32[N, K], "
       "weights: f32[N, K]?, scale: f32 = 1) -> x_grad: T[S, C], weights_grad: f32[N, K]?"};
+  static constexpr bool kInPlace = false;  // the weights' gradient takes x after x's is written
   using Types = MoeCombine::Types;
   using ReferenceTypes = MoeCombine::ReferenceTypes;
 

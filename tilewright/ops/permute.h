@@ -18,6 +18,7 @@ namespace tw::ops {
 struct Permute : RelayoutOperator {
   static constexpr Schema kSchema{"permute(x: T[...], dims: i64[R]) -> out: T[...]"};
   static constexpr Gradient kGradient{"permute(x=out.grad, dims=dims.inverse) -> x.grad"};
+  static constexpr bool kInPlace = false;
 
   template <class T>
   using Kernel = kernels::Permute<bits_of<T>>;

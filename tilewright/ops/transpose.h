@@ -14,6 +14,7 @@ struct Transpose : RelayoutOperator {
   static constexpr Schema kSchema{
       "transpose(x: T[...], dim0: i64 = -2, dim1: i64 = -1) -> out: T[...]"};
   static constexpr Gradient kGradient{"transpose(x=out.grad, dim0, dim1) -> x.grad"};
+  static constexpr bool kInPlace = false;
 
   template <class T>
   using Kernel = kernels::Transpose<bits_of<T>>;

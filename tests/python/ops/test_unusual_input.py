@@ -186,6 +186,10 @@ def test_outputs_that_overlap_something_else_are_refused() -> None:
     same = torch.empty(2, 8)
     with pytest.raises(ValueError, match=r"residual_out is .* overlaps out"):
         OPS.fused_add_rms_norm.out(x, x, weight, out=same, residual_out=same)
+    with pytest.raises(ValueError, match=r"x_grad is .* overlaps x in memory"):
+        OPS.fused_linear_cross_entropy.out(
+            x, torch.randn(5, 8), torch.tensor([1, 3]), loss=torch.empty(()), x_grad=x
+        )
 
 
 def test_outputs_between_the_elements_of_an_input_are_not() -> None:

@@ -183,7 +183,7 @@ void with_kernel(const Call& given, F&& f) {
     call.name_tensors_of(given);
     Op::rearrange(call);
   }
-  call.bind();
+  call.bind(runs_in_place<Op>());
   broadcast_and_merge(call);
   const auto types = detail::types_of(call);
   bool found = false;

@@ -258,7 +258,7 @@ Bindings Call::bind_inputs() {
   return bindings;
 }
 
-Bindings Call::bind() {
+Bindings Call::bind(bool in_place) {
   Bindings bindings = bind_inputs();
   const Device device = this->device();
   for (int i = 0; i < schema_->size(); ++i) {
@@ -277,7 +277,8 @@ Bindings Call::bind() {
         fail(arg, slot, "but the inputs broadcast to " + shape_to_string(broadcast_));
     }
     bind_tensor(arg, slot, device, bindings);
-    if (const std::string rule = misplaced(*this, i); !rule.empty()) fail(arg, slot, rule);
+    const std::string rule = misplaced(*this, i, in_place);
+    if (!rule.empty()) fail(arg, slot, rule);
   }
   return bindings;
 }

@@ -99,8 +99,9 @@ class Call {
   /// Checks presence, dtypes, ranks and sizes of the inputs, fills defaults, and returns what the
   /// dimensions are bound to. Throws kInvalidArgument naming the argument and the rule.
   Bindings bind_inputs();
-  /// As bind_inputs, and also that the outputs are given and fit.
-  Bindings bind();
+  /// As bind_inputs, and also that the outputs are given, fit and have their memory to themselves:
+  /// `in_place` allows them to be the very same view as an input of their type and shape.
+  Bindings bind(bool in_place);
   /// The shape of output argument i under these bindings.
   std::vector<int64_t> output_shape(int i, const Bindings& bindings) const;
   /// The dtype of argument i: fixed by the schema, or that of an input of its type variable. The

@@ -144,6 +144,17 @@ constexpr GpuKernels gpu_kernels() {
     return GpuKernels::kNeutral;
 }
 
+/// Whether an output may be the very same view as an input of its type and shape. An operator that
+/// reads inputs again after writing, or writes in another order, declares otherwise:
+/// `static constexpr bool kInPlace = false;`
+template <class Op>
+constexpr bool runs_in_place() {
+  if constexpr (requires { Op::kInPlace; })
+    return Op::kInPlace;
+  else
+    return true;
+}
+
 /// The operators of a library, in the order they are listed.
 template <class... Ops>
 struct Catalog {

@@ -5,21 +5,11 @@
 #include <cstdlib>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace tw::ops {
 namespace {
-
-/// Read inputs again after writing outputs of the same shape, or in another order.
-constexpr std::array<std::string_view, 7> kOutOfPlace = {"attention_backward",
-                                                         "attention_varlen_backward",
-                                                         "embedding_backward",
-                                                         "fused_linear_cross_entropy",
-                                                         "moe_combine_backward",
-                                                         "permute",
-                                                         "transpose"};
 
 /// Addresses of the first and the last element, the lower one first.
 std::pair<int64_t, int64_t> ends(const TensorRef& tensor) {
@@ -75,12 +65,8 @@ bool same_dims(const Arg& a, const Arg& b) {
                     [](const Dim& x, const Dim& y) { return x.text == y.text; });
 }
 
-bool may_be_in_place(const Call& call, int input, int output) {
-  const Arg& from = call.schema()[input];
-  const Arg& to = call.schema()[output];
-  return !from.output && from.type == to.type && same_dims(from, to) &&
-         std::find(kOutOfPlace.begin(), kOutOfPlace.end(), call.schema().name()) ==
-             kOutOfPlace.end();
+bool are_alike(const Arg& input, const Arg& output) {
+  return !input.output && input.type == output.type && same_dims(input, output);
 }
 
 /// Whether the elements after one lie before it in memory.
@@ -135,7 +121,7 @@ bool share_memory(const TensorRef& a, const TensorRef& b) {
          (is_dense(b) && (is_in(first_a, first_b, last_b) || is_in(last_a, first_b, last_b)));
 }
 
-std::string misplaced(const Call& call, int output) {
+std::string misplaced(const Call& call, int output, bool in_place) {
   const TensorRef& tensor = call[output].tensor;
   if (steps_back(tensor)) return "but its strides must not be negative";
   if (may_overlap(tensor)) return "but its elements may overlap in memory";
@@ -143,7 +129,8 @@ std::string misplaced(const Call& call, int output) {
     const Arg& other = call.schema()[i];
     if (other.kind != ArgKind::kTensor || !call[i].present) continue;
     if (!share_memory(tensor, call[i].tensor)) continue;
-    if (same_view(tensor, call[i].tensor) && may_be_in_place(call, i, output)) continue;
+    if (in_place && are_alike(other, call.schema()[output]) && same_view(tensor, call[i].tensor))
+      continue;
     return "but it overlaps " + std::string(other.name) + " in memory";
   }
   return "";

@@ -17,8 +17,8 @@ bool may_overlap(const TensorRef& tensor);
 bool share_memory(const TensorRef& a, const TensorRef& b);
 
 /// The rule that the place of an output which is given breaks; empty where it steps forward and has
-/// its memory to itself, or is the very same view as an input that the operator may be run in place
-/// of.
-std::string misplaced(const Call& call, int output);
+/// its memory to itself or, with `in_place`, is the very same view as an input of its type and
+/// shape.
+std::string misplaced(const Call& call, int output, bool in_place);
 
 }  // namespace tw::ops
