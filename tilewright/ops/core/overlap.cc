@@ -11,14 +11,29 @@
 namespace tw::ops {
 namespace {
 
-/// Addresses of the first and the last element, the lower one first.
-std::pair<int64_t, int64_t> ends(const TensorRef& tensor) {
+/// The memory that a tensor lies in; of one without elements no address.
+struct Extent {
+  int64_t first = 0, last = 0;  // addresses of elements
+  int64_t end = 0;              // of the last one
+
+  bool is_empty() const { return end == 0; }
+  bool meets(const Extent& other) const { return first < other.end && other.first < end; }
+  bool has(int64_t address) const { return first <= address && address <= last; }
+};
+
+Extent extent_of(const TensorRef& tensor) {
   int64_t low = 0, high = 0;
-  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d)
-    (tensor.strides[d] < 0 ? low : high) += tensor.strides[d] * (tensor.sizes[d] - 1);
+  for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d) {
+    if (tensor.sizes[d] == 0) return {};
+    const int64_t reach = tensor.strides[d] * (tensor.sizes[d] - 1);
+    if (reach < 0)
+      low += reach;
+    else
+      high += reach;
+  }
   const auto base = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
   const int64_t bytes = element_size(tensor.dtype);
-  return {base + low * bytes, base + high * bytes};
+  return {base + low * bytes, base + high * bytes, base + (high + 1) * bytes};
 }
 
 /// A dimension of two tensors.
@@ -55,11 +70,6 @@ bool same_view(const TensorRef& a, const TensorRef& b) {
          std::equal(a.sizes.begin(), a.sizes.begin() + a.rank, b.sizes.begin());
 }
 
-bool is_dense(const TensorRef& tensor) {
-  const auto [low, high] = ends(tensor);
-  return !may_overlap(tensor) && high - low == (tensor.count() - 1) * element_size(tensor.dtype);
-}
-
 bool same_dims(const Arg& a, const Arg& b) {
   return std::equal(a.dims, a.dims + a.rank, b.dims, b.dims + b.rank,
                     [](const Dim& x, const Dim& y) { return x.text == y.text; });
@@ -69,18 +79,27 @@ bool are_alike(const Arg& input, const Arg& output) {
   return !input.output && input.type == output.type && same_dims(input, output);
 }
 
+/// Whether each dimension steps forward over all that those behind it reach, as most tensors' do:
+/// then no two elements meet.
+bool is_nested(const TensorRef& tensor) {
+  int64_t reach = 0;  // largest offset that the dimensions so far lead to
+  for (auto d = static_cast<size_t>(tensor.rank); d-- > 0;) {
+    if (tensor.sizes[d] == 1) continue;
+    if (tensor.strides[d] <= reach) return false;
+    reach += tensor.strides[d] * (tensor.sizes[d] - 1);
+  }
+  return true;
+}
+
 /// Whether the elements after one lie before it in memory.
 bool steps_back(const TensorRef& tensor) {
-  if (tensor.count() == 0) return false;
   for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d)
     if (tensor.sizes[d] > 1 && tensor.strides[d] < 0) return true;
   return false;
 }
 
-}  // namespace
-
+/// Whether two elements of a tensor may share an address.
 bool may_overlap(const TensorRef& tensor) {
-  if (tensor.count() == 0) return false;
   std::array<std::pair<int64_t, int64_t>, kMaxRank> dims;  // stride, size; sorted
   size_t rank = 0;
   for (size_t d = 0; d < static_cast<size_t>(tensor.rank); ++d) {
@@ -98,42 +117,48 @@ bool may_overlap(const TensorRef& tensor) {
   return false;
 }
 
-bool share_memory(const TensorRef& a, const TensorRef& b) {
-  if (a.device != b.device || a.count() == 0 || b.count() == 0) return false;
-  const int64_t size_a = element_size(a.dtype);
-  const int64_t size_b = element_size(b.dtype);
-  const auto [first_a, last_a] = ends(a);
-  const auto [first_b, last_b] = ends(b);
-  if (last_a + size_a <= first_b || last_b + size_b <= first_a) return false;
-  if (size_a == size_b && (first_b - first_a) % size_a == 0 && same_strides(a, b)) {
+bool is_dense(const TensorRef& tensor, const Extent& extent) {
+  return !may_overlap(tensor) &&
+         extent.end - extent.first == tensor.count() * element_size(tensor.dtype);
+}
+
+/// Whether tensors of extents that meet share an address. Exact where their strides are equal, or
+/// one is dense; of others, which few programs have, it is not known and false.
+bool share_memory(const TensorRef& a, const Extent& of_a, const TensorRef& b, const Extent& of_b) {
+  const int64_t size = element_size(a.dtype), distance = of_b.first - of_a.first;
+  if (size == element_size(b.dtype) && distance % size == 0 && same_strides(a, b)) {
     std::vector<Steps> dims;
     for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
       if (a.strides[d] != 0 && (a.sizes[d] > 1 || b.sizes[d] > 1))
         dims.push_back({std::abs(a.strides[d]), a.sizes[d], b.sizes[d]});
     std::sort(dims.begin(), dims.end(),
               [](const Steps& x, const Steps& y) { return x.stride > y.stride; });
-    return reaches(dims, (first_b - first_a) / size_a);
+    return reaches(dims, distance / size);
   }
-  const auto is_in = [](int64_t address, int64_t first, int64_t last) {
-    return first <= address && address <= last;
-  };
-  return (is_dense(a) && (is_in(first_b, first_a, last_a) || is_in(last_b, first_a, last_a))) ||
-         (is_dense(b) && (is_in(first_a, first_b, last_b) || is_in(last_a, first_b, last_b)));
+  return (is_dense(a, of_a) && (of_a.has(of_b.first) || of_a.has(of_b.last))) ||
+         (is_dense(b, of_b) && (of_b.has(of_a.first) || of_b.has(of_a.last)));
 }
+
+}  // namespace
 
 std::string misplaced(const Call& call, int output, bool in_place) {
   const TensorRef& tensor = call[output].tensor;
-  if (steps_back(tensor)) return "but its strides must not be negative";
-  if (may_overlap(tensor)) return "but its elements may overlap in memory";
-  for (int i = 0; i < output; ++i) {
-    const Arg& other = call.schema()[i];
-    if (other.kind != ArgKind::kTensor || !call[i].present) continue;
-    if (!share_memory(tensor, call[i].tensor)) continue;
-    if (in_place && are_alike(other, call.schema()[output]) && same_view(tensor, call[i].tensor))
-      continue;
-    return "but it overlaps " + std::string(other.name) + " in memory";
+  const Extent extent = extent_of(tensor);
+  if (extent.is_empty()) return {};
+  if (!is_nested(tensor)) {
+    if (steps_back(tensor)) return "but its strides must not be negative";
+    if (may_overlap(tensor)) return "but its elements may overlap in memory";
   }
-  return "";
+  for (int i = 0; i < output; ++i) {
+    const Arg& arg = call.schema()[i];
+    const TensorRef& other = call[i].tensor;
+    if (arg.kind != ArgKind::kTensor || !call[i].present || other.device != tensor.device) continue;
+    const Extent others = extent_of(other);
+    if (!extent.meets(others) || !share_memory(tensor, extent, other, others)) continue;
+    if (in_place && are_alike(arg, call.schema()[output]) && same_view(tensor, other)) continue;
+    return "but it overlaps " + std::string(arg.name) + " in memory";
+  }
+  return {};
 }
 
 }  // namespace tw::ops
