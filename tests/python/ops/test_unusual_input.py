@@ -178,6 +178,7 @@ def test_outputs_that_overlap_something_else_are_refused() -> None:
         lambda: OPS.exp.out(buffer[:1].expand(9, 8), out=buffer),
         lambda: OPS.exp.out(buffer[:8, :8].T, out=buffer[:8, :8]),
         lambda: OPS.matmul.out(square, torch.randn(1, 4, 4), out=square),
+        lambda: OPS.sum.out(buffer[:, ::2], 1, out=buffer.view(-1)[18:27]),
     ]
     for call in refused:
         with pytest.raises(ValueError, match=r"but it overlaps .* in memory"):

@@ -13,12 +13,10 @@ namespace {
 
 /// The memory that a tensor lies in; of one without elements no address.
 struct Extent {
-  int64_t first = 0, last = 0;  // addresses of elements
-  int64_t end = 0;              // of the last one
+  int64_t first = 0, end = 0;
 
   bool is_empty() const { return end == 0; }
   bool meets(const Extent& other) const { return first < other.end && other.first < end; }
-  bool has(int64_t address) const { return first <= address && address <= last; }
 };
 
 Extent extent_of(const TensorRef& tensor) {
@@ -33,29 +31,49 @@ Extent extent_of(const TensorRef& tensor) {
   }
   const auto base = static_cast<int64_t>(reinterpret_cast<intptr_t>(tensor.data));
   const int64_t bytes = element_size(tensor.dtype);
-  return {base + low * bytes, base + high * bytes, base + (high + 1) * bytes};
+  return {base + low * bytes, base + (high + 1) * bytes};
 }
 
 /// A dimension of two tensors.
 struct Steps {
-  int64_t stride;  // > 0
+  int64_t stride;  // > 0, in bytes
   int64_t a, b;    // sizes
 };
 
-/// Whether sum_d stride_d (i_d - j_d) is `distance` for some 0 <= i_d < a_d, 0 <= j_d < b_d.
-bool reaches(std::span<const Steps> dims, int64_t distance) {
-  if (dims.empty()) return distance == 0;
+/// Whether sum_d stride_d (i_d - j_d) is in [low, high] for some 0 <= i_d < a_d, 0 <= j_d < b_d.
+bool reaches(std::span<const Steps> dims, int64_t low, int64_t high) {
+  if (dims.empty()) return low <= 0 && 0 <= high;
   int64_t down = 0, up = 0;  // how far the other dimensions lead
   for (const Steps& dim : dims.subspan(1)) {
     down -= dim.stride * (dim.b - 1);
     up += dim.stride * (dim.a - 1);
   }
   const Steps& dim = dims[0];
-  const int64_t first = std::max(1 - dim.b, (distance - up) / dim.stride - 1);
-  const int64_t last = std::min(dim.a - 1, (distance - down) / dim.stride + 1);
+  const int64_t first = std::max(1 - dim.b, (low - up) / dim.stride - 1);
+  const int64_t last = std::min(dim.a - 1, (high - down) / dim.stride + 1);
   for (int64_t k = first; k <= last; ++k)
-    if (reaches(dims.subspan(1), distance - k * dim.stride)) return true;
+    if (reaches(dims.subspan(1), low - k * dim.stride, high - k * dim.stride)) return true;
   return false;
+}
+
+/// The dimensions of a tensor and of one with the same strides, longest steps first.
+std::vector<Steps> steps_of(const TensorRef& a, const std::array<int64_t, kMaxRank>& sizes_of_b) {
+  std::vector<Steps> out;
+  for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
+    if (a.strides[d] != 0 && (a.sizes[d] > 1 || sizes_of_b[d] > 1))
+      out.push_back({std::abs(a.strides[d]) * element_size(a.dtype), a.sizes[d], sizes_of_b[d]});
+  std::sort(out.begin(), out.end(),
+            [](const Steps& x, const Steps& y) { return x.stride > y.stride; });
+  return out;
+}
+
+/// Whether an element has a byte in this memory.
+bool lies_in(const TensorRef& tensor, const Extent& of_tensor, const Extent& memory) {
+  std::array<int64_t, kMaxRank> ones;
+  ones.fill(1);
+  return reaches(steps_of(tensor, ones),
+                 memory.first - of_tensor.first - element_size(tensor.dtype) + 1,
+                 memory.end - of_tensor.first - 1);
 }
 
 bool same_strides(const TensorRef& a, const TensorRef& b) {
@@ -126,17 +144,10 @@ bool is_dense(const TensorRef& tensor, const Extent& extent) {
 /// one is dense; of others, which few programs have, it is not known and false.
 bool share_memory(const TensorRef& a, const Extent& of_a, const TensorRef& b, const Extent& of_b) {
   const int64_t size = element_size(a.dtype), distance = of_b.first - of_a.first;
-  if (size == element_size(b.dtype) && distance % size == 0 && same_strides(a, b)) {
-    std::vector<Steps> dims;
-    for (size_t d = 0; d < static_cast<size_t>(a.rank); ++d)
-      if (a.strides[d] != 0 && (a.sizes[d] > 1 || b.sizes[d] > 1))
-        dims.push_back({std::abs(a.strides[d]), a.sizes[d], b.sizes[d]});
-    std::sort(dims.begin(), dims.end(),
-              [](const Steps& x, const Steps& y) { return x.stride > y.stride; });
-    return reaches(dims, distance / size);
-  }
-  return (is_dense(a, of_a) && (of_a.has(of_b.first) || of_a.has(of_b.last))) ||
-         (is_dense(b, of_b) && (of_b.has(of_a.first) || of_b.has(of_a.last)));
+  if (size == element_size(b.dtype) && same_strides(a, b))
+    return reaches(steps_of(a, b.sizes), distance - size + 1, distance + size - 1);
+  return (is_dense(a, of_a) && lies_in(b, of_b, of_a)) ||
+         (is_dense(b, of_b) && lies_in(a, of_a, of_b));
 }
 
 }  // namespace
