@@ -43,3 +43,29 @@ def test_rotation_by_sections_and_shards() -> None:
     layer = torch.nn.Linear(40, 40)
     got = liger.tiled_mlp(lambda m, x: m(x), layer, A, num_shards=2)
     torch.testing.assert_close(got, layer(A))
+
+
+@pytest.mark.parametrize("shape", [(11, 16), (1, 11, 16), (2, 11, 16), (2, 11, 8)])
+def test_tables_of_rotation(shape) -> None:
+    """Of all sequences, with or without a dimension for it, or of each; of the first dimensions."""
+    angles = 6 * torch.rand(*shape[:-1], shape[-1] // 2)
+    cos, sin = (torch.cat([f, f], -1) for f in (angles.cos(), angles.sin()))
+    half = [t[..., : shape[-1] // 2].unsqueeze(-3) for t in (cos, sin)]
+    for got, x in zip(liger.rope(Q, K, cos, sin), (Q, K), strict=True):
+        close(got, rotate(x, *half))
+
+
+@pytest.mark.parametrize("form", ["complex", "pairs", "halves"])
+@pytest.mark.parametrize("lead", [(), (1,), (2,)])
+def test_tables_of_rotation_in_pairs(form, lead) -> None:
+    angles = 6 * torch.rand(*lead, 11, 8)
+    cos, sin = angles.cos(), angles.sin()
+    made = {
+        "complex": torch.complex(cos, sin),
+        "pairs": torch.stack([cos, sin], -1),
+        "halves": torch.cat([cos, sin], -1),
+    }
+    q, k = (x.transpose(1, 2).contiguous() for x in (Q, K))
+    got = liger.llama4_rope(q.clone(), k.clone(), made[form])
+    for mine, x in zip(got, (q, k), strict=True):
+        close(mine, rotate(x, cos.unsqueeze(-2), sin.unsqueeze(-2), interleaved=True))

@@ -171,6 +171,22 @@ def test_what_cross_entropy_may_return() -> None:
     assert torch.equal(predicted, (A[0] @ head.T).argmax(-1))
 
 
+@pytest.mark.parametrize("beta", [0.3, 0.5])
+def test_divergence_of_probabilities_too_small_to_be_numbers(beta) -> None:
+    """Exp(-120) is 0 in float32."""
+    far = torch.full((2, 9), -120.0)
+    far[0, 0], far[1, 3] = 0, -1
+    log_p, log_q = far.log_softmax(-1), far.flip(-1).log_softmax(-1)
+
+    def theirs(log_q):
+        p, q = log_p.double().exp(), log_q.exp()
+        log_m = (beta * p + (1 - beta) * q).log()
+        of_p, of_q = p * (log_p.double() - log_m), q * (log_q - log_m)
+        return (beta * of_p + (1 - beta) * of_q).sum() / 2
+
+    with_gradients(lambda x: liger.jsd(x, log_p, None, beta), theirs, log_q)
+
+
 def test_losses_of_nothing_are_zero() -> None:
     x = A[0].clone().requires_grad_()
     nothing = torch.full((3,), -100)

@@ -162,7 +162,7 @@ def _total(x: torch.Tensor) -> torch.Tensor:
     return tensor(ops.sum(x.reshape(-1)))
 
 
-@uses("exp", "log", "mul", "add", "sum")
+@uses("exp", "log", "extremum", "mul", "add", "sum")
 def jsd(
     input: torch.Tensor,
     target: torch.Tensor,
@@ -181,14 +181,16 @@ def jsd(
     elif beta == 1:
         loss = ops.mul(q, ops.add(log_q, log_p, -1))
     else:
-        log_m = ops.log(ops.add(ops.scale(p, beta), q, 1 - beta))
+        most = tensor(ops.extremum(log_p, log_q, "maximum")).detach()
+        near_p, near_q = (ops.exp(ops.add(x, most, -1)) for x in (log_p, log_q))  # one of them is 1
+        log_m = ops.add(ops.log(ops.add(ops.scale(near_p, beta), near_q, 1 - beta)), most)
         of_p = ops.scale(ops.mul(p, ops.add(log_p, log_m, -1)), beta)
         loss = ops.add(of_p, ops.mul(q, ops.add(log_q, log_m, -1)), 1 - beta)
     kept, count = _masked(loss, shift_labels, ignore_index)
     return (_total(kept) / count.clamp(min=1)).to(input.dtype)
 
 
-@uses("linear", "log_softmax", "exp", "log", "mul", "add", "sum")
+@uses("linear", "log_softmax", "exp", "log", "extremum", "mul", "add", "sum")
 def fused_linear_jsd(
     student_input: torch.Tensor,
     student_weight: torch.Tensor,

@@ -102,10 +102,19 @@ def modulated_rms_norm(
 def rope(
     q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Q and k [B, H, S, D] rotated by tables [B or 1, S, D]."""
-    pairs = q.shape[-1] // 2
-    q, k = (_layouts.rotate(x, cos, sin, pairs=pairs).contiguous() for x in (q, k))
+    """Q and k [B, H, S, D] rotated by tables [B or 1, S, R] or [S, R]; R < D rotates the first."""
+    width = min(cos.shape[-1], q.shape[-1])
+    cos, sin = (t[None] if t.dim() == 2 else t for t in (cos, sin))
+    q, k = (_rotated_first(x, cos, sin, width) for x in (q, k))
     return q, k
+
+
+def _rotated_first(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, width: int
+) -> torch.Tensor:
+    turned = _layouts.rotate(x[..., :width], cos, sin, pairs=width // 2)
+    rest = x[..., width:]
+    return torch.cat([turned, rest], -1) if rest.shape[-1] else turned.contiguous()
 
 
 def _overwritten(x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
@@ -119,19 +128,21 @@ def llama4_rope(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Q and k [B, S, H, D], pairs of neighbours rotated in place, unless there are gradients to be.
 
-    freqs_cis is [S, D / 2] complex, [S, D / 2, 2] real, or [S, D]: cosines, then sines.
+    freqs_cis is [S, D / 2] complex, [S, D / 2, 2] real, or [S, D]: cosines, then sines; there may
+    be such a table for each sequence, [B or 1, S, ...].
     """
     pairs = q.shape[-1] // 2
     if freqs_cis.is_complex():
         freqs_cis = torch.view_as_real(freqs_cis)
-    if freqs_cis.dim() == 3:
+    if freqs_cis.shape[-2:] == (pairs, 2) and freqs_cis.dim() > 2:
         cos, sin = freqs_cis.unbind(-1)
     else:
-        cos, sin = freqs_cis[:, :pairs], freqs_cis[:, pairs:]
+        cos, sin = freqs_cis[..., :pairs], freqs_cis[..., pairs:]
+    cos, sin = (t[None] if t.dim() == 2 else t for t in (cos, sin))
     made = []
     for x in (q, k):
         options: dict[str, Any] = {"pairs": pairs, "heads_first": False, "interleaved": True}
-        made.append(_overwritten(x, _layouts.rotate(x, cos[None], sin[None], **options)))
+        made.append(_overwritten(x, _layouts.rotate(x, cos, sin, **options)))
     return made[0], made[1]
 
 
