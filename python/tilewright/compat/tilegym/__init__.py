@@ -32,6 +32,7 @@ from tilewright.compat.tilegym._attention import (
     tile_fmha_functional,
     tile_fmha_with_backward,
 )
+from tilewright.compat.tilegym._attention_variant import fmha_variant
 from tilewright.compat.tilegym._experts import (
     fused_moe,
     invoke_fused_moe_kernel,
@@ -71,6 +72,7 @@ from tilewright.compat.tilegym._layers import (
     silu_and_mul,
     softmax,
     transpose,
+    w8a8_block_fp8_matmul,
 )
 from tilewright.compat.tilegym._linear_attention import (
     chunk_gated_delta_rule,
@@ -80,6 +82,7 @@ from tilewright.compat.tilegym._linear_attention import (
 )
 from tilewright.compat.tilegym._norms import (
     get_rms_norm_module,
+    layer_norm,
     layer_norm_legacy,
     persistent_layer_norm,
     rms_norm,
@@ -130,6 +133,7 @@ __all__ = [
     "fmha_decode",
     "fmha_forward_with_lse",
     "fmha_interface",
+    "fmha_variant",
     "fmha_varlen",
     "fused_linear_cross_entropy",
     "fused_moe",
@@ -150,6 +154,7 @@ __all__ = [
     "group_gemm",
     "invoke_fused_moe_kernel",
     "is_backend_available",
+    "layer_norm",
     "layer_norm_legacy",
     "liger",
     "linear_gluact_linear",
@@ -181,6 +186,7 @@ __all__ = [
     "tile_fmha_with_backward",
     "transpose",
     "unsloth",
+    "w8a8_block_fp8_matmul",
 ]
 
 

@@ -9,6 +9,7 @@ import torch
 
 from tilewright import _functions, _layouts, nn, ops
 from tilewright.compat._tensors import computable, packed
+from tilewright.compat.tilegym import unsloth
 from tilewright.compat.tilegym._backends import also_called, uses
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
@@ -265,10 +266,15 @@ def geglu(
 
 
 @uses("transpose")
-def transpose(inp: torch.Tensor, **tuning: Any) -> torch.Tensor:
+def transpose(
+    inp: torch.Tensor,
+    out: torch.Tensor | None = None,
+    static_persistent: bool | None = None,
+    **tuning: Any,
+) -> torch.Tensor:
     """The transpose of a matrix, in memory."""
-    out: torch.Tensor = ops.transpose(inp)
-    return out
+    made: torch.Tensor = ops.transpose(inp)
+    return made if out is None else out.copy_(made)
 
 
 @uses("linear", "mul")
@@ -286,3 +292,19 @@ def linear_gluact_linear(
     gate = ops.linear(input, weight_act, activation=_ACTIVATIONS[act_type])
     out: torch.Tensor = ops.linear(ops.mul(gate, ops.linear(input, weight_noact)), weight2)
     return out
+
+
+@uses("scaled_grouped_matmul")
+def w8a8_block_fp8_matmul(
+    A: torch.Tensor,
+    B: torch.Tensor,
+    As: torch.Tensor,
+    Bs: torch.Tensor,
+    block_size: list[int] | None = None,
+    output_dtype: torch.dtype | None = None,
+    use_tma: bool | None = True,
+    **tuning: Any,
+) -> torch.Tensor:
+    """A [..., K] times B [N, K], 8-bit floats with a scale for each block, by default 128 x 128."""
+    options = (block_size or [128, 128], output_dtype or torch.float16)
+    return unsloth.w8a8_block_fp8_matmul(A, B, As, Bs, *options)

@@ -36,6 +36,33 @@ def layer_norm_legacy(
     return tensor(ops.layer_norm(x, shifted, bias, eps))
 
 
+@uses("layer_norm")
+@also_called(input="x")
+def layer_norm(
+    x: torch.Tensor,
+    start_dim: int,
+    end_dim: int,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    eps: float,
+    weight_shift: float = 0.0,
+    **tuning: Any,
+) -> torch.Tensor:
+    """Layer normalization over the dimensions from start_dim to before end_dim."""
+    rank = x.dim()
+    start, end = (d + rank if d < 0 else d for d in (start_dim, end_dim))
+    if not 0 <= start < end <= rank or weight.shape != x.shape[start:end]:
+        raise ValueError(
+            f"layer_norm: weight {tuple(weight.shape)} must be x {tuple(x.shape)} from dimension "
+            f"{start_dim} to before {end_dim}"
+        )
+    order = [*range(start), *range(end, rank), *range(start, end)]
+    rows = x.permute(order).reshape(-1, weight.numel())
+    out = layer_norm_legacy(rows, None, weight.flatten(), bias.flatten(), eps, weight_shift)
+    back = sorted(range(rank), key=order.__getitem__)
+    return out.view([x.shape[d] for d in order]).permute(back).contiguous()
+
+
 @uses("layer_norm", "var_mean", "unary")
 def persistent_layer_norm(
     input: torch.Tensor,

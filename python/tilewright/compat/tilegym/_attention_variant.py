@@ -1,0 +1,105 @@
+"""TileGym's attention with biases, masks, windows and lengths in one function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tilewright import _layouts
+from tilewright._values import score_scale
+from tilewright.compat._tensors import computable, packed
+from tilewright.compat.tilegym._backends import uses
+
+_ORDERS = {"bnsd": (0, 1, 2, 3), "nsbd": (2, 0, 1, 3)}  # of [B, H, S, D] among the dimensions
+_BIASES = (None, "none", "vector", "matrix", "alibi")
+
+
+@uses("attention")
+def fmha_variant(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    scaling: float | None = None,
+    is_causal: bool = True,
+    q_lens: torch.Tensor | None = None,
+    kv_lens: torch.Tensor | None = None,
+    bias_type: str | None = None,
+    bias: torch.Tensor | None = None,
+    dropout: float = 0.0,
+    seed: int = 0,
+    window_size: int = 0,
+    random_mask: torch.Tensor | None = None,
+    layout: str = "bnsd",
+    **tuning: Any,
+) -> torch.Tensor:
+    """Attention of the first q_lens [B] queries to the first kv_lens keys; the rest is zero.
+
+    The last query stands at the last key, and a window reaches as far to either side. The bias is a
+    vector [B, H, 1, L] or matrix [B, H, S, L], or ALiBi's slopes [H]; random_mask [B, H, S, L] is
+    not 0 where a key is hidden.
+    """
+    _check(layout, bias_type, dropout)
+    order = _ORDERS[layout]
+    queries, keys, values = (computable(x.permute(order)) for x in (q, k, v))
+    slopes = bias.float() if bias_type == "alibi" and bias is not None else None
+    table = _table(queries, keys.shape[2], bias_type, bias, random_mask)
+    options: dict[str, Any] = {
+        "scale": score_scale(scaling),
+        "causal": is_causal,
+        "window_left": window_size or -1,
+        "window_right": -1 if is_causal else window_size or -1,
+        "alibi_slopes": slopes,
+    }
+    out = _of_lengths(queries, keys, values, table, q_lens, kv_lens, options)
+    inverse = sorted(range(4), key=order.__getitem__)
+    return packed(out.permute(inverse)).to(q.dtype)
+
+
+def _check(layout: str, bias_type: str | None, dropout: float) -> None:
+    if layout not in _ORDERS:
+        raise ValueError(f"fmha_variant: layout {layout!r} is none of {', '.join(_ORDERS)}")
+    if bias_type not in _BIASES:
+        raise ValueError(f"fmha_variant: bias_type {bias_type!r} is none of {_BIASES}")
+    if dropout:
+        raise NotImplementedError("fmha_variant: the catalog has no attention with dropout")
+
+
+def _table(
+    q: torch.Tensor,
+    keys: int,
+    bias_type: str | None,
+    bias: torch.Tensor | None,
+    mask: torch.Tensor | None,
+) -> torch.Tensor | None:
+    """What is added to the scores [B, H, S, L], if anything."""
+    shape = (*q.shape[:3], keys)
+    added = bias.to(q.dtype) if bias_type in ("vector", "matrix") and bias is not None else None
+    if mask is not None:
+        hidden = mask.to(torch.bool)
+        added = (q.new_zeros(()) if added is None else added).expand(shape)
+        added = added.masked_fill(hidden, -torch.inf)
+    return None if added is None else added.expand(shape)
+
+
+def _of_lengths(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    table: torch.Tensor | None,
+    q_lens: torch.Tensor | None,
+    kv_lens: torch.Tensor | None,
+    options: dict[str, Any],
+) -> torch.Tensor:
+    if q_lens is None and kv_lens is None:
+        bias = None if table is None else table.contiguous()
+        return _layouts.attention(q, k, v, attn_bias=bias, **options)
+    out = q.new_zeros(*q.shape[:3], v.shape[3])
+    rows = [q.shape[2]] * len(q) if q_lens is None else q_lens.tolist()
+    keys = [k.shape[2]] * len(k) if kv_lens is None else kv_lens.tolist()
+    for b, (n, m) in enumerate(zip(rows, keys, strict=True)):
+        own = slice(b, b + 1)
+        bias = None if table is None else table[own, :, :n, :m].contiguous()
+        given = (q[own, :, :n], k[own, :, :m], v[own, :, :m])
+        out[own, :, :n] = _layouts.attention(*given, attn_bias=bias, **options)
+    return out
