@@ -108,6 +108,17 @@ def is_plain() -> bool:
     return _explain.active() is None and backends.is_default()
 
 
+def load_traced() -> None:
+    """Makes torch.ops.tilewright for a call that torch.compile traces, while it traces it."""
+    from tilewright import _torch
+
+    _torch.load()
+
+
+# What torch.compiler.assume_constant_result sets, without importing torch.
+load_traced.__dict__["_dynamo_marked_constant"] = True
+
+
 def is_kernel_traced(name: str, wanted: str, place: str) -> bool:
     """Whether torch.compile is to see a call of the library's kernel for arrays of this place."""
     return wanted == place and backends.find_impl(name, wanted) is None

@@ -53,6 +53,7 @@ def make(op: Operator) -> _schema.Function:
         x = positional[0] if positional else named.get(first)
         if torch is not None and isinstance(x, torch.Tensor):
             if torch.compiler.is_compiling():  # PyTorch traces this: nothing but the call
+                _call.load_traced()
                 place = "cuda" if x.is_cuda else "cpu"
                 wanted = backends.traced_backend(place) if backend is None else backend
                 if _call.is_kernel_traced(call_name, wanted, place):
