@@ -9,6 +9,7 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
+from tilewright.compat._tensors import tensor
 
 
 def _frequencies(
@@ -131,6 +132,40 @@ def rope_neox_position_ids(
     positions = position_ids.to(torch.int32)[None]
     wide = _apply(x[None], frequencies, layout="2d", length=max_position, positions=positions)
     return wide[0]
+
+
+def rotated_by_table(
+    x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, layout: str
+) -> torch.Tensor:
+    """Heads x [N, H, D] turned by rows of the table: cosines, then sines."""
+    if layout not in ("neox", "interleaved"):
+        raise ValueError(f"rope_layout {layout!r} is neither neox nor interleaved")
+    cos, sin = table.float().chunk(2, -1)
+    rows = positions.int()[None]
+    out = ops.rope(x[None], cos.contiguous(), sin.contiguous(), rows, layout == "interleaved")
+    return tensor(out)[0]
+
+
+@uses("rms_norm", "rope")
+def fused_qk_norm_rope(
+    qkv: torch.Tensor,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    cos_sin_cache: torch.Tensor,
+    positions: torch.Tensor,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    eps: float = 1e-6,
+    rope_layout: str = "neox",
+) -> None:
+    """Normalizes and rotates the heads of q and of k in qkv [N, (H + 2 Hkv) D], in place."""
+    heads = qkv.view(len(qkv), num_heads + 2 * num_kv_heads, -1)
+    spans = ((0, num_heads, q_weight), (num_heads, num_kv_heads, k_weight))
+    for first, count, weight in spans:
+        own = heads[:, first : first + count]
+        normal = tensor(ops.rms_norm(own.float(), weight.float(), eps))
+        own.copy_(rotated_by_table(normal, positions, cos_sin_cache, rope_layout))
 
 
 __all__ = list(provided(vars()))
