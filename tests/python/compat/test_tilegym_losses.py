@@ -187,6 +187,44 @@ def test_divergence_of_probabilities_too_small_to_be_numbers(beta) -> None:
     with_gradients(lambda x: liger.jsd(x, log_p, None, beta), theirs, log_q)
 
 
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("weight", [None, CLASSES], ids=["plain", "classes"])
+@pytest.mark.parametrize("softcap", [None, 2.0])
+def test_rows_that_count_as_their_targets_are_likely(reduction, weight, softcap) -> None:
+    counted = LABELS != -100
+    options = {"reduction": reduction, "ce_weight": weight, "softcap": softcap}
+
+    def theirs(x, w):
+        logits = x @ w.T
+        logits = logits if softcap is None else softcap * (logits / softcap).tanh()
+        rows, labels = logits[counted], LABELS[counted]
+        chance = rows.detach().softmax(-1).gather(1, labels[:, None])[:, 0]
+        by_class = None if weight is None else weight.double()
+        each = F.cross_entropy(rows, labels, by_class, reduction="none", label_smoothing=0.1)
+        squares = 0.2 * rows.logsumexp(-1).square()
+        if reduction == "none":
+            return logits.new_zeros(3).masked_scatter(counted, chance * (each + squares))
+        mean = reduction == "mean"
+        whole = (labels >= 0).sum() if weight is None else by_class[labels].sum()
+        return ((chance * each).sum() / (whole if mean else 1)
+                + (chance * squares).sum() / (counted.sum() if mean else 1))  # fmt: skip
+
+    options |= {"label_smoothing": 0.1, "lse_square_scale": 0.2, "use_token_scaling": True}
+    inputs = A[0], torch.randn(40, 40) / 4
+    with_gradients(
+        lambda x, w: liger.fused_linear_cross_entropy(x, w, LABELS, **options), theirs, *inputs
+    )
+    found = liger.fused_linear_cross_entropy(
+        *inputs, LABELS, return_z_loss=True, return_predicted_tokens=True, **options
+    )
+    assert len(found) == 3
+    plain = options | {"lse_square_scale": 0.0}
+    without = liger.fused_linear_cross_entropy(*inputs, LABELS, **plain)
+    torch.testing.assert_close(found[0], without + found[1])
+    logits = inputs[0] @ inputs[1].T
+    assert torch.equal(found[2], torch.where(counted, logits.argmax(-1), -1))
+
+
 def test_losses_of_nothing_are_zero() -> None:
     x = A[0].clone().requires_grad_()
     nothing = torch.full((3,), -100)

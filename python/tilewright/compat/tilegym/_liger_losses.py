@@ -15,12 +15,6 @@ Loss = torch.Tensor | tuple[torch.Tensor | None, ...]
 Reduction = Literal["mean", "sum", "none"]
 
 
-def _refuse_options(name: str, **used: bool) -> None:
-    for option, is_used in used.items():
-        if is_used:
-            raise NotImplementedError(f"{name}: the catalog has none with {option}")
-
-
 def _capped(logits: torch.Tensor, softcap: float | None) -> torch.Tensor:
     if softcap is None:
         return logits
@@ -107,7 +101,45 @@ def _z_loss(
     return squares.to(logits.dtype)
 
 
-@uses("fused_linear_cross_entropy", "linear", "cross_entropy")
+def _by_chance(
+    logits: torch.Tensor,
+    target: torch.Tensor,
+    ignore_index: int,
+    label_smoothing: float,
+    reduction: Reduction,
+    weight: torch.Tensor | None,
+    lse_square_scale: float,
+    softcap: float | None,
+    *wanted: bool,
+) -> Loss:
+    """Cross-entropy whose rows, and their z loss, are scaled by the targets' probabilities."""
+    capped = _capped(logits, softcap)
+    counted = target != ignore_index
+    labels = target.where(counted, 0)
+    chances = tensor(ops.softmax(capped.detach().float())).gather(1, labels[:, None])[:, 0]
+    by_row = chances * counted
+
+    def reduced(rows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        rows = rows * by_row
+        if reduction == "none":
+            return rows
+        return rows.sum() / (weights.sum() if reduction == "mean" and counted.any() else 1)
+
+    each = cross_entropy(capped.float(), target, ignore_index, label_smoothing, "none", weight)
+    lse = tensor(ops.reduce(capped.float(), "logsumexp"))
+    squares = reduced(lse_square_scale * lse.square(), counted)
+    shares = counted if weight is None else weight.float()[labels] * counted
+    loss = (reduced(tensor(each), shares) + squares).to(logits.dtype)
+    extras: Any = (None, None, None)
+    if any(wanted[1:]):
+        extras = cross_entropy(
+            capped.detach(), target, ignore_index, 0.0, reduction, None, 0.0, None, *wanted
+        )[1:]
+    z_loss = squares.detach().to(logits.dtype) if wanted[0] else None
+    return (loss, z_loss, *extras[1:]) if any(wanted) else loss
+
+
+@uses("fused_linear_cross_entropy", "linear", "cross_entropy", "softmax", "reduce")
 def fused_linear_cross_entropy(
     input: torch.Tensor,
     weight: torch.Tensor,
@@ -128,20 +160,19 @@ def fused_linear_cross_entropy(
     """The cross-entropy of input weightᵀ.
 
     Its logits never exist as a whole, unless it has a bias, a cap or weights, or more is asked for.
+    use_token_scaling makes each row count as much as its target is likely.
     """
-    name = "fused_linear_cross_entropy"
-    _refuse_options(name, use_token_scaling=use_token_scaling)
     wanted = (return_z_loss, return_token_accuracy, return_predicted_tokens)
-    plain = bias is None and softcap is None and ce_weight is None
+    plain = bias is None and softcap is None and ce_weight is None and not use_token_scaling
     if plain and reduction != "none" and not any(wanted):
         options: tuple[Any, ...] = (reduction, label_smoothing, lse_square_scale)
         out = ops.fused_linear_cross_entropy(input, weight, target, ignore_index, *options)
         return tensor(out)
     logits = tensor(ops.linear(input, weight, bias))
     scales = (ce_weight, lse_square_scale, softcap)
-    found = cross_entropy(
-        logits, target, ignore_index, label_smoothing, reduction, *scales, *wanted
-    )
+    settings: tuple[Any, ...] = (ignore_index, label_smoothing, reduction, *scales, *wanted)
+    function = _by_chance if use_token_scaling else cross_entropy
+    found = function(logits, target, *settings)
     if isinstance(found, torch.Tensor):
         return found
     extras = (x for x, is_wanted in zip(found[1:], wanted, strict=True) if is_wanted)
