@@ -2044,6 +2044,7 @@ def linear_quantized(
     residual: Any | None = None,
     activation: Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_and_mul", "gelu_tanh_and_mul"] = "none",
     compute: Literal["int8", "bf16", "f32", "int16"] = "int8",
+    out_features: int = -1,
     *,
     backend: str | None = None,
 ) -> _Array:
@@ -2051,11 +2052,13 @@ def linear_quantized(
     int8 rounds activations to int8 per 32 k (kernels/quantize_rows.h), int16 to two such
     digits, bf16 rounds activations and weights to bf16, f32 rounds nothing. The gated
     activations take weights packed with `up`: out = silu(x · gateᵀ) * (x · upᵀ) + residual.
-    `out` may alias `residual`.
+    `out` may alias `residual`. On a GPU, `packed` is not looked into before the kernel runs,
+    which weights of other sizes stop: give `out_features` where neither bias nor residual says
+    N.
 
     linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
     none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute:
-    int8|bf16|f32|int16 = int8) -> out: T[*, N]
+    int8|bf16|f32|int16 = int8, out_features: i64 = -1) -> out: T[*, N]
 
     Args:
         x: T[*, K].
@@ -2064,6 +2067,7 @@ def linear_quantized(
         residual: T[*, N], or None.
         activation: none, relu, gelu, gelu_tanh, silu, silu_and_mul, gelu_tanh_and_mul, by default none.
         compute: int8, bf16, f32, int16, by default int8.
+        out_features: i64, by default -1.
         backend: which one runs it, by default the current one.
 
     Returns:

@@ -846,19 +846,20 @@ static inline tw_status tw_linear_packed(tw_context* context, const tw_tensor* x
 
 /* linear_quantized(x: T[*, K], packed: u8[P], bias: T[N]?, residual: T[*, N]?, activation:
  * none|relu|gelu|gelu_tanh|silu|silu_and_mul|gelu_tanh_and_mul = none, compute: int8|bf16|f32|int16
- * = int8) -> out: T[*, N] */
+ * = int8, out_features: i64 = -1) -> out: T[*, N] */
 static inline tw_status tw_linear_quantized(tw_context* context, const tw_tensor* x,
                                             const tw_tensor* packed, const tw_tensor* bias,
                                             const tw_tensor* residual, const char* activation,
-                                            const char* compute, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(packed),
-                                tw_tensor_value(bias),     tw_tensor_value(residual),
-                                tw_text_value(activation), tw_text_value(compute),
-                                tw_tensor_value(out)};
+                                            const char* compute, int64_t out_features,
+                                            tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(packed),
+                                tw_tensor_value(bias),      tw_tensor_value(residual),
+                                tw_text_value(activation),  tw_text_value(compute),
+                                tw_int_value(out_features), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_quantized", &op);
   if (status != TW_OK) return status;
-  return tw_call(context, op, arguments, 7, NULL, NULL);
+  return tw_call(context, op, arguments, 8, NULL, NULL);
 }
 
 /* log(x: T[...]) -> out: T[...] */
