@@ -82,8 +82,9 @@ TW_PTX void put_sums(const QuantizedPart& part, const QuantizedSums& sums) {
 }
 
 /// Calls f(loads, block) for each block of a part, several of them on their way at once.
-template <int kAtOnce, class Format, class F>
+template <class Format, class F>
 TW_PTX void for_quantized_blocks(const Format& format, const QuantizedPart& part, F&& f) {
+  constexpr int kAtOnce = 4;
   for (int first = part.begin; first < part.end; first += kAtOnce) {
     QuantizedLoads<Format> loads[kAtOnce];
     TW_UNROLL
@@ -100,7 +101,6 @@ __device__ __noinline__ void multiply_bytes(const uint8_t* panel, const char* to
                                             int64_t tile_bytes, int begin, int end, int tiles,
                                             float* of_warp) {
   const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
-  constexpr int kAtOnce = kF.low_bits == 8 ? 4 : 8;
   constexpr KnownFormat<kF> format;
   // 1.5 * 2^23: an integer of 22 bits added to its bits is added to the float, which takes one
   // cheap instruction to undo where a conversion takes a dear one.
@@ -108,7 +108,7 @@ __device__ __noinline__ void multiply_bytes(const uint8_t* panel, const char* to
   constexpr int kRecord = 8 * (kQuantizedBlock + 12);
   const int lane = int(threadIdx.x % 32);
   QuantizedSums sums = {};
-  for_quantized_blocks<kAtOnce>(format, part, [&](const auto& loads, int b) {
+  for_quantized_blocks(format, part, [&](const auto& loads, int b) {
     QuantizedWords w;
     loads.values(format, w);
     const char* record = part.tokens + b * kRecord;
@@ -166,11 +166,10 @@ static __device__ __noinline__ void multiply_bf16(DType dtype, const uint8_t* pa
                                                   int end, int tiles, float* of_warp) {
   const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
   const AnyFormat format{quantized_format(dtype)};
-  constexpr int kAtOnce = 4;
   constexpr int kRecord = 8 * kQuantizedBlock * 2;
   const int lane = int(threadIdx.x % 32);
   QuantizedSums sums = {};
-  for_quantized_blocks<kAtOnce>(format, part, [&](const auto& loads, int b) {
+  for_quantized_blocks(format, part, [&](const auto& loads, int b) {
     float v[2][8];
     quantized_floats(format, loads, v);
     uint32_t w[2][4];

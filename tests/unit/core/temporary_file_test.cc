@@ -6,6 +6,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tilewright/core/error.h"
 
@@ -25,7 +26,9 @@ class TemporaryFileTest : public testing::Test {
   }
   auto files() const { return std::distance(fs::directory_iterator(folder_), {}); }
 
-  const fs::path folder_ = fs::path(testing::TempDir()) / "tilewright_temporary_file";
+  // Of this process: tests may run in several.
+  const fs::path folder_ =
+      fs::path(testing::TempDir()) / ("tilewright_temporary_file_" + std::to_string(getpid()));
   const std::string path_ = folder_ / "file";
 };
 
