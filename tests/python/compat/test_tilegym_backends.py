@@ -85,6 +85,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "fmha_decode": (Q[:, :, :1], K, V, 0.5),
     "fmha_forward_with_lse": (Q, K, V, None),
     "fmha_interface": (Q, K, V),
+    "fmha_variant": (Q, K, V),
     "fmha_varlen": (Q, K, V),
     "fused_linear_cross_entropy": (A, torch.randn(7, 16), torch.zeros(2, 3, dtype=torch.int64)),
     "fused_moe": (
@@ -118,6 +119,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     )(A),
     "group_gemm": ([A[0]], [B[0].T]),
     "invoke_fused_moe_kernel": experts_kernel,
+    "layer_norm": (A, 2, 3, W, W, 1e-5),
     "layer_norm_legacy": (A, (16,), W, W, 1e-5),
     "linear_gluact_linear": (A, B[0], B[1], torch.randn(5, 3)),
     "mamba2_chunk_backward": (*MAMBA, MAMBA[0], MAMBA[-1], 8),
@@ -154,6 +156,12 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "tile_fmha_functional": (Q, K, V),
     "tile_fmha_with_backward": (Q, K, V),
     "transpose": (A[0],),
+    "w8a8_block_fp8_matmul": (
+        torch.randn(4, 128).to(torch.float8_e4m3fn),
+        torch.randn(8, 128).to(torch.float8_e4m3fn),
+        torch.rand(4, 1),
+        torch.rand(1, 1),
+    ),
     "liger.jsd": (A[0], B[0].log_softmax(-1)),
     "liger.group_norm": (A.view(2, 4, 12), 4, 2, W[:4], W[:4]),
     "flashinfer.masked_bmm": (
