@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._tileops_activations import *  # noqa: F403
 from tilewright.compat._tileops_attention import *  # noqa: F403
+from tilewright.compat._tileops_attention_states import *  # noqa: F403
 from tilewright.compat._tileops_caches import *  # noqa: F403
 from tilewright.compat._tileops_convolutions import *  # noqa: F403
 from tilewright.compat._tileops_elementwise import *  # noqa: F403
@@ -20,6 +21,7 @@ from tilewright.compat._tileops_norms import *  # noqa: F403
 from tilewright.compat._tileops_pools import *  # noqa: F403
 from tilewright.compat._tileops_products import *  # noqa: F403
 from tilewright.compat._tileops_quantization import *  # noqa: F403
+from tilewright.compat._tileops_recurrences import *  # noqa: F403
 from tilewright.compat._tileops_reductions import *  # noqa: F403
 from tilewright.compat._tileops_rope import *  # noqa: F403
 from tilewright.compat._tileops_sampling import *  # noqa: F403
