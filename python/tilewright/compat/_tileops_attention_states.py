@@ -10,6 +10,7 @@ from tilewright import _functions, ops
 from tilewright._values import score_scale
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import dtype_of, tensor
+from tilewright.compat._tileops_rope import rotated
 
 _attention = _functions.full("attention")
 _attention_varlen = _functions.full("attention_varlen")
@@ -23,10 +24,21 @@ def _turned(
     x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, first: int, layout: str
 ) -> torch.Tensor:
     """X [B, S, H, D] rotated by the tables' rows from `first` on."""
-    rows = torch.arange(first, first + x.shape[1], dtype=torch.int32, device=x.device)
-    rows = rows.expand(len(x), -1).contiguous()
-    cos, sin = (t.float().contiguous() for t in (cos, sin))
-    return tensor(ops.rope(x, cos, sin, rows, layout != "neox"))
+    rows = torch.arange(first, first + x.shape[1], device=x.device)
+    return rotated(x, cos, sin, rows.expand(len(x), -1), layout)
+
+
+def _seen(
+    causal: bool, left: int, right: int, scale: float | None, softcap: float | None
+) -> dict[str, Any]:
+    """The catalog's options of attention."""
+    return {
+        "causal": causal,
+        "window_left": left,
+        "window_right": right,
+        "scale": score_scale(scale),
+        "softcap": softcap or 0.0,
+    }
 
 
 def _of_8_bits(
@@ -79,9 +91,8 @@ def gqa_dense(
         tables = rope_cos[:, :width], rope_sin[:, :width]
         q = _turned(q, *tables, k.shape[1] - q.shape[1], rope_layout)
         k = _turned(k, *tables, 0, rope_layout)
-    options: dict[str, Any] = {"scale": score_scale(sm_scale), "softcap": softcap or 0.0}
-    options |= {"window_left": window_size_left, "window_right": window_size_right}
-    return tensor(ops.attention(q, k, v, sinks=sinks, causal=is_causal, **options))
+    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    return tensor(ops.attention(q, k, v, sinks=sinks, **options))
 
 
 @uses("attention")
@@ -97,9 +108,8 @@ def gqa_dense_with_lse(
     softcap: float | None = None,
 ) -> WithLse:
     """Attention [B, S, H, D], and the logarithms of its sums [B, H, S]."""
-    options: dict[str, Any] = {"scale": score_scale(sm_scale), "softcap": softcap or 0.0}
-    options |= {"window_left": window_size_left, "window_right": window_size_right}
-    out, lse = _attention(q, k, v, causal=is_causal, **options)
+    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    out, lse = _attention(q, k, v, **options)
     return out, lse
 
 
@@ -119,9 +129,8 @@ def gqa_dense_bwd(
     softcap: float | None = None,
 ) -> Gradients:
     """The gradients of q, k and v, from what gqa_dense_with_lse returned."""
-    options: dict[str, Any] = {"scale": score_scale(sm_scale), "softcap": softcap or 0.0}
-    options |= {"window_left": window_size_left, "window_right": window_size_right}
-    dq, dk, dv = ops.attention_backward(do, q, k, v, o, lse, causal=is_causal, **options)
+    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    dq, dk, dv = ops.attention_backward(do, q, k, v, o, lse, **options)
     return dq, dk, dv
 
 

@@ -11,7 +11,13 @@ from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import dtype_of, tensor
 from tilewright.compat._tileops_rope import rotated_by_table
 
-_LARGEST = 448.0  # of e4m3
+_LARGEST = torch.finfo(torch.float8_e4m3fn).max
+
+
+def _slots_of(cache: torch.Tensor) -> torch.Tensor:
+    """A row for each slot; of 8 bits as integers, which are what indexing takes everywhere."""
+    rows = cache.view(-1, *cache.shape[2:])
+    return rows.view(torch.int8) if cache.element_size() == 1 else rows
 
 
 def _write(
@@ -22,10 +28,8 @@ def _write(
     kept = rows[is_kept]
     if scale is not None:
         kept = (kept.float() / scale).clamp(-_LARGEST, _LARGEST)
-    flat, kept = cache.view(-1, *cache.shape[2:]), kept.to(cache.dtype)
-    if cache.element_size() == 1:  # indexing takes integers everywhere
-        flat, kept = flat.view(torch.int8), kept.view(torch.int8)
-    flat[slots[is_kept]] = kept
+    to = _slots_of(cache)
+    to[slots[is_kept]] = kept.to(cache.dtype).view(to.dtype)
 
 
 @uses()
@@ -89,11 +93,7 @@ def paged_kv_cache_gather(
     if seq_starts is not None:
         place = place + seq_starts[request]
     slots = block_table[request, place // page].long() * page + place % page
-    flat = kv_cache.view(-1, *kv_cache.shape[2:])
-    if kv_cache.element_size() == 1:
-        rows = flat.view(torch.int8)[slots].view(kv_cache.dtype)
-    else:
-        rows = flat[slots]
+    rows = _slots_of(kv_cache)[slots].view(kv_cache.dtype)
     return out.copy_(rows if kv_scale is None else rows.float() * kv_scale)
 
 

@@ -165,8 +165,8 @@ def fused_add_rms_norm_per_token_quant(
             f"{quant_dtype!r}"
         )
     is_float = kind == torch.float8_e4m3fn
-    most = 448.0 if is_float else 127.0
-    least = 1 / (448 * 512) if is_float else torch.finfo(torch.float32).eps
+    most = torch.finfo(kind).max if is_float else 127.0
+    least = 1 / (most * 512) if is_float else torch.finfo(torch.float32).eps
     total = tensor(ops.add(input, residual))
     normal = tensor(ops.rms_norm(total.float(), weight.float(), eps))
     largest = tensor(ops.amax(normal.abs()))[..., None]

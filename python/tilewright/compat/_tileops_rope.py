@@ -134,16 +134,22 @@ def rope_neox_position_ids(
     return wide[0]
 
 
+def rotated(
+    x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, rows: torch.Tensor, layout: str
+) -> torch.Tensor:
+    """X [B, S, H, D] turned by rows [B, S] of the tables."""
+    if layout not in ("neox", "interleaved"):
+        raise ValueError(f"rope_layout {layout!r} is neither neox nor interleaved")
+    cos, sin = (t.float().contiguous() for t in (cos, sin))
+    return tensor(ops.rope(x, cos, sin, rows.int().contiguous(), layout == "interleaved"))
+
+
 def rotated_by_table(
     x: torch.Tensor, positions: torch.Tensor, table: torch.Tensor, layout: str
 ) -> torch.Tensor:
     """Heads x [N, H, D] turned by rows of the table: cosines, then sines."""
-    if layout not in ("neox", "interleaved"):
-        raise ValueError(f"rope_layout {layout!r} is neither neox nor interleaved")
-    cos, sin = table.float().chunk(2, -1)
-    rows = positions.int()[None]
-    out = ops.rope(x[None], cos.contiguous(), sin.contiguous(), rows, layout == "interleaved")
-    return tensor(out)[0]
+    cos, sin = table.chunk(2, -1)
+    return rotated(x[None], cos, sin, positions[None], layout)[0]
 
 
 @uses("rms_norm", "rope")

@@ -11,7 +11,7 @@ from tilewright._values import score_scale
 from tilewright.compat._tensors import computable, packed
 from tilewright.compat.tilegym._backends import uses
 
-_ORDERS = {"bnsd": (0, 1, 2, 3), "nsbd": (2, 0, 1, 3)}  # of [B, H, S, D] among the dimensions
+_BATCH = {"bnsd": 0, "nsbd": 2}  # where it is among the dimensions
 _BIASES = (None, "none", "vector", "matrix", "alibi")
 
 
@@ -40,8 +40,8 @@ def fmha_variant(
     not 0 where a key is hidden.
     """
     _check(layout, bias_type, dropout)
-    order = _ORDERS[layout]
-    queries, keys, values = (computable(x.permute(order)) for x in (q, k, v))
+    batch = _BATCH[layout]
+    queries, keys, values = (computable(x.movedim(batch, 0)) for x in (q, k, v))
     slopes = bias.float() if bias_type == "alibi" and bias is not None else None
     table = _table(queries, keys.shape[2], bias_type, bias, random_mask)
     options: dict[str, Any] = {
@@ -52,13 +52,12 @@ def fmha_variant(
         "alibi_slopes": slopes,
     }
     out = _of_lengths(queries, keys, values, table, q_lens, kv_lens, options)
-    inverse = sorted(range(4), key=order.__getitem__)
-    return packed(out.permute(inverse)).to(q.dtype)
+    return packed(out.movedim(0, batch)).to(q.dtype)
 
 
 def _check(layout: str, bias_type: str | None, dropout: float) -> None:
-    if layout not in _ORDERS:
-        raise ValueError(f"fmha_variant: layout {layout!r} is none of {', '.join(_ORDERS)}")
+    if layout not in _BATCH:
+        raise ValueError(f"fmha_variant: layout {layout!r} is none of {', '.join(_BATCH)}")
     if bias_type not in _BIASES:
         raise ValueError(f"fmha_variant: bias_type {bias_type!r} is none of {_BIASES}")
     if dropout:

@@ -56,11 +56,11 @@ def layer_norm(
             f"layer_norm: weight {tuple(weight.shape)} must be x {tuple(x.shape)} from dimension "
             f"{start_dim} to before {end_dim}"
         )
-    order = [*range(start), *range(end, rank), *range(start, end)]
-    rows = x.permute(order).reshape(-1, weight.numel())
+    own, last = range(start, end), range(start - end, 0)
+    moved = x.movedim(tuple(own), tuple(last))
+    rows = moved.reshape(-1, weight.numel())
     out = layer_norm_legacy(rows, None, weight.flatten(), bias.flatten(), eps, weight_shift)
-    back = sorted(range(rank), key=order.__getitem__)
-    return out.view([x.shape[d] for d in order]).permute(back).contiguous()
+    return out.view(moved.shape).movedim(tuple(last), tuple(own)).contiguous()
 
 
 @uses("layer_norm", "var_mean", "unary")
