@@ -146,11 +146,6 @@ struct Block<DType::kIq4Xs> {
 TW_FOR_EACH_BLOCK_DTYPE(TW_CHECK_BLOCK)
 #undef TW_CHECK_BLOCK
 
-/// Half of 2^(e - 127), to go with the doubled kMxfp4Values; e < 2 gives a subnormal.
-constexpr float e8m0_half(uint8_t e) {
-  return e < 2 ? detail::bits_float(0x00200000u << e) : detail::bits_float(uint32_t(e - 1) << 23);
-}
-
 struct ScaleMin {
   uint8_t scale;
   uint8_t min;

@@ -1,7 +1,8 @@
 // The products of linear_quantized_gpu.h: a warp multiplies a part of a panel's k with tiles of
-// eight tokens, whose records lie as linear_quantized_gpu.h says.
+// eight tokens, whose records lie as linear_quantized_tile_gpu.h says.
 #pragma once
 
+#include "tilewright/kernels/linear_quantized_tile_gpu.h"
 #include "tilewright/kernels/linear_quantized_words_gpu.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/mma.h"
@@ -40,10 +41,10 @@ struct QuantizedRow {
     const int word = k / 4;
     at<int8_t>()[(word % 4 * 2 + word / 4) * 4 + k % 4] = int8_t(q);
     if (k > 0) return;
-    float* const scales = reinterpret_cast<float*>(record + 8 * kQuantizedBlock) + row;
+    float* const scales = reinterpret_cast<float*>(record + QuantizedTile::kElements) + row;
     scales[0] = d;
-    scales[8] = d * float(has_halves ? first : sum);
-    scales[16] = d * float(sum - first);
+    scales[QuantizedTile::kRows] = d * float(has_halves ? first : sum);
+    scales[2 * QuantizedTile::kRows] = d * float(sum - first);
   }
 
  private:
@@ -55,13 +56,13 @@ struct QuantizedRow {
 
 /// What a warp multiplies.
 struct QuantizedPart {
-  static constexpr int kTiles = 4;
+  static constexpr int kTiles = QuantizedTile::kMost;
   const uint8_t* panel;
   const char* tokens;  // the first tile
   int64_t tile_bytes;  // from one to the next
   int begin, end;      // blocks
   int tiles;
-  float* sums;  // [kTiles * 8][16], of the warp alone
+  float* sums;  // [kTiles * kRows][16], of the warp alone
 };
 
 /// Sums of the matrix instruction: of rows 2 (l / 4) and the next, and tokens 2 (l % 4) and the
@@ -75,7 +76,8 @@ TW_PTX void put_sums(const QuantizedPart& part, const QuantizedSums& sums) {
     if (t >= part.tiles) break;
     TW_UNROLL
     for (int j = 0; j < 2; ++j) {
-      float* const to = part.sums + (t * 8 + lane % 4 * 2 + j) * kQuantizedRows + lane / 4 * 2;
+      float* const to =
+          part.sums + (t * QuantizedTile::kRows + lane % 4 * 2 + j) * kQuantizedRows + lane / 4 * 2;
       *reinterpret_cast<float2*>(to) = make_float2(sums[t][j], sums[t][2 + j]);
     }
   }
@@ -105,7 +107,7 @@ __device__ __noinline__ void multiply_bytes(const uint8_t* panel, const char* to
   // 1.5 * 2^23: an integer of 22 bits added to its bits is added to the float, which takes one
   // cheap instruction to undo where a conversion takes a dear one.
   constexpr int kZero = 0x4b400000;
-  constexpr int kRecord = 8 * (kQuantizedBlock + 12);
+  constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kInt8);
   const int lane = int(threadIdx.x % 32);
   QuantizedSums sums = {};
   for_quantized_blocks(format, part, [&](const auto& loads, int b) {
@@ -116,7 +118,8 @@ __device__ __noinline__ void multiply_bytes(const uint8_t* panel, const char* to
     for (int t = 0; t < part.kTiles; ++t, record += part.tile_bytes) {
       if (t >= part.tiles) break;
       const uint2 x = *reinterpret_cast<const uint2*>(record + lane * 8);
-      const float2* const scales = reinterpret_cast<const float2*>(record + 8 * kQuantizedBlock);
+      const float2* const scales =
+          reinterpret_cast<const float2*>(record + QuantizedTile::kElements);
       const float2 d = scales[lane % 4];
       TW_UNROLL
       for (int h = 0; h < kF.groups(); ++h) {
@@ -166,7 +169,7 @@ static __device__ __noinline__ void multiply_bf16(DType dtype, const uint8_t* pa
                                                   int end, int tiles, float* of_warp) {
   const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
   const AnyFormat format{quantized_format(dtype)};
-  constexpr int kRecord = 8 * kQuantizedBlock * 2;
+  constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kBf16);
   const int lane = int(threadIdx.x % 32);
   QuantizedSums sums = {};
   for_quantized_blocks(format, part, [&](const auto& loads, int b) {
@@ -196,10 +199,11 @@ static __device__ __noinline__ void multiply_floats(DType dtype, const uint8_t* 
                                                     int begin, int end, int tiles, float* of_warp) {
   const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
   const AnyFormat format{quantized_format(dtype)};
-  constexpr int kRecord = 8 * kQuantizedBlock * 4;
+  constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kF32);
+  constexpr int kRows = QuantizedTile::kRows;
   const int lane = int(threadIdx.x % 32);
   for (int t = 0; t < part.tiles; ++t) {
-    float sums[8][2] = {};
+    float sums[kRows][2] = {};
     for (int b = part.begin; b < part.end; ++b) {
       QuantizedLoads<AnyFormat> loads;
       loads.load(format, part.panel, b);
@@ -207,7 +211,7 @@ static __device__ __noinline__ void multiply_floats(DType dtype, const uint8_t* 
       quantized_floats(format, loads, v);
       const char* const record = part.tokens + t * part.tile_bytes + b * kRecord;
       TW_UNROLL
-      for (int row = 0; row < 8; ++row) {
+      for (int row = 0; row < kRows; ++row) {
         const float4* const x = reinterpret_cast<const float4*>(record) + row * 8 + lane % 4;
         const float4 of[] = {x[0], x[4]};
         TW_UNROLL
@@ -221,12 +225,13 @@ static __device__ __noinline__ void multiply_floats(DType dtype, const uint8_t* 
       }
     }
     TW_UNROLL
-    for (int row = 0; row < 8; ++row) TW_UNROLL
+    for (int row = 0; row < kRows; ++row) TW_UNROLL
     for (int i = 0; i < 2; ++i) {
       float sum = sums[row][i];
       sum += __shfl_xor_sync(0xffffffffu, sum, 1);
       sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      if (lane % 4 == row / 2) part.sums[(t * 8 + row) * kQuantizedRows + lane / 4 * 2 + i] = sum;
+      if (lane % 4 == row / 2)
+        part.sums[(t * kRows + row) * kQuantizedRows + lane / 4 * 2 + i] = sum;
     }
   }
 }

@@ -4,7 +4,7 @@
 // bits depend on K alone.
 #pragma once
 
-#include "tilewright/kernels/linear_quantized_format.h"
+#include "tilewright/kernels/linear_quantized_tile_gpu.h"
 #include "tilewright/tile/tile.h"
 #if defined(__CUDACC__)
 #include "tilewright/kernels/activation.h"
@@ -17,9 +17,10 @@ namespace tw::kernels {
 struct QuantizedGpuSchedule {
   static constexpr int kThreads = 256, kWarps = kThreads / 32;
   static constexpr int64_t kColumns = 8192;  // that make a plan have so many threads
-  static constexpr int kTile = 8, kTiles = 4, kGroup = kTile * kTiles;  // rows, of a program
-  static constexpr int kParts = kWarps / 2;                             // of k
-  static constexpr int64_t kSpan = 64;  // blocks of a program of phase 0
+  static constexpr int kTile = QuantizedTile::kRows;
+  static constexpr int kGroup = kTile * QuantizedTile::kMost;  // rows of a program
+  static constexpr int kParts = kWarps / 2;                    // of k
+  static constexpr int64_t kSpan = 64;                         // blocks of a program of phase 0
   static constexpr int64_t kScratchBytes =
       int64_t{kWarps} * kGroup * kQuantizedRows * int64_t{sizeof(float)};
 
@@ -30,12 +31,7 @@ struct QuantizedGpuSchedule {
   TW_INLINE int64_t spans() const { return (blocks + kSpan - 1) / kSpan; }
   TW_INLINE int64_t groups() const { return (rows + kGroup - 1) / kGroup; }
   TW_INLINE int64_t pairs() const { return (panels + 1) / 2; }
-  /// Of the rows of a tile: int8 [8][32], f32 d[8] and f32 d * sum(q) [2][8]; or bf16 or f32.
-  TW_INLINE int record_bytes() const {
-    if (compute == QuantizedCompute::kF32) return kTile * kQuantizedBlock * 4;
-    if (compute == QuantizedCompute::kBf16) return kTile * kQuantizedBlock * 2;
-    return kTile * (kQuantizedBlock + 4 + 2 * 4);
-  }
+  TW_INLINE int record_bytes() const { return QuantizedTile::record_bytes(compute); }
   TW_INLINE int64_t tile_bytes() const { return blocks * record_bytes(); }
   /// Blocks of a part: whole chunks.
   TW_INLINE int64_t part() const { return (blocks + 8 * kParts - 1) / (8 * kParts) * 8; }

@@ -105,8 +105,7 @@ struct QuantizedLoads {
     const QuantizedFormat f = format.get();
     using enum ScaleKind;
     if (f.scales == kExponent) {
-      const uint32_t e = byte(bytes[h], row);  // half of 2^(e - 127), as e8m0_half
-      return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+      return e8m0_half(uint8_t(byte(bytes[h], row)));
     } else if (f.scales == kSuper32Min) {
       return f16_of(half, row) * float(byte(bytes[h], row));
     } else if (f.scales == kSuper16Min) {
