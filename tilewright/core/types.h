@@ -17,6 +17,9 @@ using uint64_t = unsigned long;
 #else
 #include <stdint.h>
 #endif
+#if defined(__CUDA_ARCH__)
+#include "tilewright/core/types_cuda.h"
+#endif
 
 namespace tw {
 namespace detail {
@@ -115,6 +118,9 @@ struct bf16 {
 
  private:
   TW_INLINE static constexpr uint16_t encode(float x) {
+#if defined(__CUDA_ARCH__)
+    if (!__builtin_is_constant_evaluated()) return detail::encode_bf16(x);
+#endif
     const uint32_t u = detail::float_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t((u >> 16) | 0x40u);
     return uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
@@ -127,10 +133,13 @@ struct MiniFloat {
   U bits;
 
   MiniFloat() = default;
-  TW_INLINE constexpr explicit MiniFloat(float x)
-      : bits(U(detail::encode_minifloat<kExpBits, kManBits, kIeee>(x))) {}
+  TW_INLINE constexpr explicit MiniFloat(float x) : bits(encode(x)) {}
   TW_INLINE constexpr explicit MiniFloat(double x) : MiniFloat(float(x)) {}
   TW_INLINE constexpr explicit operator float() const {
+#if defined(__CUDA_ARCH__)
+    if constexpr (kIsF16)
+      if (!__builtin_is_constant_evaluated()) return detail::decode_f16(bits);
+#endif
     return detail::decode_minifloat<kExpBits, kManBits, kIeee>(bits);
   }
   TW_INLINE constexpr explicit operator double() const { return double(float(*this)); }
@@ -138,6 +147,17 @@ struct MiniFloat {
     MiniFloat out{};
     out.bits = b;
     return out;
+  }
+
+ private:
+  static constexpr bool kIsF16 = kExpBits == 5 && kManBits == 10 && kIeee;
+
+  TW_INLINE static constexpr U encode(float x) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (kIsF16)
+      if (!__builtin_is_constant_evaluated()) return detail::encode_f16(x);
+#endif
+    return U(detail::encode_minifloat<kExpBits, kManBits, kIeee>(x));
   }
 };
 

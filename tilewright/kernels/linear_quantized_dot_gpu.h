@@ -1,8 +1,8 @@
-// The products of linear_quantized_gpu.h: a warp multiplies a part of a panel's k with tiles of
+// The products of linear_quantized_gpu.h: a warp multiplies parts of a panel's k with tiles of
 // eight tokens, whose records lie as linear_quantized_tile_gpu.h says.
 #pragma once
 
-#include "tilewright/kernels/linear_quantized_tile_gpu.h"
+#include "tilewright/kernels/linear_quantized_ring_gpu.h"
 #include "tilewright/kernels/linear_quantized_words_gpu.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/mma.h"
@@ -54,206 +54,220 @@ struct QuantizedRow {
   }
 };
 
-/// What a warp multiplies.
-struct QuantizedPart {
-  static constexpr int kTiles = QuantizedTile::kMost;
-  const uint8_t* panel;
-  const char* tokens;  // the first tile
-  int64_t tile_bytes;  // from one to the next
-  int begin, end;      // blocks
-  int tiles;
-  float* sums;  // [kTiles * kRows][16], of the warp alone
-};
-
 /// Sums of the matrix instruction: of rows 2 (l / 4) and the next, and tokens 2 (l % 4) and the
 /// next.
-using QuantizedSums = float[QuantizedPart::kTiles][4];
+using QuantizedSums = float[QuantizedTile::kMost][4];
 
-TW_PTX void put_sums(const QuantizedPart& part, const QuantizedSums& sums) {
+/// Sums of the parts, one part after the other.
+template <int kTiles, int kSums>
+TW_PTX void end_part(float (&part)[kTiles][kSums], float (&total)[kTiles][kSums]) {
+  TW_UNROLL
+  for (int t = 0; t < kTiles; ++t) TW_UNROLL
+  for (int i = 0; i < kSums; ++i) total[t][i] += part[t][i], part[t][i] = 0;
+}
+
+/// Where a warp leaves its sums, of row r of a tile and the panel's row c at [r][c].
+TW_PTX float* sums_of(const QuantizedWork& work, int tile) {
+  const int warp = int(threadIdx.x / 32), rows = work.tiles * QuantizedTile::kRows;
+  return reinterpret_cast<float*>(quantized_ring()) +
+         (warp * rows + tile * QuantizedTile::kRows) * kQuantizedRows;
+}
+TW_PTX void put_sums(const QuantizedWork& work, const QuantizedSums& sums) {
   const int lane = int(threadIdx.x % 32);
   TW_UNROLL
-  for (int t = 0; t < part.kTiles; ++t) {
-    if (t >= part.tiles) break;
+  for (int t = 0; t < QuantizedTile::kMost; ++t) {
+    if (t >= work.tiles) break;
     TW_UNROLL
     for (int j = 0; j < 2; ++j) {
-      float* const to =
-          part.sums + (t * QuantizedTile::kRows + lane % 4 * 2 + j) * kQuantizedRows + lane / 4 * 2;
+      float* const to = sums_of(work, t) + (lane % 4 * 2 + j) * kQuantizedRows + lane / 4 * 2;
       *reinterpret_cast<float2*>(to) = make_float2(sums[t][j], sums[t][2 + j]);
     }
   }
 }
 
-/// Calls f(loads, block) for each block of a part, several of them on their way at once.
-template <class Format, class F>
-TW_PTX void for_quantized_blocks(const Format& format, const QuantizedPart& part, F&& f) {
-  constexpr int kAtOnce = 4;
-  for (int first = part.begin; first < part.end; first += kAtOnce) {
-    QuantizedLoads<Format> loads[kAtOnce];
-    TW_UNROLL
-    for (int i = 0; i < kAtOnce; ++i)
-      if (first + i < part.end) loads[i].load(format, part.panel, first + i);
-    TW_UNROLL
-    for (int i = 0; i < kAtOnce; ++i)
-      if (first + i < part.end) f(loads[i], first + i);
-  }
-}
-
-template <QuantizedFormat kF>
-__device__ __noinline__ void multiply_bytes(const uint8_t* panel, const char* tokens,
-                                            int64_t tile_bytes, int begin, int end, int tiles,
-                                            float* of_warp) {
-  const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
-  constexpr KnownFormat<kF> format;
-  // 1.5 * 2^23: an integer of 22 bits added to its bits is added to the float, which takes one
-  // cheap instruction to undo where a conversion takes a dear one.
-  constexpr int kZero = 0x4b400000;
-  constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kInt8);
-  const int lane = int(threadIdx.x % 32);
-  QuantizedSums sums = {};
-  for_quantized_blocks(format, part, [&](const auto& loads, int b) {
-    QuantizedWords w;
-    loads.values(format, w);
-    const char* record = part.tokens + b * kRecord;
-    TW_UNROLL
-    for (int t = 0; t < part.kTiles; ++t, record += part.tile_bytes) {
-      if (t >= part.tiles) break;
-      const uint2 x = *reinterpret_cast<const uint2*>(record + lane * 8);
-      const float2* const scales =
-          reinterpret_cast<const float2*>(record + QuantizedTile::kElements);
-      const float2 d = scales[lane % 4];
-      TW_UNROLL
-      for (int h = 0; h < kF.groups(); ++h) {
-        int dots[4] = {kZero, kZero, kZero, kZero};
-        if constexpr (kF.groups() == 1)
-          tile::cuda::mma_bytes(dots, w, {x.x, x.y});
-        else
-          tile::cuda::mma_bytes(dots, w[2 * h], w[2 * h + 1], h == 0 ? x.x : x.y);
-        TW_UNROLL
-        for (int i = 0; i < 4; ++i) {
-          const float scale = loads.scale(format, h, i / 2) * (i % 2 == 0 ? d.x : d.y);
-          sums[t][i] =
-              __fmaf_rn(scale, __int_as_float(dots[i]) - __int_as_float(kZero), sums[t][i]);
-        }
-        if constexpr (kF.has_min) {
-          const float2 of_x = scales[4 * (1 + h) + lane % 4];
-          TW_UNROLL
-          for (int i = 0; i < 4; ++i)
-            sums[t][i] =
-                __fmaf_rn(loads.min(format, h, i / 2), i % 2 == 0 ? of_x.x : of_x.y, sums[t][i]);
-        }
-      }
-    }
-  });
-  put_sums(part, sums);
-}
-
 /// The weights of a lane: eight values of k of both rows, as dequantize gives them.
-TW_PTX void quantized_floats(const AnyFormat& format, const QuantizedLoads<AnyFormat>& loads,
+template <class Format>
+TW_PTX void quantized_floats(const Format& format, const QuantizedLoads<Format>& loads,
                              float (&to)[2][8]) {
   QuantizedWords w;
   loads.values(format, w);
   TW_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int row = i % 2, half = i / 2;
+    const float scale =
+        loads.scale(format, half, row) * (1.0f / float(1 << quantized_shift(format.get())));
+    const float min = format.get().has_min ? loads.min(format, half, row) : 0;
     TW_UNROLL
     for (int j = 0; j < 4; ++j) {
-      float v = loads.scale(format, half, row) * float(int8_t(w[i] >> (8 * j)));
-      if (format.get().has_min) v = __fadd_rn(v, loads.min(format, half, row));
-      to[row][4 * half + j] = v;
+      const float v = scale * float(int8_t(w[i] >> (8 * j)));
+      to[row][4 * half + j] = format.get().has_min ? __fadd_rn(v, min) : v;
     }
   }
 }
 
-static __device__ __noinline__ void multiply_bf16(DType dtype, const uint8_t* panel,
-                                                  const char* tokens, int64_t tile_bytes, int begin,
-                                                  int end, int tiles, float* of_warp) {
-  const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
-  const AnyFormat format{quantized_format(dtype)};
-  constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kBf16);
-  const int lane = int(threadIdx.x % 32);
-  QuantizedSums sums = {};
-  for_quantized_blocks(format, part, [&](const auto& loads, int b) {
+/// What the bytes of a block are multiplied with, and what is then added, of both rows and one or
+/// two groups of k.
+template <QuantizedFormat kF>
+struct ByteBlock {
+  static constexpr int kGroups = kF.groups();
+  // 1.5 * 2^23: an integer of 22 bits added to its bits is added to the float, which takes one
+  // cheap instruction to undo where a conversion takes a dear one.
+  static constexpr int kZero = 0x4b400000;
+  static constexpr float kZeroFloat = 12582912, kUnit = 1.0f / (1 << quantized_shift(kF));
+  QuantizedWords words;
+  float scale[kGroups][2], min[kGroups][2];
+
+  TW_PTX void load(const QuantizedStage& stage, int i) {
+    constexpr KnownFormat<kF> format;
+    QuantizedLoads<KnownFormat<kF>> loads;
+    loads.load(format, stage.weights, stage.block, i);
+    loads.values(format, words);
+    TW_UNROLL
+    for (int h = 0; h < kGroups; ++h) TW_UNROLL
+    for (int row = 0; row < 2; ++row) {
+      scale[h][row] = loads.scale(format, h, row);
+      if (kF.has_min) min[h][row] = loads.min(format, h, row);
+    }
+  }
+  TW_PTX void multiply(const char* record, float (&sums)[4]) const {
+    const int lane = int(threadIdx.x % 32);
+    const uint2 x = *reinterpret_cast<const uint2*>(record + lane * 8);
+    const float2* const of_tokens =
+        reinterpret_cast<const float2*>(record + QuantizedTile::kElements) + lane % 4;
+    const float2 d = of_tokens[0];
+    TW_UNROLL
+    for (int h = 0; h < kGroups; ++h) {
+      int dots[4] = {kZero, kZero, kZero, kZero};
+      if constexpr (kGroups == 1)
+        tile::cuda::mma_bytes(dots, words, {x.x, x.y});
+      else
+        tile::cuda::mma_bytes(dots, words[2 * h], words[2 * h + 1], h == 0 ? x.x : x.y);
+      TW_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const float dot = __fmaf_rn(__int_as_float(dots[j]), kUnit, -kZeroFloat * kUnit);  // exact
+        sums[j] = __fmaf_rn(scale[h][j / 2] * (j % 2 == 0 ? d.x : d.y), dot, sums[j]);
+      }
+      if constexpr (kF.has_min) {
+        const float2 of_x = of_tokens[4 * (1 + h)];
+        TW_UNROLL
+        for (int j = 0; j < 4; ++j)
+          sums[j] = __fmaf_rn(min[h][j / 2], j % 2 == 0 ? of_x.x : of_x.y, sums[j]);
+      }
+    }
+  }
+};
+
+/// The same of bf16: the first operands of two matrix instructions.
+template <QuantizedFormat kF>
+struct Bf16Block {
+  uint32_t words[2][4];
+
+  TW_PTX void load(const QuantizedStage& stage, int i) {
+    constexpr KnownFormat<kF> format;
+    QuantizedLoads<KnownFormat<kF>> loads;
+    loads.load(format, stage.weights, stage.block, i);
     float v[2][8];
     quantized_floats(format, loads, v);
-    uint32_t w[2][4];
     TW_UNROLL
     for (int half = 0; half < 2; ++half) TW_UNROLL
-    for (int i = 0; i < 4; ++i)
-      w[half][i] = tile::cuda::pack<bf16>(v[i % 2][4 * half + i / 2 * 2],
-                                          v[i % 2][4 * half + i / 2 * 2 + 1]);
-    const char* record = part.tokens + b * kRecord + lane * 16;
-    TW_UNROLL
-    for (int t = 0; t < part.kTiles; ++t, record += part.tile_bytes) {
-      if (t >= part.tiles) break;
-      const uint4 x = *reinterpret_cast<const uint4*>(record);
-      tile::cuda::mma(sums[t], w[0], {x.x, x.y}, bf16{});
-      tile::cuda::mma(sums[t], w[1], {x.z, x.w}, bf16{});
-    }
-  });
-  put_sums(part, sums);
+    for (int j = 0; j < 4; ++j)
+      words[half][j] = tile::cuda::pack<bf16>(v[j % 2][4 * half + j / 2 * 2],
+                                              v[j % 2][4 * half + j / 2 * 2 + 1]);
+  }
+  TW_PTX void multiply(const char* record, float (&sums)[4]) const {
+    const uint4 x = reinterpret_cast<const uint4*>(record)[threadIdx.x % 32];
+    tile::cuda::mma(sums, words[0], {x.x, x.y}, bf16{});
+    tile::cuda::mma(sums, words[1], {x.z, x.w}, bf16{});
+  }
+};
+
+/// With matrix instructions. The blocks of a stage are taken apart together, so that none waits for
+/// another.
+template <QuantizedFormat kF, template <QuantizedFormat> class Block, int kRecord>
+__device__ __noinline__ void multiply_blocks(const QuantizedWork work) {
+  constexpr int kBlocks = QuantizedTile::kStageBlocks;
+  constexpr KnownFormat<kF> format;
+  QuantizedSums sums = {}, total = {};
+  QuantizedRing<KnownFormat<kF>, kRecord>(format, work)
+      .for_each(
+          [&](const QuantizedStage& stage) {
+            Block<kF> blocks[kBlocks];
+            TW_UNROLL
+            for (int i = 0; i < kBlocks; ++i) blocks[i].load(stage, i);
+            TW_UNROLL
+            for (int t = 0; t < QuantizedTile::kMost; ++t) {
+              if (t > 0 && t >= work.tiles) break;
+              TW_UNROLL
+              for (int i = 0; i < kBlocks; ++i)
+                blocks[i].multiply(stage.tokens + (t * kBlocks + i) * kRecord, sums[t]);
+            }
+          },
+          [&] { end_part(sums, total); });
+  put_sums(work, total);
 }
 
-/// Without matrix instructions, a tile after the other.
-static __device__ __noinline__ void multiply_floats(DType dtype, const uint8_t* panel,
-                                                    const char* tokens, int64_t tile_bytes,
-                                                    int begin, int end, int tiles, float* of_warp) {
-  const QuantizedPart part{panel, tokens, tile_bytes, begin, end, tiles, of_warp};
+/// Without matrix instructions, of one tile; the format is read as it runs, since exact products
+/// are seldom asked for.
+static __device__ __noinline__ void multiply_floats(DType dtype, const QuantizedWork work) {
   const AnyFormat format{quantized_format(dtype)};
   constexpr int kRecord = QuantizedTile::record_bytes(QuantizedCompute::kF32);
   constexpr int kRows = QuantizedTile::kRows;
   const int lane = int(threadIdx.x % 32);
-  for (int t = 0; t < part.tiles; ++t) {
-    float sums[kRows][2] = {};
-    for (int b = part.begin; b < part.end; ++b) {
-      QuantizedLoads<AnyFormat> loads;
-      loads.load(format, part.panel, b);
-      float v[2][8];
-      quantized_floats(format, loads, v);
-      const char* const record = part.tokens + t * part.tile_bytes + b * kRecord;
+  float sums[kRows][2] = {}, total[kRows][2] = {};
+  const auto multiply = [&](const QuantizedStage& stage, int i) {
+    QuantizedLoads<AnyFormat> loads;
+    loads.load(format, stage.weights, stage.block, i);
+    float v[2][8];
+    quantized_floats(format, loads, v);
+    TW_UNROLL
+    for (int row = 0; row < kRows; ++row) {
+      const float4* const x =
+          reinterpret_cast<const float4*>(stage.tokens + i * kRecord) + row * 8 + lane % 4;
+      const float4 of[] = {x[0], x[4]};
       TW_UNROLL
-      for (int row = 0; row < kRows; ++row) {
-        const float4* const x = reinterpret_cast<const float4*>(record) + row * 8 + lane % 4;
-        const float4 of[] = {x[0], x[4]};
-        TW_UNROLL
-        for (int i = 0; i < 2; ++i) TW_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          sums[row][i] = __fmaf_rn(v[i][4 * half], of[half].x, sums[row][i]);
-          sums[row][i] = __fmaf_rn(v[i][4 * half + 1], of[half].y, sums[row][i]);
-          sums[row][i] = __fmaf_rn(v[i][4 * half + 2], of[half].z, sums[row][i]);
-          sums[row][i] = __fmaf_rn(v[i][4 * half + 3], of[half].w, sums[row][i]);
-        }
+      for (int i = 0; i < 2; ++i) TW_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        sums[row][i] = __fmaf_rn(v[i][4 * half], of[half].x, sums[row][i]);
+        sums[row][i] = __fmaf_rn(v[i][4 * half + 1], of[half].y, sums[row][i]);
+        sums[row][i] = __fmaf_rn(v[i][4 * half + 2], of[half].z, sums[row][i]);
+        sums[row][i] = __fmaf_rn(v[i][4 * half + 3], of[half].w, sums[row][i]);
       }
     }
-    TW_UNROLL
-    for (int row = 0; row < kRows; ++row) TW_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      float sum = sums[row][i];
-      sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-      sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-      if (lane % 4 == row / 2)
-        part.sums[(t * kRows + row) * kQuantizedRows + lane / 4 * 2 + i] = sum;
-    }
+  };
+  QuantizedRing<AnyFormat, kRecord>(format, work)
+      .for_each(
+          [&](const QuantizedStage& stage) {
+            TW_NO_UNROLL
+            for (int i = 0; i < QuantizedTile::kStageBlocks; ++i) multiply(stage, i);
+          },
+          [&] { end_part(sums, total); });
+  TW_UNROLL
+  for (int row = 0; row < kRows; ++row) TW_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    float sum = total[row][i];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (lane % 4 == row / 2) sums_of(work, 0)[row * kQuantizedRows + lane / 4 * 2 + i] = sum;
   }
 }
 
-/// Leaves the sums of a part in part.sums. A call per format, whose arguments are in registers: all
-/// in one function would share what registers the largest needs.
-TW_PTX void multiply_quantized(DType dtype, QuantizedCompute compute, const QuantizedPart& of) {
-  if (compute == QuantizedCompute::kF32)
-    return multiply_floats(dtype, of.panel, of.tokens, of.tile_bytes, of.begin, of.end, of.tiles,
-                           of.sums);
-  if (compute == QuantizedCompute::kBf16)
-    return multiply_bf16(dtype, of.panel, of.tokens, of.tile_bytes, of.begin, of.end, of.tiles,
-                         of.sums);
+/// Leaves the sums of a program's warps where sums_of says. A function per format: all in one would
+/// share what registers the largest needs.
+TW_PTX void multiply_quantized(DType dtype, QuantizedCompute compute, const QuantizedWork& work) {
+  if (compute == QuantizedCompute::kF32) return multiply_floats(dtype, work);
+  constexpr auto kBf16 = QuantizedCompute::kBf16, kInt8 = QuantizedCompute::kInt8;
   switch (dtype) {
 #define TW_CASE(id, ...)                                                                   \
-  case DType::id:                                                                          \
-    return multiply_bytes<quantized_format(DType::id)>(of.panel, of.tokens, of.tile_bytes, \
-                                                       of.begin, of.end, of.tiles, of.sums);
+  case DType::id: {                                                                        \
+    constexpr QuantizedFormat kF = quantized_format(DType::id);                            \
+    return compute == kBf16                                                                \
+               ? multiply_blocks<kF, Bf16Block, QuantizedTile::record_bytes(kBf16)>(work)  \
+               : multiply_blocks<kF, ByteBlock, QuantizedTile::record_bytes(kInt8)>(work); \
+  }
     TW_FOR_EACH_BLOCK_DTYPE(TW_CASE)
 #undef TW_CASE
     default:
-      break;
+      __trap();  // not a block format
   }
 }
 

@@ -1,7 +1,7 @@
 // linear_quantized on a GPU. Phase 0 packs the tokens in tiles of eight, the second operands of the
-// matrix instruction, with their scales; phase 1 is one program per pair of panels and group of
-// tokens. Of its warps each has a panel and a part of k, whose sums are added in order: a row's
-// bits depend on K alone.
+// matrix instruction, with their scales; phase 1 is one program per stripe of panels and group of
+// tokens. Sums of the parts of k are added in order, whoever has them: a row's bits depend on K
+// alone.
 #pragma once
 
 #include "tilewright/kernels/linear_quantized_tile_gpu.h"
@@ -13,24 +13,33 @@
 
 namespace tw::kernels {
 
-/// How a call is cut; rows are the tokens' digits.
+/// How a call is cut; rows are the tokens' digits. K is summed in parts. Where there is little to
+/// do, the warps of a program have two panels and a part each; where there is more, eight panels,
+/// and all parts of k one after the other, so that more tokens share what was taken apart.
 struct QuantizedGpuSchedule {
-  static constexpr int kThreads = 256, kWarps = kThreads / 32;
+  static constexpr int kWarps = QuantizedTile::kWarps, kThreads = kWarps * 32;
   static constexpr int64_t kColumns = 8192;  // that make a plan have so many threads
   static constexpr int kTile = QuantizedTile::kRows;
-  static constexpr int kGroup = kTile * QuantizedTile::kMost;  // rows of a program
-  static constexpr int kParts = kWarps / 2;                    // of k
-  static constexpr int64_t kSpan = 64;                         // blocks of a program of phase 0
-  static constexpr int64_t kScratchBytes =
-      int64_t{kWarps} * kGroup * kQuantizedRows * int64_t{sizeof(float)};
+  static constexpr int kParts = 4;        // of k
+  static constexpr int64_t kSpan = 8;     // blocks of a program of phase 0
+  static constexpr int64_t kEnough = 96;  // programs, of a GPU
 
   int64_t rows, blocks, panels;
   QuantizedCompute compute;
 
   TW_INLINE int64_t tiles() const { return (rows + kTile - 1) / kTile; }
   TW_INLINE int64_t spans() const { return (blocks + kSpan - 1) / kSpan; }
-  TW_INLINE int64_t groups() const { return (rows + kGroup - 1) / kGroup; }
-  TW_INLINE int64_t pairs() const { return (panels + 1) / 2; }
+  TW_INLINE bool is_wide() const {
+    const int64_t programs = (tiles() + QuantizedTile::kMost - 1) / QuantizedTile::kMost * panels;
+    return compute != QuantizedCompute::kF32 && tiles() > 2 && programs >= kEnough * kWarps;
+  }
+  /// Panels of a program, and tiles.
+  TW_INLINE int stripe() const { return is_wide() ? kWarps : kWarps / kParts; }
+  TW_INLINE int tiles_of() const {
+    return is_wide() ? QuantizedTile::kMost : compute == QuantizedCompute::kF32 ? 1 : 2;
+  }
+  TW_INLINE int64_t groups() const { return (tiles() + tiles_of() - 1) / tiles_of(); }
+  TW_INLINE int64_t stripes() const { return (panels + stripe() - 1) / stripe(); }
   TW_INLINE int record_bytes() const { return QuantizedTile::record_bytes(compute); }
   TW_INLINE int64_t tile_bytes() const { return blocks * record_bytes(); }
   /// Blocks of a part: whole chunks.
@@ -40,9 +49,9 @@ struct QuantizedGpuSchedule {
     tile::Plan plan;
     plan.phases = 2;
     plan.grid[0] = tiles() * kTile * spans();
-    plan.grid[1] = groups() * pairs();
+    plan.grid[1] = groups() * stripes();
     plan.workspace_bytes = tiles() * tile_bytes();
-    plan.scratch_bytes = kScratchBytes;
+    plan.scratch_bytes = QuantizedTile::kRingBytes;
     return plan.over(kColumns);
   }
 };
@@ -78,6 +87,7 @@ struct LinearQuantizedGpu {
     char* const tile = p.workspace<char>() + row / s.kTile * s.tile_bytes();
     const int64_t token = row / digits;
     const int digit = int(row % digits);
+    const bool has_halves = quantized_format(DType(header().dtype)).groups() == 2;
     for (int64_t b = first + warp; b < last; b += s.kWarps) {
       float x = 0;  // of rows that fill up the last tile
       if (row < s.rows) x = float(given.x(token, b * kQuantizedBlock + lane));
@@ -87,68 +97,74 @@ struct LinearQuantizedGpu {
       else if (s.compute == QuantizedCompute::kBf16)
         to.put(bf16(x));
       else
-        to.round(x, digit, has_halves());
+        to.round(x, digit, has_halves);
     }
   }
   TW_PTX QuantizedHeader header() const {
     return *reinterpret_cast<const QuantizedHeader*>(given.packed.data);
   }
-  TW_PTX bool has_halves() const { return quantized_format(DType(header().dtype)).groups() == 2; }
   /// Whether the weights are what the other arguments say, which the host cannot look at.
-  TW_PTX bool fits(const QuantizedHeader& h, int64_t panel_bytes) const {
+  TW_PTX bool fits(const QuantizedHeader& h) const {
     const int64_t rows = given.out.cols * (given.is_gated() ? 2 : 1);
-    return h.magic == h.kMagic && h.version == h.kVersion && panel_bytes >= 0 &&
-           h.k == given.x.cols && h.rows == rows && (h.is_gated != 0) == given.is_gated() &&
-           given.packed.size(0) == int64_t{sizeof(h)} + s.panels * panel_bytes;
+    return h.magic == h.kMagic && h.version == h.kVersion && h.k == given.x.cols &&
+           h.rows == rows && (h.is_gated != 0) == given.is_gated();
   }
 
   TW_PTX void multiply(P p) const {
     const QuantizedHeader h = header();
-    const QuantizedFormat f = quantized_format(DType(h.dtype));
-    const int64_t panel_bytes = f.low_bits == 0 ? -1 : f.panel_bytes(s.blocks);
-    tile::require_index(p, fits(h, panel_bytes) ? 0 : 1, 1);
-    const int64_t pair = p.index() % s.pairs(), first = p.index() / s.pairs() * s.kGroup;
-    const int count = int(s.rows - first < s.kGroup ? s.rows - first : s.kGroup);
+    tile::require_index(p, fits(h) ? 0 : 1, 1);
+    const int stripe = s.stripe(), at_once = s.kWarps / stripe;
+    const int64_t group = index_quotient(p.index(), s.stripes());
+    const int64_t first = (p.index() - group * s.stripes()) * stripe, tile = group * s.tiles_of();
+    const int64_t rest = s.tiles() - tile;
     const int warp = tile::cuda::uniform(p.thread() / 32);
-    const int64_t panel = 2 * pair + warp % 2, begin = warp / 2 * s.part();
-    const int64_t end = begin + s.part() < s.blocks ? begin + s.part() : s.blocks;
-    float* const sums = p.scratch<float>();
-    const QuantizedPart part{given.packed.data + sizeof h + panel * panel_bytes,
-                             p.workspace<char>() + first / s.kTile * s.tile_bytes(),
+    // Warps without a panel of their own have the last one; nobody asks for their sums.
+    const int64_t panel = first + warp % stripe;
+    const QuantizedWork work{given.packed.data,
+                             given.packed.size(0),
+                             int(panel < s.panels ? panel : s.panels - 1),
+                             int(s.panels),
+                             p.workspace<char>() + tile * s.tile_bytes(),
                              s.tile_bytes(),
-                             int(begin),
-                             int(panel < s.panels ? end : begin),
-                             (count + s.kTile - 1) / s.kTile,
-                             sums + warp * s.kGroup * kQuantizedRows};
-    multiply_quantized(DType(h.dtype), s.compute, part);
+                             int(s.blocks),
+                             int(s.part()),
+                             warp / stripe * (s.kParts / at_once),
+                             s.kParts / at_once,
+                             int(rest < s.tiles_of() ? rest : s.tiles_of()),
+                             stripe};
+    multiply_quantized(DType(h.dtype), s.compute, work);
     p.sync();
-    const int columns = given.is_gated() ? kQuantizedRows : 2 * kQuantizedRows;
-    for (int i = p.thread(); i < count / digits * columns; i += s.kThreads) {
+    const int64_t row = tile * s.kTile;
+    const int rows = work.tiles * s.kTile;
+    const int tokens = int(s.rows - row < rows ? s.rows - row : rows) / digits;
+    const int columns = (given.is_gated() ? stripe / 2 : stripe) * kQuantizedRows;
+    const int64_t column = first / stripe * columns;
+    for (int i = p.thread(); i < tokens * columns; i += s.kThreads) {
       const int t = i / columns, c = i % columns;
-      const int64_t column = pair * columns + c;
-      if (column < given.out.cols) finish(sums, first / digits + t, t, column, c);
+      if (column + c < given.out.cols) finish(work, row / digits + t, t, column + c, c);
     }
   }
 
-  /// The sum of a token of the group and a row of the pair.
-  TW_PTX float sum_of(const float* sums, int token, int row) const {
+  /// The sum of a token of the group and a row of a panel of the stripe.
+  TW_PTX float sum_of(const QuantizedWork& work, int token, int panel, int row) const {
+    const float* const sums = reinterpret_cast<const float*>(quantized_ring());
     float sum = 0;
     for (int digit = 0; digit < digits; ++digit) {
       float of_digit = 0;
-      for (int part = 0; part < s.kParts; ++part) {
-        const int warp = 2 * part + row / kQuantizedRows;
-        of_digit += sums[(warp * s.kGroup + token * digits + digit) * kQuantizedRows +
-                         row % kQuantizedRows];
+      for (int warp = panel; warp < s.kWarps; warp += work.stripe) {
+        const int of_warp = warp * work.tiles * s.kTile + token * digits + digit;
+        of_digit += sums[of_warp * kQuantizedRows + row];
       }
       sum += of_digit;
     }
     return sum;
   }
-  TW_PTX void finish(const float* sums, int64_t token, int t, int64_t column, int c) const {
-    float v = sum_of(sums, t, c);
+  TW_PTX void finish(const QuantizedWork& work, int64_t token, int t, int64_t column, int c) const {
+    const int panel = c / kQuantizedRows, row = c % kQuantizedRows;
+    float v = sum_of(work, t, given.is_gated() ? 2 * panel : panel, row);
     if (given.is_gated()) {
       v = given.activation == Linear::kSiluAndMul ? Silu{}(v) : GeluTanh{}(v);
-      v *= sum_of(sums, t, c + kQuantizedRows);
+      v *= sum_of(work, t, 2 * panel + 1, row);
     } else {
       if (given.bias) v += float(given.bias(column));
       with_activation(Activation(given.activation), [&](auto activate) { v = activate(v); });

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "tilewright/core/block_codes.h"
-#include "tilewright/kernels/linear_quantized_format.h"
+#include "tilewright/kernels/linear_quantized_tile_gpu.h"
 #include "tilewright/tile/cuda/ptx.h"
 
 namespace tw::kernels {
@@ -34,21 +34,28 @@ struct AnyFormat {
   TW_PTX QuantizedFormat get() const { return format; }
 };
 
-/// What a lane loads of a block; all of it may be on its way before the first is looked at.
+/// Bits by which codes are shifted whose offset is what their highest bit stands for: then that bit
+/// is a byte's.
+TW_PTX constexpr int quantized_shift(const QuantizedFormat& f) {
+  return f.codes == CodeKind::kUnsigned && f.offset != 0 ? 8 - f.low_bits - f.high_bits : 0;
+}
+
+/// What a lane loads of a block.
 template <class Format>
 struct QuantizedLoads {
   uint2 low[2], high[2];    // of both rows
   uint32_t half, half_min;  // f16 of both rows
   uint16_t bytes[2], min_bytes[2];
 
-  /// Block `b` of the panel at `panel`.
-  TW_PTX void load(const Format& format, const uint8_t* panel, int b) {
+  /// Block `i` of those that lie at `weights` (linear_quantized_ring_gpu.h), the first of which is
+  /// `begin`; of a chunk that is longer than they are, its scales come first.
+  TW_PTX void load(const Format& format, const uint8_t* weights, int begin, int i) {
     const QuantizedFormat f = format.get();
     const int chunk = f.chunk_blocks;
     const int lane = int(threadIdx.x % 32), row = lane / 4 * 2, group = lane % 4;
-    const uint8_t* const scales = panel + uint32_t(b / chunk * int(f.chunk_bytes()));
-    const int in_chunk = b % chunk;
-    const uint8_t* const block = scales + f.scale_bytes + in_chunk * int(f.block_bytes());
+    const uint8_t* const scales = weights + i / chunk * int(f.chunk_bytes());
+    const int in_chunk = chunk > QuantizedTile::kStageBlocks ? (begin + i) % chunk : i % chunk;
+    const uint8_t* const block = scales + f.scale_bytes + i % chunk * int(f.block_bytes());
     const auto plane = [&](int i) { return pair<uint2>(block + 64 * i + 4 * row); };
     if (f.low_bits == 4) {
       low[0] = plane(group);
@@ -79,7 +86,9 @@ struct QuantizedLoads {
     }
   }
 
-  /// The values as signed bytes, less their offset.
+  /// The values as signed bytes, less their offset, times 2^quantized_shift(): a code whose highest
+  /// bit is the sign's is its value once that bit is turned, where a subtraction takes three
+  /// instructions.
   TW_PTX void values(const Format& format, QuantizedWords& to) const {
     const QuantizedFormat f = format.get();
     const int group = int(threadIdx.x % 4);
@@ -100,21 +109,17 @@ struct QuantizedLoads {
     }
   }
 
-  /// What they are multiplied with, and what is then added, of one of the two rows.
+  /// What they are multiplied with, times 2^quantized_shift(), and what is then added, of one of
+  /// the two rows.
   TW_PTX float scale(const Format& format, int h, int row) const {
     const QuantizedFormat f = format.get();
     using enum ScaleKind;
-    if (f.scales == kExponent) {
-      return e8m0_half(uint8_t(byte(bytes[h], row)));
-    } else if (f.scales == kSuper32Min) {
-      return f16_of(half, row) * float(byte(bytes[h], row));
-    } else if (f.scales == kSuper16Min) {
-      return f16_of(half, row) * float(byte(bytes[h], row) & 15);
-    } else if (f.scales == kSuper16 || f.scales == kSuper32) {
-      return f16_of(half, row) * float(int8_t(byte(bytes[h], row)));
-    } else {
-      return f16_of(half, row);
-    }
+    if (f.scales == kExponent) return e8m0_half(uint8_t(byte(bytes[h], row)));
+    const float d = f16_of(half, row);
+    if (f.scales == kSuper32Min) return d * float(byte(bytes[h], row));
+    if (f.scales == kSuper16Min) return d * float(byte(bytes[h], row) & 15);
+    if (f.scales == kSuper16 || f.scales == kSuper32) return d * float(int8_t(byte(bytes[h], row)));
+    return d;
   }
   TW_PTX float min(const Format& format, int h, int row) const {
     const QuantizedFormat f = format.get();
@@ -130,7 +135,7 @@ struct QuantizedLoads {
  private:
   template <class V>
   TW_PTX static V pair(const uint8_t* from) {
-    return __ldg(reinterpret_cast<const V*>(from));
+    return *reinterpret_cast<const V*>(from);
   }
   TW_PTX static uint32_t field(uint32_t bytes, int shift, uint32_t mask) {
     return (bytes >> shift) & (mask * 0x01010101u);
@@ -159,8 +164,7 @@ struct QuantizedLoads {
       constexpr CodeTable kMxfp4Table = code_table(kMxfp4Values);
       return f.codes == kIq4Nl ? looked_up(kIq4NlTable, code) : looked_up(kMxfp4Table, code);
     }
-    if (f.codes == kSigned || f.offset == 0) return code;
-    return ((code | 0x80 * kOnes) - f.offset * kOnes) ^ 0x80 * kOnes;  // no byte borrows
+    return quantized_shift(f) == 0 ? code : (code << quantized_shift(f)) ^ 0x80 * kOnes;
   }
 };
 

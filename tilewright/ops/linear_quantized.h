@@ -44,8 +44,8 @@ struct LinearQuantized {
   template <class T>
   static Support supports_cuda(const Kernel<T>& k) {
     if (k.x.cols >= 1 << 26) return Support::no("K must be below 2^26 on a GPU");
-    if (reinterpret_cast<uintptr_t>(k.packed.data) % 8 == 0) return Support::yes();
-    return Support::no("packed must begin at a multiple of 8 bytes on a GPU");
+    if (reinterpret_cast<uintptr_t>(k.packed.data) % 16 == 0) return Support::yes();
+    return Support::no("packed must begin at a multiple of 16 bytes on a GPU");
   }
 
   template <class T>

@@ -35,6 +35,7 @@ RAW = [
         (
             "tilewright/tile/",
             "tilewright/runtime/",
+            "tilewright/core/types_cuda.h",
             "tilewright/ops/core/build_cuda.h",
             "benchmarks/micro/",
         ),

@@ -22,11 +22,6 @@ struct WordOf<16> {
   using type = uint4;
 };
 
-__device__ __forceinline__ float widen_f16(uint16_t bits) {
-  float out;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
-  return out;
-}
 __device__ __forceinline__ uint32_t narrow_f16(float low, float high) {
   uint32_t out;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(high), "f"(low));
@@ -118,12 +113,7 @@ struct Raw {
     T lanes[kN];
     __builtin_memcpy(lanes, words, kBytes);
     TW_UNROLL
-    for (int i = 0; i < kN; ++i) {
-      if constexpr (same_type<T, f16>)
-        out.lane[i] = C(detail::widen_f16(lanes[i].bits));
-      else
-        out.lane[i] = C(lanes[i]);
-    }
+    for (int i = 0; i < kN; ++i) out.lane[i] = C(lanes[i]);
     return out;
   }
   /// Rounds to nearest even.
