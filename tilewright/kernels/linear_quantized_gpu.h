@@ -20,9 +20,9 @@ struct QuantizedGpuSchedule {
   static constexpr int kWarps = QuantizedTile::kWarps, kThreads = kWarps * 32;
   static constexpr int64_t kColumns = 8192;  // that make a plan have so many threads
   static constexpr int kTile = QuantizedTile::kRows;
-  static constexpr int kParts = 4;        // of k
-  static constexpr int64_t kSpan = 8;     // blocks of a program of phase 0
-  static constexpr int64_t kEnough = 96;  // programs, of a GPU
+  static constexpr int kParts = 4;         // of k
+  static constexpr int64_t kSpan = 8;      // blocks of a program of phase 0
+  static constexpr int64_t kEnough = 192;  // programs, of a GPU
 
   int64_t rows, blocks, panels;
   QuantizedCompute compute;
