@@ -48,31 +48,45 @@ void run_kernel(const Kernel& kernel, Device device, Context& context) {
   launch<Op>(context, kernel, device);
 }
 
+/// What is wanted of a call. One function answers all, for the way from a call to its kernel is
+/// long code for each combination of types.
+enum class Wanted { kRun, kReference, kCost };
+
+/// `context` is for kRun; the cost is of kCost.
 template <class Op>
-void run(const ops::Call& call, Context& context) {
+ops::Cost answer(const ops::Call& call, Wanted wanted, Context* context) {
+  ops::Cost cost;
   ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) {
-    if constexpr (kIndex == ops::kReferenceOnly) {
+    if (wanted == Wanted::kCost) {
+      cost = Op::cost(kernel);
+      return;
+    }
+    if constexpr (kIndex != ops::kReferenceOnly)
+      if (wanted == Wanted::kRun) return run_kernel<Op>(kernel, call.device(), *context);
+    if (wanted == Wanted::kRun) {
       require_build<Op>(call.device());
       require_definition<Op>(call);
-      context.set_answered_by("reference");
-      Op::reference(kernel);
-    } else {
-      run_kernel<Op>(kernel, call.device(), context);
+      context->set_answered_by("reference");
     }
+    Op::reference(kernel);
   });
+  return cost;
+}
+
+template <class Op>
+void run(const ops::Call& call, Context& context) {
+  answer<Op>(call, Wanted::kRun, &context);
 }
 
 template <class Op>
 void reference(const ops::Call& call) {
   require_definition<Op>(call);
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { Op::reference(kernel); });
+  answer<Op>(call, Wanted::kReference, nullptr);
 }
 
 template <class Op>
 ops::Cost cost(const ops::Call& call) {
-  ops::Cost out;
-  ops::with_kernel<Op>(call, [&]<int kIndex>(const auto& kernel) { out = Op::cost(kernel); });
-  return out;
+  return answer<Op>(call, Wanted::kCost, nullptr);
 }
 
 template <class Op>
