@@ -1,7 +1,6 @@
 // One mechanism per question:
 //   "you called it wrong, or it failed"  -> throw Error
 //   "can this kernel take these inputs?" -> return Support
-//   "our own bug"                        -> TW_ASSERT (core/check.h)
 #pragma once
 
 #include <stdexcept>
