@@ -84,6 +84,10 @@ def gqa_dense(
     kind = q.dtype if out_dtype is None else dtype_of(out_dtype)
     pairs = zip((q, k, v), scales, strict=True)
     q, k, v = (_of_8_bits(x, scale, kind, x.shape[2]) for x, scale in pairs)
+    if pos_encoding_mode not in ("none", "rope"):
+        raise ValueError(
+            f"gqa_dense: pos_encoding_mode = {pos_encoding_mode!r} is not none or rope"
+        )
     if pos_encoding_mode == "rope":
         if rope_cos is None or rope_sin is None:
             raise ValueError("gqa_dense: rope takes rope_cos and rope_sin")

@@ -72,6 +72,8 @@ def test_dense_with_rotation(layout, width) -> None:
     close(got, want.transpose(1, 2).float().contiguous())
     with pytest.raises(ValueError, match="gqa_dense: rope takes rope_cos and rope_sin"):
         tileops.gqa_dense(Q, K, V, pos_encoding_mode="rope")
+    with pytest.raises(ValueError, match="pos_encoding_mode = 'alibi' is not none or rope"):
+        tileops.gqa_dense(Q, K, V, pos_encoding_mode="alibi")
 
 
 def test_dense_of_8_bits() -> None:
