@@ -77,6 +77,8 @@ def test_attention_on_hopper(tmp_path: Path, dtypes: str) -> None:
     for kernel in kernels[1:]:
         assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
     assert len(compile_for("sm_90", "attention", "--dtype", dtypes, cache=tmp_path)) == 1
+    if dtypes != "bf16/bf16":
+        return  # a program of scores sees neither keys nor how they are widened
     given = ["attention", "--dtype", dtypes, "--score-mod", "score - k", "--mask-mod", "q >= k"]
     modified = compile_for("sm_90a", *given, cache=tmp_path)
     assert not any(kernel["was_cached"] for kernel in modified)
