@@ -80,9 +80,9 @@ struct LinearQuantizedGpu {
  private:
   /// One span of a row, a warp a block.
   TW_PTX void pack_tokens(P p) const {
-    const int64_t row = p.index() / s.spans();
+    const int64_t row = index_quotient(p.index(), s.spans());
     const int warp = p.thread() / 32, lane = p.thread() % 32;
-    const int64_t first = p.index() % s.spans() * s.kSpan;
+    const int64_t first = (p.index() - row * s.spans()) * s.kSpan;
     const int64_t last = first + s.kSpan < s.blocks ? first + s.kSpan : s.blocks;
     char* const tile = p.workspace<char>() + row / s.kTile * s.tile_bytes();
     const int64_t token = row / digits;
@@ -103,11 +103,13 @@ struct LinearQuantizedGpu {
   TW_PTX QuantizedHeader header() const {
     return *reinterpret_cast<const QuantizedHeader*>(given.packed.data);
   }
-  /// Whether the weights are what the other arguments say, which the host cannot look at.
+  /// Whether the header is what the other arguments say, which the host cannot look at; how many
+  /// bytes follow it, QuantizedRing checks, which knows the format.
   TW_PTX bool fits(const QuantizedHeader& h) const {
     const int64_t rows = given.out.cols * (given.is_gated() ? 2 : 1);
     return h.magic == h.kMagic && h.version == h.kVersion && h.k == given.x.cols &&
-           h.rows == rows && (h.is_gated != 0) == given.is_gated();
+           h.rows == rows && (h.is_gated != 0) == given.is_gated() &&
+           quantized_format(DType(h.dtype)).low_bits != 0;
   }
 
   TW_PTX void multiply(P p) const {
@@ -147,14 +149,11 @@ struct LinearQuantizedGpu {
 
   /// The sum of a token of the group and a row of a panel of the stripe.
   TW_PTX float sum_of(const QuantizedWork& work, int token, int panel, int row) const {
-    const float* const sums = reinterpret_cast<const float*>(quantized_ring());
     float sum = 0;
     for (int digit = 0; digit < digits; ++digit) {
       float of_digit = 0;
-      for (int warp = panel; warp < s.kWarps; warp += work.stripe) {
-        const int of_warp = warp * work.tiles * s.kTile + token * digits + digit;
-        of_digit += sums[of_warp * kQuantizedRows + row];
-      }
+      for (int warp = panel; warp < s.kWarps; warp += work.stripe)
+        of_digit += sums_of(work, warp, token * digits + digit)[row];
       sum += of_digit;
     }
     return sum;

@@ -12,7 +12,7 @@ struct QuantizedTile {
   static constexpr int kWarps = 8;                                      // of a program
   static constexpr int kStageBlocks = 4;  // of k, on their way together
   /// Of a program's stages: room for two of the largest, of q8_0 with two tiles of bf16 for each of
-  /// four parts of k; three programs share a multiprocessor of 228 KiB.
+  /// four parts of k.
   static constexpr int kRingBytes = 72 << 10;
 
   /// Of a record: int8 [8][32], f32 d[8] and f32 d * sum(q) [2][8]; or bf16 or f32 [8][32].

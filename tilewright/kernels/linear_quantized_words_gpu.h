@@ -40,6 +40,11 @@ TW_PTX constexpr int quantized_shift(const QuantizedFormat& f) {
   return f.codes == CodeKind::kUnsigned && f.offset != 0 ? 8 - f.low_bits - f.high_bits : 0;
 }
 
+/// What a shifted code of 1 stands for.
+TW_PTX constexpr float quantized_unit(const QuantizedFormat& f) {
+  return 1.0f / float(1 << quantized_shift(f));
+}
+
 /// What a lane loads of a block.
 template <class Format>
 struct QuantizedLoads {
@@ -56,7 +61,7 @@ struct QuantizedLoads {
     const uint8_t* const scales = weights + i / chunk * int(f.chunk_bytes());
     const int in_chunk = chunk > QuantizedTile::kStageBlocks ? (begin + i) % chunk : i % chunk;
     const uint8_t* const block = scales + f.scale_bytes + i % chunk * int(f.block_bytes());
-    const auto plane = [&](int i) { return pair<uint2>(block + 64 * i + 4 * row); };
+    const auto plane = [&](int p) { return pair<uint2>(block + 64 * p + 4 * row); };
     if (f.low_bits == 4) {
       low[0] = plane(group);
     } else if (f.low_bits == 8) {
@@ -109,8 +114,8 @@ struct QuantizedLoads {
     }
   }
 
-  /// What they are multiplied with, times 2^quantized_shift(), and what is then added, of one of
-  /// the two rows.
+  /// The scale of the values, which are not shifted there, and what is then added, of one of the
+  /// two rows.
   TW_PTX float scale(const Format& format, int h, int row) const {
     const QuantizedFormat f = format.get();
     using enum ScaleKind;
