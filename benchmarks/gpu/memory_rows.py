@@ -117,7 +117,8 @@ def operands(rows: int, cols: int, count: int) -> tuple[torch.Tensor, ...]:
 
 def forward_rows(rows: int, cols: int) -> list[Row]:
     """All of a shape."""
-    return _row_ops(rows, cols) + _moves(rows, cols) + _head_ops(rows, cols)
+    heads = _head_ops(rows, cols) if cols % HEAD == 0 else []
+    return _row_ops(rows, cols) + _moves(rows, cols) + heads
 
 
 def embedding_row() -> Row:

@@ -1,13 +1,15 @@
 """The memory-bound operators beside PyTorch's and Liger Kernel's on a GPU, interleaved.
 
     python benchmarks/gpu/torch_peers.py [--few] [--compile-for S] [--out FILE] [FILTER ...]
+    python benchmarks/gpu/torch_peers.py --shape 16384x4095 --shape 4096x50257
 
 Every row compares all results with the definition, then times ours and the peers in turn on the
 same random data, each by replaying a CUDA graph of calls on rotating operands. Peers are eager
 PyTorch, of gradients the kernels that its autograd calls; torch.compile, which tries block sizes;
 and Liger Kernel where it is installed. A peer that fails or differs is left out, and said so.
 Bytes are what must be moved: inputs once, outputs once. Fractions are of a device-to-device copy
-measured beside them. `--few` measures 1 to 64 rows, whose operands the cache may hold.
+measured beside them. `--few` measures 1 to 64 rows, whose operands the cache may hold; `--shape`
+any others.
 """
 
 from __future__ import annotations
@@ -31,17 +33,23 @@ from replay import ROUNDS, Call, graph_of, normal, replayed, seconds
 SHAPES = [(32768, 4096), (16384, 8192), (4096, 32768)]
 FEW = [(1, 4096), (16, 4096), (64, 4096)]
 CLASSES = 131072
+LOSSES = {False: [8192], True: [rows for rows, _ in FEW]}
 OWN = ("ours", "torch")  # a row without one of these says nothing
 
 
-def _rows(few: bool) -> Iterator[Row]:
-    for rows, cols in FEW if few else SHAPES:
+def _shape(text: str) -> tuple[int, int]:
+    rows, cols = text.split("x")
+    return int(rows), int(cols)
+
+
+def _rows(few: bool, shapes: list[tuple[int, int]]) -> Iterator[Row]:
+    for rows, cols in shapes or (FEW if few else SHAPES):
         yield from forward_rows(rows, cols)
         yield from gradient_rows(rows, cols)
-    if not few:
+    if not few and not shapes:
         yield embedding_row()
-    for rows in [rows for rows, _ in FEW] if few else [8192]:
-        yield from loss_rows(rows, CLASSES)
+    for rows, classes in shapes or [(rows, CLASSES) for rows in LOSSES[few]]:
+        yield from loss_rows(rows, classes)
 
 
 def _check(row: Row, got: Any, want: Any) -> None:
@@ -113,6 +121,8 @@ def main() -> None:
     parser.add_argument("filters", nargs="*")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--few", action="store_true", help="1 to 64 rows instead of the large ones")
+    parser.add_argument("--shape", type=_shape, action="append", default=[], metavar="ROWSxCOLS",
+                        help="instead of the large ones; may be given again")  # fmt: skip
     parser.add_argument("--compile-for", type=float, default=float("inf"), metavar="S",
                         help="rows that begin later go without torch.compile")  # fmt: skip
     options = parser.parse_args()
@@ -122,7 +132,7 @@ def main() -> None:
                "tilewright": tilewright.__version__, "liger": liger_peers.version()}  # fmt: skip
     print(machine)
     results = []
-    for row in _rows(options.few):
+    for row in _rows(options.few, options.shape):
         if options.filters and not any(f in row.name for f in options.filters):
             continue
         try:

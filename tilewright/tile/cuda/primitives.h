@@ -2,7 +2,7 @@
 // meanings are those of tile/cpu/primitives.h. Freestanding.
 #pragma once
 
-#include "tilewright/tile/cuda/rows.h"
+#include "tilewright/tile/cuda/kept_rows.h"
 #include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
@@ -121,15 +121,12 @@ __device__ __forceinline__ C reduce_row(P p, R r, const Row& row, F&& f) {
 }
 
 /// The reduction of a row's elements, which are read once.
-template <class C = float, Reduction R, class P, class T>
-__device__ __forceinline__ C reduce_elements(P p, R r, const View<T, 1>& row) {
-  return reduce_row<C>(p, r, row, [&](const auto& at) { return load(row, at); });
-}
-template <class C = float, Reduction R, class P, class T>
-__device__ __forceinline__ C reduce_elements(P p, R r, const AlignedRow<T>& row) {
-  auto acc = splat<typename P::template Vec<C>>(R::template identity<C>());
-  for_spans<C>(p, row, [&](const auto&, const auto& raw) {
-    acc = R::combine(acc, raw.template widen<C>());
+template <class C = float, Reduction R, class P, class Row>
+__device__ __forceinline__ C reduce_elements(P p, R r, const Row& row) {
+  const C identity = R::template identity<C>();
+  auto acc = splat<typename P::template Vec<C>>(identity);
+  for_spans<C>(p, row, [&](const auto& at, const auto& raw) {
+    acc = R::combine(acc, masked(at, raw.template widen<C>(), identity));
   });
   return reduce_threads(p, r, fold_lanes(acc, [](C a, C b) { return R::combine(a, b); }));
 }
@@ -204,6 +201,21 @@ struct Batch {
     for (int i = 0; i < kWords; ++i)
       words[i] = kWhole || first + i * step < n ? R::load(from + first + i * step) : R{};
   }
+  /// What is done with the first word waits for `bits`, which change nothing.
+  __device__ __forceinline__ void wait_for(uint32_t bits) {
+    constexpr int kCount = R::kBytes / 4;
+    uint32_t first[kCount];
+    __builtin_memcpy(first, words[0].words, sizeof(first));
+    TW_UNROLL
+    for (int i = 0; i < kCount; ++i) first[i] |= bits;
+    __builtin_memcpy(words[0].words, first, sizeof(first));
+  }
+  /// Zero, the compiler does not know, once the last word is there; no address has bit 63.
+  __device__ __forceinline__ uint32_t arrived(const T* from) const {
+    uint32_t last;
+    __builtin_memcpy(&last, words[kWords - 1].words, sizeof(last));
+    return last & uint32_t(reinterpret_cast<uint64_t>(from) >> 63);
+  }
 };
 
 /// Lanes of a word of 16 bytes of the widest type: threads side by side then read, and write,
@@ -227,7 +239,10 @@ __device__ __forceinline__ void for_words(P p, int64_t n, Put&& put,
   int64_t c = int64_t{p.thread()} * kN;
   TW_ROLLED
   for (; c + (kMost - 1) * step < n; c += kMost * step) {
-    [&](const auto&... batch) {
+    [&](auto... batch) {
+      // Short of registers, ptxas would have loads wait until what was loaded first has been used.
+      if constexpr (sizeof...(In) == 2 && (... && (sizeof(batch.words[0]) >= 4)))
+        (batch.wait_for((... | batch.arrived(from.data))), ...);
       TW_UNROLL
       for (int i = 0; i < kMost; ++i) put(c + i * step, batch.words[i].template widen<C>()...);
     }(Batch<In, kN, kMost, true>(from.data, c, step, n)...);
@@ -240,6 +255,59 @@ __device__ __forceinline__ void for_words(P p, int64_t n, Put&& put,
         if (i == 0 || c + i * step < n) put(c + i * step, batch.words[i].template widen<C>()...);
     }(Batch<In, kN, kLeast, kIsOne>(from.data, c, step, n)...);
   }
+}
+
+/// Rows that are not aligned. What is done with their elements is the larger part of a loop: there
+/// is one for all.
+template <class T>
+struct LooseRow {
+  View<T, 1> row;
+  bool is_adjacent;
+  __device__ __forceinline__ AdjacentRow<T> adjacent() const { return {row.data, row.size(0)}; }
+};
+template <class P, class C, class T>
+__device__ __forceinline__ auto load_raw(const LooseRow<T>& from, const Span<P, C, false>& at) {
+  if constexpr (RawOf<P, C, T>::kBytes >= 4)
+    if (from.is_adjacent) return tile::load_raw(from.adjacent(), at);
+  return tile::load_raw(from.row, at);
+}
+template <class P, class C, class T, class V>
+__device__ __forceinline__ void store_loose(const LooseRow<T>& to, const Span<P, C, false>& at,
+                                            const V& v) {
+  if constexpr (RawOf<P, C, T>::kBytes >= 4)
+    if (to.is_adjacent) return store_cached(to.adjacent(), at, v);
+  store_cached(to.row, at, v);
+}
+
+/// put(span, values...) for rows that are not aligned.
+template <class C, class P, class Put, class... In>
+__device__ __forceinline__ void for_loose(P p, int64_t n, Put&& put, const LooseRow<In>&... from) {
+  const auto order = [p](const auto& row) {
+    if (row.is_adjacent) fetch_later(p, row.adjacent());
+  };
+  (order(from), ...);
+  for_row<C>(p, n, [&](const auto& at) { put(at, load_raw(from, at).template widen<C>()...); });
+}
+/// Functions of their own, so that those for aligned rows have the registers for themselves.
+template <class C, class P, class T, class F, class... In>
+__device__ __noinline__ void map_loose(P p, View<T, 1> to, F f, View<In, 1>... from) {
+  const bool is = (is_adjacent<C>(p, to) && ... && is_adjacent<C>(p, from));
+  const LooseRow<T> loose{to, is};
+  const auto put = [&](const auto& at, const auto&... v) { store_loose(loose, at, f(v...)); };
+  for_loose<C>(p, to.size(0), put, LooseRow<In>{from, is}...);
+}
+template <class C, class P, class T, class F, class... In>
+__device__ __noinline__ void map_loose_to_two(P p, View<T, 1> first, View<T, 1> second, F f,
+                                              View<In, 1>... from) {
+  const bool is =
+      (is_adjacent<C>(p, first) && is_adjacent<C>(p, second) && ... && is_adjacent<C>(p, from));
+  const LooseRow<T> loose{first, is}, loose_second{second, is};
+  const auto put = [&](const auto& at, const auto&... v) {
+    const auto two = f(v...);
+    store_loose(loose, at, two.first);
+    store_loose(loose_second, at, two.second);
+  };
+  for_loose<C>(p, first.size(0), put, LooseRow<In>{from, is}...);
 }
 
 template <class C, class P, class T, class F, class... In>
@@ -282,34 +350,26 @@ __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
                                         const View<In, 1>&... from) {
   if constexpr (sizeof...(In) == 2)
     if (detail::map_constant<C>(p, to, f, from...)) return;
-  if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...)) {
-    detail::map_aligned<C>(p, AlignedRow<T>{to.data, {to.size(0)}}, f,
-                           AlignedRow<In>{from.data, {from.size(0)}}...);
-    return;
-  }
-  for_row<C>(p, to, [&](const auto& at) { store(p, to, at, f(load(from, at)...)); });
+  if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...))
+    detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to), f, detail::as<AlignedRow>(p, from)...);
+  else
+    detail::map_loose<C>(p, to, f, from...);
 }
 
 /// first[c] and second[c] = both members of f(from[c] ...).
 template <class C = float, int kChains = 1, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const View<T, 1>& second,
                                            F&& f, const View<In, 1>&... from) {
-  if (detail::is_aligned<C>(p, first) && detail::is_aligned<C>(p, second) &&
-      (detail::is_aligned<C>(p, from) && ...)) {
-    constexpr int kN = detail::word_lanes<P, C, T, In...>();
-    const auto put = [&f, to = first.data, to_second = second.data](int64_t c, const auto&... v) {
-      const auto two = f(v...);
-      Raw<T, kN>::narrow(two.first).store_global(to + c);
-      Raw<T, kN>::narrow(two.second).store_global(to_second + c);
-    };
-    return detail::for_words<C, kN>(p, first.size(0), put,
-                                    AlignedRow<In>{from.data, {from.size(0)}}...);
-  }
-  for_row<C>(p, first, [&](const auto& at) {
-    const auto two = f(load(from, at)...);
-    store(p, first, at, two.first);
-    store(p, second, at, two.second);
-  });
+  const bool is_aligned = detail::is_aligned<C>(p, first) && detail::is_aligned<C>(p, second) &&
+                          (detail::is_aligned<C>(p, from) && ...);
+  if (!is_aligned) return detail::map_loose_to_two<C>(p, first, second, f, from...);
+  constexpr int kN = detail::word_lanes<P, C, T, In...>();
+  const auto put = [&f, to = first.data, to_second = second.data](int64_t c, const auto&... v) {
+    const auto two = f(v...);
+    Raw<T, kN>::narrow(two.first).store_global(to + c);
+    Raw<T, kN>::narrow(two.second).store_global(to_second + c);
+  };
+  detail::for_words<C, kN>(p, first.size(0), put, detail::as<AlignedRow>(p, from)...);
 }
 
 }  // namespace tw::tile

@@ -105,10 +105,14 @@ struct Program {
   template <class C, class T>
   static constexpr int kKeptSpans =
       kSlots * kLanes<C> * int(sizeof(T)) <= 128 ? kSlots : 128 / (kLanes<C> * int(sizeof(T)));
+  /// Bytes of a row that shared memory keeps: what registers do not, or all, in whole spans, of rows
+  /// that are not whole spans.
   template <class C, class T>
   TW_INLINE static constexpr int64_t kept_bytes(int64_t cols) {
-    const int64_t left = cols - int64_t{threads_for(cols)} * kLanes<C> * kKeptSpans<C, T>;
-    const int64_t bytes = left * int64_t{sizeof(T)};
+    constexpr int64_t kN = kLanes<C>;
+    const int64_t left = cols - int64_t{threads_for(cols)} * kN * kKeptSpans<C, T>;
+    const int64_t count = cols % kN == 0 ? left : cols + kN - cols % kN;
+    const int64_t bytes = count * int64_t{sizeof(T)};
     return bytes < 0 ? 0 : bytes < kKeptSharedBytes ? bytes : kKeptSharedBytes;
   }
   template <class C>

@@ -22,6 +22,13 @@ TW_PTX bool elect_one() {
   return elected != 0;
 }
 
+/// Of the thread, in its warp.
+TW_PTX int lane() {
+  int out;
+  asm("mov.u32 %0, %%laneid;" : "=r"(out));
+  return out;
+}
+
 /// Tells the compiler that a value is the same in all lanes, so that it may live in a uniform
 /// register.
 TW_PTX int uniform(int x) {
