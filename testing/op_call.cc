@@ -1,11 +1,8 @@
 #include "testing/op_call.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <sstream>
 
 #include "testing/random.h"
@@ -43,29 +40,6 @@ std::vector<int64_t> parse_sizes(const ops::Schema& schema, const std::string& t
   return out;
 }
 
-/// Calls f with a typed null pointer of the dtype's element type.
-template <class F>
-auto visit_dtype(DType dtype, F&& f) {
-  switch (dtype) {
-#define TW_CASE(id, name, kind, type) \
-  case DType::id:                     \
-    return f(static_cast<type*>(nullptr));
-    TW_FOR_EACH_SCALAR_DTYPE(TW_CASE)
-#undef TW_CASE
-    default:
-      throw Error(ErrorKind::kInternal, "not a scalar dtype");
-  }
-}
-
-int64_t offset_of(const TensorRef& tensor, int64_t i) {
-  int64_t offset = 0;
-  for (size_t d = static_cast<size_t>(tensor.rank); d-- > 0;) {
-    offset += (i % tensor.sizes[d]) * tensor.strides[d];
-    i /= tensor.sizes[d];
-  }
-  return offset;
-}
-
 bool has_gaps(Layout layout) {
   return layout == Layout::kStrided || layout == Layout::kPaddedRows;
 }
@@ -76,49 +50,8 @@ int64_t padded(int64_t columns, DType dtype) {
   return (columns * element_size(dtype) / kUnit + 2) * kUnit / element_size(dtype);
 }
 
-void poison(void* data, int64_t bytes, DType dtype) {
-  visit_dtype(dtype, [&]<class T>(T*) {
-    T value;
-    if constexpr (std::is_integral_v<T>)
-      value = std::is_same_v<T, bool> ? T(1) : T(0x5B);
-    else
-      value = T(std::numeric_limits<float>::quiet_NaN());
-    for (int64_t i = 0; i < bytes / int64_t{sizeof(T)}; ++i)
-      std::memcpy(static_cast<T*>(data) + i, &value, sizeof(T));
-  });
-}
-
-/// The first `count` elements, in order, become draw().
-template <class F>
-void fill(const TensorRef& tensor, int64_t count, F&& draw) {
-  visit_dtype(tensor.dtype, [&]<class T>(T*) {
-    std::array<int64_t, kMaxRank> at{};
-    T* element = static_cast<T*>(tensor.data);
-    for (int64_t i = 0; i < count; ++i) {
-      const double value = draw();
-      if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
-        *element = static_cast<T>(static_cast<int64_t>(value));
-      else
-        *element = static_cast<T>(value);
-      for (auto d = size_t(tensor.rank); i + 1 < count && d-- > 0;) {  // to the next one
-        element += tensor.strides[d];
-        if (++at[d] < tensor.sizes[d]) break;
-        element -= tensor.sizes[d] * tensor.strides[d];
-        at[d] = 0;
-      }
-    }
-  });
-}
-
 /// Elements after which a benchmark's data may repeat: drawing more would take longer than timing.
 constexpr int64_t kPeriod = (1 << 20) + 1;
-
-/// Fills `bytes` with copies of the first `period` of them.
-void repeat(void* data, int64_t bytes, int64_t period) {
-  auto* const at = static_cast<std::byte*>(data);
-  for (int64_t done = period; done < bytes; done += std::min(done, bytes - done))
-    std::memcpy(at + done, at, static_cast<size_t>(std::min(done, bytes - done)));
-}
 
 }  // namespace
 
@@ -175,12 +108,6 @@ void CaseSpec::check_numbers(const runtime::OperatorInfo& op) const {
 
 bool CaseSpec::passes(std::string_view optional) const {
   return std::find(optionals.begin(), optionals.end(), optional) != optionals.end();
-}
-
-double element(const TensorRef& tensor, int64_t i) {
-  return visit_dtype(tensor.dtype, [&]<class T>(T*) {
-    return static_cast<double>(static_cast<const T*>(tensor.data)[offset_of(tensor, i)]);
-  });
 }
 
 TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output) {
@@ -246,7 +173,11 @@ TensorRef OpCall::take(const Tensor& made, Layout layout) {
   // Bytes are an opaque object with a header, which stays in one piece.
   if (made.dtype() == DType::kU8 || !has_gaps(layout)) return made.ref();
   const TensorRef copy = make(made.ref().shape(), made.dtype(), layout, false);
-  fill(copy, copy.count(), [&, e = int64_t{0}]() mutable { return element(made.ref(), e++); });
+  const auto* from = static_cast<const std::byte*>(made.ref().data);
+  for_each_place(copy, [&, size = element_size(copy.dtype)](int64_t place) {
+    std::copy_n(from, size, static_cast<std::byte*>(copy.data) + place);
+    from += size;
+  });
   return copy;
 }
 
@@ -299,76 +230,44 @@ OpCall::OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, co
   }
 }
 
+void OpCall::rebase(TensorRef& tensor, const OpCall& other) const {
+  for (size_t i = 0; i < buffers_.size(); ++i)
+    if (tensor.data == other.buffers_[i].data()) tensor.data = buffers_[i].data();
+  for (size_t i = 0; i < kept_.size(); ++i)
+    if (tensor.data == other.kept_[i].ref().data) tensor.data = kept_[i].ref().data;
+}
+
+OpCall::OpCall(const OpCall& other)
+    : call_(other.call_), gapped_outputs_(other.gapped_outputs_), outputs_(other.outputs_) {
+  for (const GuardedBuffer& buffer : other.buffers_) {
+    const void* const data = buffer.data();
+    std::memcpy(buffers_.emplace_back(buffer.bytes()).data(), data, size_t(buffer.bytes()));
+  }
+  for (const Tensor& tensor : other.kept_) {
+    kept_.push_back(Tensor::empty(tensor.ref().shape(), tensor.dtype()));
+    std::memcpy(kept_.back().ref().data, tensor.ref().data, size_t(tensor.bytes()));
+  }
+  for (int i = 0; i < call_.schema().size(); ++i)
+    if (call_.schema()[i].kind == ops::ArgKind::kTensor) rebase(call_[i].tensor, other);
+  for (TensorRef& output : outputs_) rebase(output, other);
+  for (auto& [output, buffer] : gapped_outputs_) rebase(output, other);
+}
+
 bool OpCall::padding_intact() const {
   for (const GuardedBuffer& buffer : buffers_)
     if (!buffer.front_intact()) return false;
   for (const auto& [tensor, index] : gapped_outputs_) {
     const GuardedBuffer& buffer = buffers_[index];
-    const int64_t size = element_size(tensor.dtype), n = buffer.bytes() / size;
-    std::vector<bool> own(static_cast<size_t>(n), false);
-    for (int64_t i = 0, count = n > 0 ? tensor.count() : 0; i < count; ++i)
-      own[static_cast<size_t>(offset_of(tensor, i))] = true;
-    std::vector<std::byte> expected(static_cast<size_t>(buffer.bytes()));
+    const auto bytes = static_cast<size_t>(buffer.bytes());
+    std::vector<std::byte> expected(bytes);  // the elements as they are, poison between them
     poison(expected.data(), buffer.bytes(), tensor.dtype);
-    for (int64_t i = 0; i < n; ++i)
-      if (!own[static_cast<size_t>(i)] &&
-          std::memcmp(static_cast<const std::byte*>(buffer.data()) + i * size,
-                      expected.data() + i * size, static_cast<size_t>(size)) != 0)
-        return false;
+    const auto* const got = static_cast<const std::byte*>(buffer.data());
+    for_each_place(tensor, [&, size = element_size(tensor.dtype)](int64_t place) {
+      std::copy_n(got + place, size, expected.data() + place);
+    });
+    if (bytes > 0 && std::memcmp(got, expected.data(), bytes) != 0) return false;
   }
   return true;
-}
-
-double tolerance_of(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return 1e-3;
-    case DType::kBf16:
-      return 1.6e-2;
-    case DType::kF64:
-      return 1e-12;
-    case DType::kF8E4m3fn:
-      return 1e-1;
-    case DType::kF8E5m2:
-      return 2e-1;
-    default:
-      return 1e-5;
-  }
-}
-
-Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance) {
-  Comparison out;
-  const int64_t n = want.count();
-  double squares = 0;
-  int64_t finite = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    const double w = element(want, i);
-    if (!std::isfinite(w)) continue;
-    squares += w * w;
-    ++finite;
-  }
-  const double rms = finite > 0 ? std::sqrt(squares / double(finite)) : 0;
-  const bool exact = info(want.dtype).kind != DTypeKind::kFloat;
-  for (int64_t i = 0; i < n; ++i) {
-    const double g = element(got, i), w = element(want, i);
-    if (g == w || (std::isnan(g) && std::isnan(w))) continue;
-    const double allowed = exact ? 0 : tolerance * (std::abs(w) + rms);
-    const double error = std::abs(g - w) / allowed;
-    if (error <= 1) {
-      out.worst = std::max(out.worst, error);
-      continue;
-    }
-    if (out.ok) {
-      std::ostringstream text;
-      text.precision(9);
-      text << "element " << i << " of " << want.describe() << " is " << g << ", expected " << w
-           << " (allowed difference " << allowed << ")";
-      out.message = text.str();
-    }
-    out.ok = false;
-    out.worst = std::isnan(error) ? INFINITY : std::max(out.worst, error);
-  }
-  return out;
 }
 
 }  // namespace tw::testing

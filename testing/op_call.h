@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "testing/elements.h"
 #include "testing/guarded_buffer.h"
 #include "tilewright/ops/core/call.h"
 #include "tilewright/runtime/operators.h"
@@ -41,6 +42,10 @@ class OpCall {
   /// Throws tw::Error when the operator refuses the case.
   OpCall(const runtime::OperatorInfo& op, std::span<const DType> combo, const CaseSpec& spec,
          uint64_t seed, Layout layout);
+  /// The same call in memory of its own: cheaper than to draw its operands again. Before either is
+  /// run, so that outputs are poisoned.
+  OpCall(const OpCall& other);
+  OpCall& operator=(const OpCall&) = delete;
 
   ops::Call& call() { return call_; }
   /// The tensors behind the outputs, in schema order.
@@ -53,6 +58,8 @@ class OpCall {
   TensorRef take(const Tensor& made, Layout layout);
   TensorRef make_random(std::span<const int64_t> shape, DType dtype, Layout layout, uint64_t seed);
   TensorRef make(std::span<const int64_t> shape, DType dtype, Layout layout, bool output);
+  /// From the memory of `other`, which this is a copy of, to the same place in this call's.
+  void rebase(TensorRef& tensor, const OpCall& other) const;
 
   ops::Call call_;
   std::deque<GuardedBuffer> buffers_;
@@ -60,19 +67,5 @@ class OpCall {
   std::vector<TensorRef> outputs_;
   std::vector<Tensor> kept_;
 };
-
-/// Element i (row-major) of a tensor, as double.
-double element(const TensorRef& tensor, int64_t i);
-
-struct Comparison {
-  bool ok = true;
-  double worst = 0;     // largest |got - want| in units of the allowance
-  std::string message;  // names the first element outside it
-};
-/// |got - want| <= tolerance * (|want| + rms(want)), NaN equal to NaN. Integers must be equal.
-Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance);
-
-/// The tolerance documented for a dtype: f32 1e-5, f16 1e-3, bf16 1.6e-2.
-double tolerance_of(DType dtype);
 
 }  // namespace tw::testing

@@ -1,0 +1,105 @@
+// The elements of a tensor whose dtype is known only at run time, read and written in row-major
+// order, however they are laid out.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "tilewright/core/error.h"
+#include "tilewright/core/tensor.h"
+
+namespace tw::testing {
+
+/// Calls f with a typed null pointer of the dtype's element type.
+template <class F>
+auto visit_dtype(DType dtype, F&& f) {
+  switch (dtype) {
+#define TW_CASE(id, name, kind, type) \
+  case DType::id:                     \
+    return f(static_cast<type*>(nullptr));
+    TW_FOR_EACH_SCALAR_DTYPE(TW_CASE)
+#undef TW_CASE
+    default:
+      throw Error(ErrorKind::kInternal, "not a scalar dtype");
+  }
+}
+
+/// Goes from row to row along the last dimension: one step for many elements. A tensor of rank 0 is
+/// a row of one.
+class RowWalk {
+ public:
+  explicit RowWalk(const TensorRef& tensor)
+      : tensor_(&tensor),
+        columns_(tensor.rank > 0 ? tensor.sizes[size_t(tensor.rank) - 1] : 1),
+        stride_(tensor.rank > 0 ? tensor.strides[size_t(tensor.rank) - 1] : 1) {}
+
+  int64_t columns() const { return columns_; }
+  /// From one element of a row to the next.
+  int64_t stride() const { return stride_; }
+  /// Of the row's first element.
+  int64_t offset() const { return offset_; }
+  void next() {
+    for (int last = tensor_->rank - 2; last >= 0; --last) {
+      const auto d = static_cast<size_t>(last);
+      offset_ += tensor_->strides[d];
+      if (++at_[d] < tensor_->sizes[d]) return;
+      offset_ -= tensor_->sizes[d] * tensor_->strides[d];
+      at_[d] = 0;
+    }
+  }
+
+ private:
+  const TensorRef* tensor_;
+  int64_t columns_, stride_, offset_ = 0;
+  std::array<int64_t, kMaxRank> at_{};
+};
+
+/// Calls f with where each element begins, in bytes from the first one.
+template <class F>
+void for_each_place(const TensorRef& tensor, F&& f) {
+  const int64_t size = element_size(tensor.dtype);
+  RowWalk row(tensor);
+  for (int64_t left = tensor.count(); left > 0; left -= row.columns(), row.next())
+    for (int64_t i = 0; i < row.columns(); ++i) f((row.offset() + i * row.stride()) * size);
+}
+
+/// The first `count` elements, in order, become draw().
+template <class F>
+void fill(const TensorRef& tensor, int64_t count, F&& draw) {
+  visit_dtype(tensor.dtype, [&]<class T>(T*) {
+    RowWalk row(tensor);
+    for (int64_t done = 0; done < count; row.next()) {
+      T* element = static_cast<T*>(tensor.data) + row.offset();
+      const int64_t columns = std::min(row.columns(), count - done), stride = row.stride();
+      for (int64_t i = 0; i < columns; ++i, element += stride) {
+        const double value = draw();
+        if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
+          *element = static_cast<T>(static_cast<int64_t>(value));
+        else
+          *element = static_cast<T>(value);
+      }
+      done += columns;
+    }
+  });
+}
+
+/// Fills `bytes` with copies of the first `period` of them.
+void repeat(void* data, int64_t bytes, int64_t period);
+/// Fills the memory with what no test expects: NaN, or a large integer.
+void poison(void* data, int64_t bytes, DType dtype);
+
+struct Comparison {
+  bool ok = true;
+  double worst = 0;     // largest |got - want| in units of the allowance
+  std::string message;  // names the first element outside it
+};
+/// |got - want| <= tolerance * (|want| + rms(want)), NaN equal to NaN. Integers must be equal. Both
+/// have one dtype and one shape.
+Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance);
+
+/// The tolerance documented for a dtype: f32 1e-5, f16 1e-3, bf16 1.6e-2.
+double tolerance_of(DType dtype);
+
+}  // namespace tw::testing
