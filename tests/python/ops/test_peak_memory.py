@@ -50,10 +50,12 @@ def test_the_fused_loss_never_holds_all_logits() -> None:
     assert 0 < peak("tilewright", tokens, 32, vocabulary, "float32") < tokens * vocabulary * 4 / 4
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_fused_loss_takes_a_quarter_of_what_torch_takes(dtype: str) -> None:
-    """Of the head of SmolLM2-135M, beside the weight's gradient, which both have to make."""
-    tokens, features, vocabulary = head = 1024, 576, 49152
+@pytest.mark.parametrize(("dtype", "vocabulary"), [("float32", 12288), ("bfloat16", 49152)])
+def test_the_fused_loss_takes_a_quarter_of_what_torch_takes(dtype: str, vocabulary: int) -> None:
+    """Of the head of SmolLM2-135M, beside the weight's gradient, which both have to make. In
+    float32 of a quarter of it, with which torch is slow: a copy of the weight still shows."""
+    tokens, features = 1024, 576
+    head = tokens, features, vocabulary
     kept = features * vocabulary * (4 if dtype == "float32" else 2)
     ours, theirs = (peak(which, *head, dtype) - kept for which in ("tilewright", "torch"))
     assert theirs > 2 * tokens * vocabulary * 4  # logits and their gradient
