@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 from pathlib import Path
@@ -44,12 +45,17 @@ def smollm() -> Path:
 @pytest.fixture(scope="session")
 def smollm_reference(smollm: Path):
     """The same file, dequantised to float32 by transformers."""
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(
-        smollm.parent, gguf_file=smollm.name, dtype=torch.float32
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        # transformers reads the file twice, and makes the table of names for each of its modules.
+        for function in ("GGUFReader", "get_tensor_name_map"):
+            patch.setattr(gguf, function, functools.cache(getattr(gguf, function)))
+        model = AutoModelForCausalLM.from_pretrained(
+            smollm.parent, gguf_file=smollm.name, dtype=torch.float32
+        )
     return model.eval().requires_grad_(False)  # not for all tests of the process
 
 
