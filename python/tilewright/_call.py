@@ -112,7 +112,7 @@ def load_traced() -> None:
     """Makes torch.ops.tilewright for a call that torch.compile traces, while it traces it."""
     from tilewright import _torch
 
-    _torch.load()
+    _torch.load_traced()
 
 
 # What torch.compiler.assume_constant_result sets, without importing torch.
@@ -345,7 +345,7 @@ def _refuse_dtypes(op: Operator, arguments: list[Any], error: NotImplementedErro
         raise _library.UnsupportedError("\n".join((told, *rest))) from None
 
 
-call_untraced = call  # torch.compile looks into it until _torch has told it not to
+call_untraced = call  # torch.compile looks into it until load_traced has told it not to
 
 
 def signature(op: Operator) -> inspect.Signature:

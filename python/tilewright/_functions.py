@@ -74,6 +74,7 @@ def make(op: Operator) -> _schema.Function:
                 named["backend"] = backend
             return torch.overrides.handle_torch_function(function, (x,), *positional, **named)
         elif torch is not None and torch.compiler.is_compiling():  # NumPy's arrays break the graph
+            _call.load_traced()
             return _call.call_untraced(op, _bind(op, positional, named), backend)
         return _call.call(op, _bind(op, positional, named), backend)
 

@@ -369,7 +369,16 @@ def load() -> None:
     _autograd.register(library)
     _autocast.register(library)
     _traced.register(nodes)
-    for function in (composites.load, composites.why_none):  # torch.compile is not to look into
+
+
+@functools.cache
+def load_traced() -> None:
+    """As load; and torch.compile, which is tracing, is told what not to look into.
+
+    Not before: to tell it imports all of it, which takes as long as the rest of PyTorch.
+    """
+    load()
+    for function in (composites.load, composites.why_none):
         torch.compiler.assume_constant_result(function)  # type: ignore[no-untyped-call]
     reason = "definitions run outside of PyTorch's graph, and calls that no kernel takes fail there"
     _call.call_untraced = torch.compiler.disable(_call.call, reason=reason)  # type: ignore[no-untyped-call]
