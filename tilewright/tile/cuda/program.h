@@ -105,8 +105,8 @@ struct Program {
   template <class C, class T>
   static constexpr int kKeptSpans =
       kSlots * kLanes<C> * int(sizeof(T)) <= 128 ? kSlots : 128 / (kLanes<C> * int(sizeof(T)));
-  /// Bytes of a row that shared memory keeps: what registers do not, or all, in whole spans, of rows
-  /// that are not whole spans.
+  /// Bytes of a row that shared memory keeps: what registers do not, or all, in whole spans, of
+  /// rows that are not whole spans.
   template <class C, class T>
   TW_INLINE static constexpr int64_t kept_bytes(int64_t cols) {
     constexpr int64_t kN = kLanes<C>;
