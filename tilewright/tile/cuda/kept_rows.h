@@ -127,7 +127,8 @@ __device__ __forceinline__ KeptAdjacentRow<P, C, T> open_row(P p, const Adjacent
                                                              int which) {
   using Element = typename remove_const<T>::type;
   const int64_t bytes = P::template kept_bytes<C, Element>(row.size(0));
-  const bool is_planned = row.size(0) % P::template kLanes<C> != 0;  // of others, a part is
+  const bool is_planned =  // of others, a part is
+      sizeof(T) <= 2 && row.size(0) % P::template kLanes<C> != 0;
   if (!is_planned || (which + 1) * bytes > p.shared_scratch()) return {row};
   const int64_t count = bytes / int64_t{sizeof(T)};
   return {row, p.template scratch<Element>() + which * count, count};

@@ -105,13 +105,14 @@ struct Program {
   template <class C, class T>
   static constexpr int kKeptSpans =
       kSlots * kLanes<C> * int(sizeof(T)) <= 128 ? kSlots : 128 / (kLanes<C> * int(sizeof(T)));
-  /// Bytes of a row that shared memory keeps: what registers do not, or all, in whole spans, of
-  /// rows that are not whole spans.
+  /// Bytes of a row that shared memory keeps: what registers do not; of rows of short elements that
+  /// are not whole spans all, in whole spans.
   template <class C, class T>
   TW_INLINE static constexpr int64_t kept_bytes(int64_t cols) {
     constexpr int64_t kN = kLanes<C>;
     const int64_t left = cols - int64_t{threads_for(cols)} * kN * kKeptSpans<C, T>;
-    const int64_t count = cols % kN == 0 ? left : cols + kN - cols % kN;
+    const bool is_whole = sizeof(T) > 2 || cols % kN == 0;
+    const int64_t count = is_whole ? left : cols + kN - cols % kN;
     const int64_t bytes = count * int64_t{sizeof(T)};
     return bytes < 0 ? 0 : bytes < kKeptSharedBytes ? bytes : kKeptSharedBytes;
   }
