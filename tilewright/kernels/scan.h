@@ -1,7 +1,7 @@
-// The sums, or products, of the elements of each row up to every one of them, in float64. One
-// program per row. On a CPU from its first element to its last, sums by groups: those within a
-// group wait for no group before it. On a GPU each thread has a stretch, and first learns what the
-// stretches before it come to.
+// The sums, or products, of the elements of each row up to every one of them, in float64. On a CPU
+// from its first element to its last, sums by vectors: those within one wait for no vector before
+// it. On a GPU each thread has a stretch of a program's row, and first learns what the stretches
+// before it come to.
 #pragma once
 
 #include "tilewright/kernels/choose.h"
@@ -22,53 +22,51 @@ struct Scan {
   Rows<T> out;  // [*, cols], may alias x
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
     constexpr int64_t kMostThreads = P::kOnGpu ? 512 : 0;
-    return tile::plan_of(x.rows, kMostThreads * int64_t{sizeof(double)}).over(x.cols);
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
+                         kMostThreads * int64_t{sizeof(double)})
+        .over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    const View<const T, 1> from = x.row(p.index());
-    const View<T, 1> to = out.row(p.index());
     ScanFunctions::choose(function, [&](auto reduction) {
       using R = decltype(reduction);
       if constexpr (P::kOnGpu)
-        scan_by_threads<R>(p, from, to);
+        scan_by_threads<R>(p, x.row(p.index()), out.row(p.index()));
       else
         tile::with_rows<C>(
-            p, [](const auto& in, const auto& result) { scan_row<R>(in, result); }, from, to);
+            p,
+            [&](const auto& in, const auto& results) {
+              const tile::RowGroup group = tile::row_group(p, x.rows, x.cols);
+              for (int64_t i = group.first; i < group.last; ++i)
+                scan_row<R>(p, in.row(i), results.row(i));
+            },
+            x, out);
     });
   }
 
  private:
-  /// total becomes the sum of it and the elements [begin, end), which are written on the way.
-  template <tile::Reduction R, class From, class To>
-  TW_INLINE static void continue_scan(double& total, const From& from, const To& to, int64_t begin,
-                                      int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      total = R::combine(total, double(C(from(c))));
-      to(c) = T(C(total));
-    }
-  }
-
-  template <tile::Reduction R, class From, class To>
-  TW_INLINE static void scan_row(const From& from, const To& to) {
-    const int64_t n = from.size(0);
+#if !defined(__CUDACC__)
+  template <tile::Reduction R, class P, class From, class To>
+  TW_INLINE static void scan_row(P p, const From& from, const To& to) {
     double total = R::template identity<double>();
-    int64_t begin = 0;
-    if constexpr (tile::same_type<R, tile::Sum>) {  // a product could overflow on another way
-      constexpr int kGroup = 8;
-      for (; begin + kGroup <= n; begin += kGroup) {
-        double sums[kGroup];
-        for (int i = 0; i < kGroup; ++i) sums[i] = double(C(from(begin + i)));
-        for (int i = 1; i < kGroup; ++i) sums[i] += sums[i - 1];
-        for (int i = 0; i < kGroup; ++i) to(begin + i) = T(C(total + sums[i]));
-        total += sums[kGroup - 1];
+    const auto next = [&](C element) { return C(total = R::combine(total, double(element))); };
+    tile::for_row<C>(p, from, [&](auto at) TW_INLINED {
+      if (sizeof(T) > 2 && at.count < at.kLanes) {  // few, and no conversion
+        for (int64_t c = at.offset; c < from.size(0); ++c) to(c) = T(next(C(from(c))));
+        return;
       }
-    }
-    continue_scan<R>(total, from, to, begin, n);
+      auto v = tile::load(from, at);
+      if constexpr (tile::same_type<R, tile::Sum>)
+        v = tile::running_sums(p, v, total);
+      else  // in any other order a product could overflow
+        v = tile::each_lane(v, next);
+      tile::store_cached(to, at, v);
+    });
   }
+#endif
 
   template <tile::Reduction R, class P>
   TW_DEVICE void scan_by_threads(P p, const View<const T, 1>& from, const View<T, 1>& to) const {
@@ -83,7 +81,10 @@ struct Scan {
     total = R::template identity<double>();
     for (int t = 0; t < p.thread(); ++t) total = R::combine(total, totals[t]);
     p.sync();  // another row of this instance writes the same memory
-    continue_scan<R>(total, from, to, begin, end);
+    for (int64_t c = begin; c < end; ++c) {
+      total = R::combine(total, double(C(from(c))));
+      to(c) = T(C(total));
+    }
   }
 };
 

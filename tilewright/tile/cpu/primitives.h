@@ -1,6 +1,7 @@
 // Row primitives on the CPU: what is done with a row's spans.
 #pragma once
 
+#include "tilewright/tile/cpu/running_sums.h"
 #include "tilewright/tile/cpu/spans.h"
 #include "tilewright/tile/reduction.h"
 
