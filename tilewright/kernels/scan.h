@@ -1,7 +1,7 @@
 // The sums, or products, of the elements of each row up to every one of them, in float64. On a CPU
 // from its first element to its last, sums by vectors: those within one wait for no vector before
-// it. On a GPU each thread has a stretch of a program's row, and first learns what the stretches
-// before it come to.
+// it; or, where rows lie side by side in memory, a block of rows at once. On a GPU each thread has
+// a stretch of a program's row, and first learns what the stretches before it come to.
 #pragma once
 
 #include "tilewright/kernels/choose.h"
@@ -23,6 +23,7 @@ struct Scan {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if (!P::kOnGpu && are_side_by_side()) return tile::plan_of(x.rows / inner() * blocks());
     constexpr int64_t kMostThreads = P::kOnGpu ? 512 : 0;
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
                          kMostThreads * int64_t{sizeof(double)})
@@ -35,6 +36,8 @@ struct Scan {
       using R = decltype(reduction);
       if constexpr (P::kOnGpu)
         scan_by_threads<R>(p, x.row(p.index()), out.row(p.index()));
+      else if (are_side_by_side())
+        scan_block<R>(p);
       else
         tile::with_rows<C>(
             p,
@@ -48,7 +51,33 @@ struct Scan {
   }
 
  private:
+  static constexpr int64_t kBlock = 256;  // rows side by side that a program takes
+  TW_INLINE bool are_side_by_side() const {
+    const auto adjacent = [](const auto& rows) { return rows.lead_strides[rows.lead - 1] == 1; };
+    return x.col_stride != 1 && inner() >= 8 && out.lead_sizes[out.lead - 1] == inner() &&
+           adjacent(x) && adjacent(out);
+  }
+  TW_INLINE int64_t inner() const { return x.lead_sizes[x.lead - 1]; }
+  TW_INLINE int64_t blocks() const { return (inner() + kBlock - 1) / kBlock; }
+
 #if !defined(__CUDACC__)
+  template <tile::Reduction R, class P>
+  TW_INLINE void scan_block(P p) const {
+    const int64_t which = p.index() / blocks(), begin = p.index() % blocks() * kBlock;
+    const int64_t rest = inner() - begin, n = rest < kBlock ? rest : kBlock;
+    View<const T, 1> from{x.row(which * inner()).data + begin, {n}, {1}};
+    View<T, 1> to{out.row(which * inner()).data + begin, {n}, {1}};
+    alignas(64) double totals[kBlock];
+    for (double& total : totals) total = R::template identity<double>();
+    for (int64_t c = 0; c < x.cols; ++c) {
+      tile::for_row<C>(p, n, [&](auto at) TW_INLINED {
+        const auto v = tile::load(from, at);
+        tile::store_cached(to, at, tile::combine_totals<R>(p, v, totals + at.offset));
+      });
+      from.data += x.col_stride;
+      to.data += out.col_stride;
+    }
+  }
   template <tile::Reduction R, class P, class From, class To>
   TW_INLINE static void scan_row(P p, const From& from, const To& to) {
     double total = R::template identity<double>();

@@ -1,5 +1,5 @@
-// Sums of lanes up to every one of them: in as many steps as a vector's halves have halves, where
-// additions one by one would wait for each other.
+// Totals in float64 of what comes by and by: along lanes, in as many steps as a vector's halves
+// have halves, where additions one by one would wait for each other; or one for each lane.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +25,26 @@ TW_INLINE V add_moved(V v) {
     return v;
 }
 }  // namespace detail
+
+/// totals[i] becomes the reduction of it and lane i, which it is rounded to.
+template <class R, class P, class V>
+TW_INLINE V combine_totals(P, V v, double* totals) {
+  constexpr int kN = kLanesOf<V>, kPart = P::template kLanes<double>;
+  using Part = vec<typename vector_traits<V>::scalar, kPart>;
+  using Totals = vec<double, kPart>;
+  Part parts[kN / kPart];
+  Totals all[kN / kPart];
+  __builtin_memcpy(parts, &v, sizeof(v));
+  __builtin_memcpy(all, totals, sizeof(all));
+  TW_UNROLL
+  for (int i = 0; i < kN / kPart; ++i) {
+    all[i] = R::combine(all[i], convert<Totals>(parts[i]));
+    parts[i] = convert<Part>(all[i]);
+  }
+  __builtin_memcpy(totals, all, sizeof(all));
+  __builtin_memcpy(&v, parts, sizeof(v));
+  return v;
+}
 
 /// Lane i: the sum of `total` and lanes 0 to i, in float64; `total` becomes the last one.
 template <class P, class V>
