@@ -5,6 +5,7 @@
 #pragma once
 
 #include "tilewright/kernels/choose.h"
+#include "tilewright/kernels/column_sums.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -23,7 +24,7 @@ struct Scan {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if (!P::kOnGpu && are_side_by_side()) return tile::plan_of(x.rows / inner() * blocks());
+    if (!P::kOnGpu && are_side_by_side<P>()) return tile::plan_of(x.rows / inner() * blocks());
     constexpr int64_t kMostThreads = P::kOnGpu ? 512 : 0;
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
                          kMostThreads * int64_t{sizeof(double)})
@@ -36,7 +37,7 @@ struct Scan {
       using R = decltype(reduction);
       if constexpr (P::kOnGpu)
         scan_by_threads<R>(p, x.row(p.index()), out.row(p.index()));
-      else if (are_side_by_side())
+      else if (are_side_by_side<P>())
         scan_block<R>(p);
       else
         tile::with_rows<C>(
@@ -52,10 +53,11 @@ struct Scan {
 
  private:
   static constexpr int64_t kBlock = 256;  // rows side by side that a program takes
+  template <class P>
   TW_INLINE bool are_side_by_side() const {
-    const auto adjacent = [](const auto& rows) { return rows.lead_strides[rows.lead - 1] == 1; };
-    return x.col_stride != 1 && inner() >= 8 && out.lead_sizes[out.lead - 1] == inner() &&
-           adjacent(x) && adjacent(out);
+    const int last = out.lead - 1;
+    return ColumnSums<P, T>::takes(x) && out.lead_strides[last] == 1 &&
+           out.lead_sizes[last] == inner();
   }
   TW_INLINE int64_t inner() const { return x.lead_sizes[x.lead - 1]; }
   TW_INLINE int64_t blocks() const { return (inner() + kBlock - 1) / kBlock; }

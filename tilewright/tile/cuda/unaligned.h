@@ -83,13 +83,12 @@ __device__ __forceinline__ void store_part(char* to, const Registers<Word>& word
   }
 }
 
-}  // namespace detail
-
-namespace detail {
+/// Elements at the ends of a row: few, so that the loops have the registers.
 template <class R, class T>
 __device__ __noinline__ R load_each(const T* from, int count) {
   return R::gather(from, 1, count);
 }
+
 }  // namespace detail
 
 /// Bytes from the beginning of the word that the first element of a row lies in.
