@@ -100,7 +100,7 @@ struct CrossEntropy {
     const int64_t rows = x.size(0), programs = rows * parts.count;
     const bool is_cut = parts.count > 1;
     const int64_t scratch = is_cut ? 0 : logsumexp_scratch<P, float, T>(x.size(1));
-    tile::Plan plan = tile::plan_of(programs, scratch).over(parts.columns);
+    tile::Plan plan = tile::plan_of(programs, scratch).over_row(parts.columns);
     if (is_cut) plan.grid[plan.phases++] = rows;
     if (is_reduced()) plan.grid[plan.phases++] = 1;
     if (is_cut || is_reduced())

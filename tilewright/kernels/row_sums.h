@@ -9,10 +9,8 @@ namespace tw::kernels {
 
 template <class P>
 struct RowSums {
-  static constexpr int64_t kMaxBlocks = P::kOnGpu ? 528 : 128, kMinRows = P::kOnGpu ? 2 : 8;
-  /// Blocks that are added up by one program, then the groups of them: a GPU has threads for that.
-  static constexpr int64_t kGroup = P::kOnGpu ? 16 : kMaxBlocks;
-  static constexpr int kAhead = 4;  // loads before the first is used
+  static constexpr int64_t kMaxBlocks = P::kOnGpu ? 16384 : 128, kMinRows = P::kOnGpu ? 2 : 8;
+  static constexpr int kAhead = P::kOnGpu ? 8 : 4;  // loads before the first is used
   int64_t rows, cols;
   int count;  // of different sums, each with `cols` columns
 
@@ -35,9 +33,9 @@ struct RowSums {
     tile::Plan plan = tile::Plan{}.over(cols);
     plan.grid[0] = blocks();
     if (count == 0) return plan;
-    plan.phases = groups() > 1 ? 3 : 2;
-    plan.grid[1] = count * groups() * column_blocks();
-    if (groups() > 1) plan.grid[2] = count * column_blocks();
+    plan.phases = 1 + folds();
+    for (int round = 1; round <= folds(); ++round)
+      plan.grid[round] = count * groups(round) * column_blocks();
     plan.workspace_bytes = blocks() * count * pitch() * int64_t{sizeof(float)};
     return plan;
   }
@@ -50,15 +48,14 @@ struct RowSums {
   /// Adds up the columns of this program's sum; outs, `count` of them, receive the whole sums.
   template <class T>
   TW_INLINE void fold(P p, const View<T, 1> (&outs)[2]) const {
-    const int64_t parts = p.phase() == 2 ? 1 : groups(), share = parts * column_blocks();
+    const int64_t share = groups(p.phase()) * column_blocks();
     const int which = p.index() < share ? 0 : 1;
     const int64_t index = p.index() - which * share;
     const int64_t group = index_quotient(index, column_blocks());
     const int64_t begin = (index - group * column_blocks()) * columns(), rest = cols - begin;
     const int64_t n = rest < columns() ? rest : columns();
-    const bool is_last = parts == 1;
-    const int64_t step = p.phase() == 2 ? kGroup : 1, first = group * kGroup;
-    const int64_t end = p.phase() == 1 && first + kGroup < blocks() ? first + kGroup : blocks();
+    const int64_t step = grouped(group_size(), p.phase() - 1), size = step * group_size();
+    const int64_t first = group * size, end = first + size < blocks() ? first + size : blocks();
     const auto add_up = [&](const auto& from, const auto& to) {
       tile::for_row(p, to, [&](auto at) {
         using V = typename P::template Vec<float>;
@@ -66,29 +63,46 @@ struct RowSums {
           return V(tile::load(from.part((b - first) * count * pitch(), n), at));
         };
         V total{};
-        int64_t b = first;
-        for (; b + (kAhead - 1) * step < end; b += kAhead * step) {
-          V ahead[kAhead];
+        for (int64_t b = first; b < end; b += kAhead * step) {
+          V ahead[kAhead] = {};
           TW_UNROLL
-          for (int i = 0; i < kAhead; ++i) ahead[i] = block(b + i * step);
+          for (int i = 0; i < kAhead; ++i)
+            if (b + i * step < end) ahead[i] = block(b + i * step);
           TW_UNROLL
           for (int i = 0; i < kAhead; ++i) total += ahead[i];
         }
-        for (; b < end; b += step) total += block(b);
         tile::store_cached(to, at, total);
       });
     };
     const View<float, 1> from = partial(p, first, which).part(begin, n);
-    if (is_last)
+    if (p.phase() == folds())
       tile::with_rows(p, add_up, from, outs[which].part(begin, n));
     else
       tile::with_rows(p, add_up, from, from);
   }
 
  private:
-  /// Of blocks that are folded; one of no blocks, which gives zeros.
-  TW_INLINE int64_t groups() const {
-    return blocks() > kGroup ? (blocks() + kGroup - 1) / kGroup : 1;
+  /// Blocks that one program adds up, then groups of them, and so on: on a GPU, which has threads
+  /// for that, so many that folds() rounds leave one.
+  TW_INLINE int64_t group_size() const {
+    if constexpr (!P::kOnGpu) return kMaxBlocks;
+    int64_t size = kAhead;
+    while (grouped(size, folds()) < blocks()) size += kAhead;
+    return size;
+  }
+  TW_INLINE int folds() const {
+    return !P::kOnGpu || blocks() <= 2 * kAhead ? 1 : blocks() <= 1024 ? 2 : 3;
+  }
+  /// Blocks of a group after so many rounds.
+  TW_INLINE static int64_t grouped(int64_t size, int round) {
+    int64_t all = 1;
+    for (int i = 0; i < round; ++i) all *= size;
+    return all;
+  }
+  /// Of blocks that a round leaves; one of no blocks, which gives zeros.
+  TW_INLINE int64_t groups(int round) const {
+    const int64_t all = blocks(), size = grouped(group_size(), round);
+    return all > size ? (all + size - 1) / size : 1;
   }
   /// That a program folds: on a GPU a span for each of the threads that it has for a row.
   TW_INLINE int64_t columns() const {

@@ -26,7 +26,7 @@ struct SoftmaxGradient {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     const int64_t groups = grad.cols > 0 ? tile::row_groups<P>(grad.rows, grad.cols, machine) : 0;
-    return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols)).over(grad.cols);
+    return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols)).over_row(grad.cols);
   }
 
   template <tile::Program P>

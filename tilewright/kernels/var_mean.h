@@ -19,7 +19,7 @@ struct VarMean {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols)).over(x.cols);
+    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols)).over_row(x.cols);
   }
 
   template <tile::Program P>

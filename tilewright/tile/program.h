@@ -21,10 +21,18 @@ struct Plan {
   int64_t workspace_bytes = 0;    // shared by all instances, uninitialised, 64-byte aligned
   int64_t scratch_bytes = 0;      // private to the thread running an instance, 64-byte aligned
   int64_t columns = 0;  // that an instance walks: how many threads of a GPU it is worth; 0: one
+  bool is_row = false;  // they are a row, of which a thread takes all that it can hold
 
   TW_INLINE Plan over(int64_t width) const {
     Plan plan = *this;
     plan.columns = width;
+    return plan;
+  }
+  /// The same for a kernel of rows, of which short ones are many: what a thread does for a row
+  /// costs more than what it does for a span of it, so that a row has few threads.
+  TW_INLINE Plan over_row(int64_t width, int64_t most = int64_t{1} << 62) const {
+    Plan plan = over_at_most(width, most);
+    plan.is_row = true;
     return plan;
   }
   TW_INLINE Plan over_at_most(int64_t width, int64_t most) const {

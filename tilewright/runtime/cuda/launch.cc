@@ -63,8 +63,10 @@ Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu) 
   const int64_t instances = plan.grid[phase];
   if (spans > 0 && gpu.compute_major >= 9)
     out.ranks = unsigned(cuda::ranks_for(plan.columns, spans));
-  const int64_t threads = cuda::threads_for((plan.columns + out.ranks - 1) / out.ranks,
-                                            spans > 0 ? spans : cuda::kSlots);
+  const int each = spans > 0 ? spans : cuda::kSlots;
+  const bool is_row = plan.is_row || spans > 0;
+  const int64_t threads =
+      cuda::threads_for((plan.columns + out.ranks - 1) / out.ranks, each, is_row ? each : 1);
   int64_t per_block = threads > 32 ? 1 : cuda::kSharedBlockThreads / threads;
   int64_t most = kMaxBlocks;
   if (plan.scratch_bytes > 0) {

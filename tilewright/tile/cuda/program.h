@@ -47,9 +47,9 @@ struct TurnedBlock {
   static constexpr int64_t kBytes = int64_t{kElements} * kPitch * kWordBytes;
 };
 
-/// Threads of an instance that walks so many columns: a span of eight each up to a warp, then
-/// `spans` each; whole warps from 33 threads on, powers of two below.
-TW_INLINE constexpr int threads_for(int64_t columns, int spans = kSlots) {
+/// Threads of an instance that walks so many columns: `least` spans of eight each up to a warp,
+/// then `spans` each; whole warps from 33 threads on, powers of two below.
+TW_INLINE constexpr int threads_for(int64_t columns, int spans = kSlots, int least = 1) {
   constexpr int64_t kWarp = 32;
   const int64_t warp_columns = kWarp * kSpan * spans;
   if (columns > warp_columns) {
@@ -57,7 +57,7 @@ TW_INLINE constexpr int threads_for(int64_t columns, int spans = kSlots) {
     return warps * kWarp < kMaxThreads ? int(warps * kWarp) : kMaxThreads;
   }
   int threads = 1;
-  while (threads < kWarp && threads * kSpan < columns) threads *= 2;
+  while (threads < kWarp && threads * kSpan * least < columns) threads *= 2;
   return threads;
 }
 
@@ -110,7 +110,7 @@ struct Program {
   template <class C, class T>
   TW_INLINE static constexpr int64_t kept_bytes(int64_t cols) {
     constexpr int64_t kN = kLanes<C>;
-    const int64_t left = cols - int64_t{threads_for(cols)} * kN * kKeptSpans<C, T>;
+    const int64_t left = cols - int64_t{threads_for(cols, kSlots, kSlots)} * kN * kKeptSpans<C, T>;
     const bool is_whole = sizeof(T) > 2 || cols % kN == 0;
     const int64_t count = is_whole ? left : cols + kN - cols % kN;
     const int64_t bytes = count * int64_t{sizeof(T)};

@@ -208,23 +208,17 @@ __device__ __forceinline__ void store(P, const Row& row, const Span<P, C, kFull>
   store_cached(row, at, v);
 }
 
+/// A row that comes some time after this one: on its way into L2. It takes no registers.
+template <class P, class Row>
+__device__ __forceinline__ void fetch_later(P p, const Row& row) {
+  constexpr int64_t kLine = 128;
+  const int64_t bytes = row.size(0) * int64_t{sizeof(*row.data)};
+  TW_ROLLED
+  for (int64_t at = p.thread() * kLine; at < bytes; at += p.threads() * kLine)
+    cuda::prefetch_line_l2(reinterpret_cast<const char*>(row.data) + at);
+}
 template <class P, class T>
 __device__ __forceinline__ void fetch_later(P, const View<T, 1>&) {}
-/// A row that comes some time after this one: on its way into L2. It takes no registers.
-template <class P, class T>
-__device__ __forceinline__ void fetch_later(P p, const AlignedRow<T>& row) {
-  if constexpr (sizeof(T) > 1)  // whole spans of less may be no multiple of 16 bytes
-    if (p.thread() == 0) cuda::prefetch_l2(row.data, int(row.size(0) * int64_t{sizeof(T)}));
-}
-/// Its whole words.
-template <class P, class T>
-__device__ __forceinline__ void fetch_later(P p, const AdjacentRow<T>& row) {
-  if (p.thread() != 0) return;
-  const auto begin = reinterpret_cast<uint64_t>(row.data);
-  const uint64_t first = (begin + 15) & ~uint64_t{15};
-  const uint64_t end = (begin + uint64_t(row.size(0)) * sizeof(T)) & ~uint64_t{15};
-  if (first < end) cuda::prefetch_l2(reinterpret_cast<const char*>(first), int(end - first));
-}
 
 /// f(span, raw) for the thread's spans of a row that is read once, in order.
 template <class C = float, class P, class Row, class F>
