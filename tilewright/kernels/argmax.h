@@ -18,7 +18,7 @@ struct Argmax {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     constexpr int64_t kFew = 512;  // rows that leave multiprocessors idle: all threads for each
     const int64_t most = x.rows < kFew ? x.cols : tile::columns_read_once(x.rows);
-    return tile::plan_of(x.rows).over_row(x.cols, most);
+    return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, most));
   }
 
   template <tile::Program P>

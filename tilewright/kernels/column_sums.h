@@ -35,8 +35,8 @@ struct ColumnSums {
   TW_INLINE tile::Plan plan() const {
     tile::Plan plan = tile::plan_of(outer * column_blocks * row_blocks);
     if constexpr (P::kOnGpu) {
+      plan = plan.over(P::kSumColumns);
       plan.scratch_bytes = P::template kSumBytes<C>;
-      plan.columns = P::kSumColumns;
     }
     if (row_blocks == 1) return plan;
     plan.phases = 2;

@@ -16,7 +16,7 @@ struct CountNonzero {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows).over_row(x.cols, tile::columns_read_once(x.rows));
+    return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
   }
 
   template <tile::Program P>

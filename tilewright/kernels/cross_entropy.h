@@ -100,9 +100,13 @@ struct CrossEntropy {
     const int64_t rows = x.size(0), programs = rows * parts.count;
     const bool is_cut = parts.count > 1;
     const int64_t scratch = is_cut ? 0 : logsumexp_scratch<P, float, T>(x.size(1));
-    tile::Plan plan = tile::plan_of(programs, scratch).over_row(parts.columns);
+    tile::Plan plan =
+        tile::plan_of(programs, scratch).over_row(parts.columns, tile::kKeptColumns<P, float, T>);
     if (is_cut) plan.grid[plan.phases++] = rows;
-    if (is_reduced()) plan.grid[plan.phases++] = 1;
+    if (is_reduced()) {
+      plan.columns[plan.phases] = rows;
+      plan.grid[plan.phases++] = 1;
+    }
     if (is_cut || is_reduced())
       plan.workspace_bytes = (rows + (is_cut ? 3 * programs : 0)) * int64_t{sizeof(float)};
     return plan;
@@ -242,14 +246,15 @@ struct CrossEntropyBackward {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     const RowParts parts = cross_entropy_parts<P>(x);
-    tile::Plan plan;
+    tile::Plan plan = tile::Plan{}.over(parts.columns);
     if (!counts_itself<P>()) {
       plan.grid[0] = 1;
+      plan.columns[0] = x.size(0);
       plan.phases = 2;
       plan.workspace_bytes = sizeof(float);
     }
     plan.grid[plan.phases - 1] = x.size(0) * parts.count;
-    return plan.over(parts.columns);
+    return plan;
   }
 
   template <tile::Program P>

@@ -34,8 +34,10 @@ struct Dropout {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     tile::Plan plan = plan_elementwise<P>(out);
     if constexpr (P::kOnGpu) {
-      plan.columns = plan.columns < P::kDrawnColumns ? P::kDrawnColumns : plan.columns;
-      plan.scratch_bytes = P::drawn_bytes(plan.columns);
+      const int64_t asked = plan.columns[0], least = P::kDrawnColumns;
+      const int64_t columns = asked < least ? least : asked;
+      plan = plan.over(columns);
+      plan.scratch_bytes = P::drawn_bytes(columns);
     }
     return plan;
   }

@@ -24,7 +24,7 @@ struct FusedAddRmsNorm {
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
                          tile::kept_bytes<P, float, T>(x.cols))
-        .over_row(x.cols);
+        .over_row(x.cols, tile::kKeptColumns<P, float, T>);
   }
 
   template <tile::Program P>

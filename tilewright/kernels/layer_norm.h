@@ -32,7 +32,8 @@ struct RowMoments {
 
 template <class T>
 struct LayerNorm {
-  static constexpr int kGpuSpans = 4, kGpuRegisters = 128;  // of two rows, weight and bias
+  static constexpr int kGpuSpans = sizeof(T) <= 2 ? 4 : 2,
+                       kGpuRegisters = 128;  // of two rows, weight and bias
 
   Rows<const T> x;          // [*, cols]
   View<const T, 1> weight;  // [cols], or no data: 1

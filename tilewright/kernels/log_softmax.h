@@ -21,7 +21,8 @@ struct LogSoftmax {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
-    return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols)).over_row(x.cols);
+    return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols))
+        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

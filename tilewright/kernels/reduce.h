@@ -77,7 +77,8 @@ struct Reduce {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols)).over_row(x.cols);
+    return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols))
+        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

@@ -27,7 +27,7 @@ struct Softmax {
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols) +
                                      tile::memo_bytes<P, C>(2 * x.cols))  // this row and the next
-        .over_row(x.cols);
+        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

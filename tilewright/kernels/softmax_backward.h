@@ -26,7 +26,8 @@ struct SoftmaxGradient {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     const int64_t groups = grad.cols > 0 ? tile::row_groups<P>(grad.rows, grad.cols, machine) : 0;
-    return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols)).over_row(grad.cols);
+    return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols))
+        .over_row(grad.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

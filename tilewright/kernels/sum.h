@@ -23,7 +23,7 @@ struct Sum {
     const RowParts cut = parts<P>();
     const int64_t programs = x.rows * cut.count;
     tile::Plan plan =
-        tile::plan_of(programs).over_row(x.cols, tile::columns_read_once(programs));
+        tile::plan_of(programs).over_row(tile::lesser(x.cols, tile::columns_read_once(programs)));
     if (cut.count == 1) return plan;
     plan.phases = 2;
     plan.grid[1] = x.rows;

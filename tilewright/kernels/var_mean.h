@@ -19,7 +19,8 @@ struct VarMean {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols)).over_row(x.cols);
+    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols))
+        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

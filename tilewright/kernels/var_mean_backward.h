@@ -24,7 +24,7 @@ struct VarMeanBackward {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return tile::plan_of(x.cols > 0 ? x.rows : 0, tile::kept_bytes<P, C, T>(x.cols))
-        .over_row(x.cols);
+        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>

@@ -14,29 +14,34 @@
 
 namespace tw::tile {
 
+TW_INLINE constexpr int64_t lesser(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
 struct Plan {
   static constexpr int kMaxPhases = 4;
   int phases = 1;
   int64_t grid[kMaxPhases] = {};  // program instances per phase
   int64_t workspace_bytes = 0;    // shared by all instances, uninitialised, 64-byte aligned
   int64_t scratch_bytes = 0;      // private to the thread running an instance, 64-byte aligned
-  int64_t columns = 0;  // that an instance walks: how many threads of a GPU it is worth; 0: one
-  bool is_row = false;  // they are a row, of which a thread takes all that it can hold
+  /// That an instance walks in each phase: how many threads of a GPU it is worth; 0: one.
+  int64_t columns[kMaxPhases] = {};
+  int row_columns = 0;  // that a thread of a kernel of rows takes, before another thread is; or 0
 
   TW_INLINE Plan over(int64_t width) const {
     Plan plan = *this;
-    plan.columns = width;
+    for (int64_t& each : plan.columns) each = width;
     return plan;
   }
   /// The same for a kernel of rows, of which short ones are many: what a thread does for a row
-  /// costs more than what it does for a span of it, so that a row has few threads.
-  TW_INLINE Plan over_row(int64_t width, int64_t most = int64_t{1} << 62) const {
-    Plan plan = over_at_most(width, most);
-    plan.is_row = true;
+  /// costs more than what it does for some more columns, so that a row has few threads.
+  TW_INLINE Plan over_row(int64_t width, int each = 32) const {
+    Plan plan = over(width);
+    plan.row_columns = each;
     return plan;
   }
   TW_INLINE Plan over_at_most(int64_t width, int64_t most) const {
-    return over(width < most ? width : most);
+    return over(lesser(width, most));
   }
 };
 

@@ -27,6 +27,9 @@ template <class P, class C, class T>
 TW_INLINE constexpr int64_t kept_bytes(int64_t cols) {
   return P::template kept_bytes<C, T>(cols);
 }
+/// Columns of it that a thread of a GPU then keeps in registers.
+template <class P, class C, class T>
+inline constexpr int kKeptColumns = P::template kKeptColumns<C, T>;
 /// Scratch for memos of so many columns.
 template <class P, class C>
 TW_INLINE constexpr int64_t memo_bytes(int64_t cols) {

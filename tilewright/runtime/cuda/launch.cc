@@ -62,12 +62,13 @@ Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu) 
   Geometry out;
   const int64_t instances = plan.grid[phase];
   if (spans > 0 && gpu.compute_major >= 9)
-    out.ranks = unsigned(cuda::ranks_for(plan.columns, spans));
-  const int each = spans > 0 ? spans : cuda::kSlots;
-  const bool is_row = plan.is_row || spans > 0;
+    out.ranks = unsigned(cuda::ranks_for(plan.columns[phase], spans));
+  const int of_row = spans > 0 ? spans * cuda::kSpan : plan.row_columns;
+  const int64_t columns = (plan.columns[phase] + out.ranks - 1) / out.ranks;
   const int64_t threads =
-      cuda::threads_for((plan.columns + out.ranks - 1) / out.ranks, each, is_row ? each : 1);
+      of_row > 0 ? cuda::threads_for(columns, of_row, of_row) : cuda::threads_for(columns);
   int64_t per_block = threads > 32 ? 1 : cuda::kSharedBlockThreads / threads;
+  per_block = std::min(per_block, instances);
   int64_t most = kMaxBlocks;
   if (plan.scratch_bytes > 0) {
     const int64_t fit = (gpu.shared_bytes - kSharedStatic) / plan.scratch_bytes;
@@ -146,7 +147,7 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     if (plan.grid[phase] == 0) continue;
     const Geometry g = geometry(plan, prepared.spans, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
-    if (g.shared_bytes > kSharedDefault) allow(function, g.shared_bytes, on);
+    if (g.shared_bytes > kSharedDefault - kSharedStatic) allow(function, g.shared_bytes, on);
     tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
                               plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};

@@ -35,6 +35,8 @@ struct CpuProgram {
   TW_INLINE static constexpr int64_t kept_bytes(int64_t) {
     return 0;
   }
+  template <class C, class T>
+  static constexpr int kKeptColumns = 0;
   template <class C>
   TW_INLINE static constexpr int64_t memo_bytes(int64_t cols) {
     return cols * int64_t{sizeof(C)};

@@ -25,9 +25,14 @@ struct KeptRow {
 template <class P, class C, class T>
 struct KeptAdjacentRow {
   AdjacentRow<T> row;
-  T* shared = nullptr;
-  int64_t shared_end = 0;  // columns before are there
+  T* shared = nullptr;     // of the word that column 0 is in
+  int64_t shared_end = 0;  // so many elements are there
   TW_INLINE int64_t size(int d) const { return row.size(d); }
+  /// Where the span is that begins with a column, whose first lane comes first.
+  template <int kN>
+  TW_INLINE int64_t place(int64_t column) const {
+    return span_number<kN>(row, column) * kN;
+  }
 };
 
 /// The same of a spread program, whose registers hold it.
@@ -79,7 +84,8 @@ __device__ __forceinline__ auto load_raw(const HeldAdjacentRow<P, C, T>& kept,
 template <class P, class C, bool kFull, class T>
 __device__ __forceinline__ auto load_raw(const KeptAdjacentRow<P, C, T>& kept,
                                          const Span<P, C, kFull>& at) {
-  if (at.offset < kept.shared_end) return RawOf<P, C, T>::load(kept.shared + at.offset);
+  const int64_t place = kept.template place<P::template kLanes<C>>(at.offset);
+  if (place < kept.shared_end) return RawOf<P, C, T>::load(kept.shared + place);
   return load_raw(kept.row, at);
 }
 template <class P, class C, bool kFull, class T>
@@ -102,7 +108,8 @@ template <class P, class C, bool kFull, class T, class V>
 __device__ __forceinline__ void store_cached(KeptAdjacentRow<P, C, T>& kept,
                                              const Span<P, C, kFull>& at, const V& v) {
   const auto raw = RawOf<P, C, T>::narrow(v);
-  if (at.offset < kept.shared_end) raw.store(kept.shared + at.offset);
+  const int64_t place = kept.template place<P::template kLanes<C>>(at.offset);
+  if (place < kept.shared_end) raw.store(kept.shared + place);
   store_raw(kept.row, at, raw);
 }
 
@@ -128,7 +135,7 @@ __device__ __forceinline__ KeptAdjacentRow<P, C, T> open_row(P p, const Adjacent
   using Element = typename remove_const<T>::type;
   const int64_t bytes = P::template kept_bytes<C, Element>(row.size(0));
   const bool is_planned =  // of others, a part is
-      sizeof(T) <= 2 && row.size(0) % P::template kLanes<C> != 0;
+      sizeof(T) <= 4 && row.size(0) % P::template kLanes<C> != 0;
   if (!is_planned || (which + 1) * bytes > p.shared_scratch()) return {row};
   const int64_t count = bytes / int64_t{sizeof(T)};
   return {row, p.template scratch<Element>() + which * count, count};
@@ -165,10 +172,12 @@ __device__ __forceinline__ KeptAdjacentRow<P, C, T> keep_row(P p, const Adjacent
                                                              int which = 0) {
   using Element = typename remove_const<T>::type;
   const KeptAdjacentRow<P, C, T> out = detail::open_row<C>(p, row, which);
-  fetch_later(p, row);
-  for_row<C>(p, out.shared_end < row.size(0) ? out.shared_end : row.size(0), [&](const auto& at) {
-    load_raw(row, at).store(const_cast<Element*>(out.shared) + at.offset);
-  });
+  const int64_t columns = out.shared_end - row.phase;  // from there on it is not kept
+  for_spans<C>(p, columns < row.size(0) ? row.part(0, columns) : row,
+               [&](const auto& at, const auto& raw) {
+                 raw.store(const_cast<Element*>(out.shared) +
+                           out.template place<P::template kLanes<C>>(at.offset));
+               });
   return out;
 }
 

@@ -47,13 +47,13 @@ __device__ __forceinline__ void find_largest(P p, const Row& row, Put&& put) {
     const C high = detail::largest_of(at, next);
     if (high <= value || value != value) return;
     value = high;
-    number = uint32_t(uint64_t(at.offset) / kN);
+    number = uint32_t(span_number<kN>(row, at.offset));
     raw = next;
   });
-  const int64_t first = int64_t{p.thread()} * kN;
-  if (number == kNone && first < row.size(0)) {  // all are -inf
+  const auto first = numbered_span<C>(p, row, p.thread());
+  if (number == kNone && first.offset < row.size(0)) {  // all are -inf
     number = uint32_t(p.thread());
-    raw = load_raw(row, span_at<C>(p, row, first));
+    raw = load_raw(row, first);
   }
   const C high = reduce_threads(p, Max{}, value);
   const auto is_it = [high](C v) { return high == high ? v == high : v != v; };
@@ -63,7 +63,7 @@ __device__ __forceinline__ void find_largest(P p, const Row& row, Put&& put) {
   int lane = kN - 1;
   TW_UNROLL
   for (int i = kN - 2; i >= 0; --i) lane = is_it(v[i]) ? i : lane;
-  put(int64_t{mine} * kN + lane);
+  put(numbered_span<C>(p, row, mine).offset + lane);
 }
 
 }  // namespace tw::tile

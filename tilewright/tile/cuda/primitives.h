@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/tile/cuda/kept_rows.h"
+#include "tilewright/tile/cuda/with_rows.h"
 #include "tilewright/tile/reduction.h"
 
 namespace tw::tile {
@@ -351,7 +352,8 @@ __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
   if constexpr (sizeof...(In) == 2)
     if (detail::map_constant<C>(p, to, f, from...)) return;
   if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...))
-    detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to), f, detail::as<AlignedRow>(p, from)...);
+    detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to, 0), f,
+                           detail::as<AlignedRow>(p, from, 0)...);
   else
     detail::map_loose<C>(p, to, f, from...);
 }
@@ -369,7 +371,7 @@ __device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const V
     Raw<T, kN>::narrow(two.first).store_global(to + c);
     Raw<T, kN>::narrow(two.second).store_global(to_second + c);
   };
-  detail::for_words<C, kN>(p, first.size(0), put, detail::as<AlignedRow>(p, from)...);
+  detail::for_words<C, kN>(p, first.size(0), put, detail::as<AlignedRow>(p, from, 0)...);
 }
 
 }  // namespace tw::tile

@@ -47,17 +47,17 @@ struct TurnedBlock {
   static constexpr int64_t kBytes = int64_t{kElements} * kPitch * kWordBytes;
 };
 
-/// Threads of an instance that walks so many columns: `least` spans of eight each up to a warp,
-/// then `spans` each; whole warps from 33 threads on, powers of two below.
-TW_INLINE constexpr int threads_for(int64_t columns, int spans = kSlots, int least = 1) {
+/// Threads of an instance that walks so many columns: up to a warp for `least` columns each, then
+/// for `each`; whole warps from 33 threads on, powers of two below.
+TW_INLINE constexpr int threads_for(int64_t columns, int each = kSlots * kSpan, int least = kSpan) {
   constexpr int64_t kWarp = 32;
-  const int64_t warp_columns = kWarp * kSpan * spans;
+  const int64_t warp_columns = kWarp * each;
   if (columns > warp_columns) {
     const int64_t warps = (columns + warp_columns - 1) / warp_columns;
     return warps * kWarp < kMaxThreads ? int(warps * kWarp) : kMaxThreads;
   }
   int threads = 1;
-  while (threads < kWarp && threads * kSpan * least < columns) threads *= 2;
+  while (threads < kWarp && threads * least < columns) threads *= 2;
   return threads;
 }
 
@@ -101,18 +101,23 @@ struct Program {
 
   /// A program has one row: the blocks of a multiprocessor overlap each other.
   TW_INLINE static int64_t row_groups(int64_t rows, int64_t, const Machine&) { return rows; }
-  /// Spans of a row of T that a thread keeps for arithmetic in C: in 32 registers at most.
+  /// Spans of a row of T that a thread keeps for arithmetic in C, in 16 registers at most, and
+  /// their columns.
   template <class C, class T>
   static constexpr int kKeptSpans =
-      kSlots * kLanes<C> * int(sizeof(T)) <= 128 ? kSlots : 128 / (kLanes<C> * int(sizeof(T)));
+      kSlots * kLanes<C> * int(sizeof(T)) <= 64 ? kSlots : 64 / (kLanes<C> * int(sizeof(T)));
+  template <class C, class T>
+  static constexpr int kKeptColumns = kKeptSpans<C, T> * kLanes<C>;
   /// Bytes of a row that shared memory keeps: what registers do not; of rows of short elements that
   /// are not whole spans all, in whole spans.
   template <class C, class T>
   TW_INLINE static constexpr int64_t kept_bytes(int64_t cols) {
     constexpr int64_t kN = kLanes<C>;
-    const int64_t left = cols - int64_t{threads_for(cols, kSlots, kSlots)} * kN * kKeptSpans<C, T>;
-    const bool is_whole = sizeof(T) > 2 || cols % kN == 0;
-    const int64_t count = is_whole ? left : cols + kN - cols % kN;
+    constexpr int kEach = kKeptColumns<C, T>;
+    const int64_t left = cols - int64_t{threads_for(cols, kEach, kEach)} * kEach;
+    const bool is_whole = sizeof(T) > 4 || cols % kN == 0;
+    const int64_t count =
+        is_whole ? left : (cols + 2 * kN - 2) / kN * kN;  // the first may be short
     const int64_t bytes = count * int64_t{sizeof(T)};
     return bytes < 0 ? 0 : bytes < kKeptSharedBytes ? bytes : kKeptSharedBytes;
   }

@@ -1,9 +1,9 @@
 // Rows on CUDA, and how the threads of an instance walk them: they take the spans of a row in turn.
 // Freestanding.
 //
-// with_rows hands out AlignedRow where all rows are aligned and whole spans, which are loaded and
-// stored in words of 16 bytes; AdjacentRow where some are not, as an odd number of columns makes
-// them, whose spans go in words, too (unaligned.h). Others stay Views, and go lane by lane.
+// AlignedRow is aligned and of whole spans, which are loaded and stored in words of 16 bytes. Spans
+// of an AdjacentRow, which an odd number of columns makes of most, go in words, too (unaligned.h).
+// Others are Views, and go lane by lane. with_rows.h tells which is which.
 #pragma once
 
 #include "tilewright/tile/cuda/copy_async.h"
@@ -36,33 +36,48 @@ struct AlignedRow {
   /// Whole spans of it.
   TW_INLINE AlignedRow part(int64_t begin, int64_t count) const { return {data + begin, {count}}; }
 };
-/// Adjacent elements, as many and from where they like. The branch for them is the larger one: what
-/// it computes, the compiler must not compute ahead of it, in registers that the others lack.
+/// Adjacent elements, as many and from where they like. Spans begin where words do: the first one
+/// is `phase` elements short, so that it has lanes up to the second one's word. Of rows whose words
+/// begin at different columns, phase is 0. The branch for these rows is the larger one: what it
+/// computes, the compiler must not compute ahead of it, in registers that the others lack.
 template <class T>
 struct AdjacentRow {
   T* data;
   int64_t sizes[1];
+  int phase;
   AdjacentRow() = default;
-  __device__ __forceinline__ AdjacentRow(T* from, int64_t count) : data(from), sizes{count} {
+  __device__ __forceinline__ AdjacentRow(T* from, int64_t count, int short_of = 0)
+      : data(from), sizes{count}, phase(short_of) {
     asm("" : "+l"(data), "+l"(sizes[0]));
   }
   TW_INLINE int64_t size(int) const { return sizes[0]; }
   TW_INLINE static constexpr int64_t stride(int) { return 1; }
   TW_INLINE T& operator()(int64_t i) const { return data[i]; }
-  TW_INLINE AdjacentRow part(int64_t begin, int64_t count) const { return {data + begin, count}; }
+  /// From a column that is a multiple of a span's.
+  TW_INLINE AdjacentRow part(int64_t begin, int64_t count) const {
+    return {data + begin, count, phase};
+  }
 };
 template <class Row>
 inline constexpr bool is_whole = false;  // of whole spans
 template <class T>
 inline constexpr bool is_whole<AlignedRow<T>> = true;
 
+template <class Row, class T>
+__device__ __forceinline__ Row row_at(T* data, int64_t cols, int in_word) {
+  if constexpr (is_whole<Row>)
+    return {data, {cols}};
+  else
+    return {data, cols, int(reinterpret_cast<uint64_t>(data) & unsigned(in_word)) / int(sizeof(T))};
+}
 /// Rows, each a Row. kInLoop: of a kernel with a loop over rows, before which the compiler would
 /// compute the reciprocals of all leading sizes, and keep them in registers.
 template <class Row, class T, bool kInLoop>
 struct RowsOf {
   const Rows<T>& base;
+  int in_word;  // the bits of an address within a word, if rows have phases
   __device__ __forceinline__ Row row(int64_t i) const {
-    if constexpr (!kInLoop) return {base.row(i).data, base.cols};
+    if constexpr (!kInLoop) return row_at<Row>(base.row(i).data, base.cols, in_word);
     int64_t offset = 0;
     TW_ROLLED
     for (int d = base.lead - 1; d > 0; --d) {
@@ -70,7 +85,7 @@ struct RowsOf {
       offset += (i - next * base.lead_sizes[d]) * base.lead_strides[d];
       i = next;
     }
-    return {base.data + offset + i * base.lead_strides[0], base.cols};
+    return row_at<Row>(base.data + offset + i * base.lead_strides[0], base.cols, in_word);
   }
 };
 
@@ -129,13 +144,26 @@ __device__ __forceinline__ void for_slots(P p, int64_t n, F&& f) {
       f(span_of<C>(p, c, n, slot));
   }
 }
+/// Span `number` of a row.
+template <class C, class P, class T>
+__device__ __forceinline__ Span<P, C, false> numbered_span(P, const AdjacentRow<T>& row,
+                                                           int64_t number) {
+  constexpr int kN = P::template kLanes<C>;
+  const int64_t word = number * kN - row.phase, n = row.size(0);
+  const int64_t begin = word < 0 ? 0 : word, end = word + kN < n ? word + kN : n;
+  return {begin, int(end - begin), -1};
+}
 /// Rows of a spread program are no longer than its threads hold: see is_held.
 template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const AdjacentRow<T>& row, F&& f) {
-  if constexpr (P::kSpans > 0)
+  constexpr int kN = P::template kLanes<C>;
+  if constexpr (P::kSpans > 0) {
     for_slots<C, P::kSpans, false>(p, row.size(0), f);
-  else
-    for_row<C>(p, row.size(0), f);
+  } else {
+    TW_ROLLED
+    for (int64_t s = p.thread(); s * kN < row.size(0) + row.phase; s += p.threads())
+      f(numbered_span<C>(p, row, s));
+  }
 }
 
 /// The span of a row that begins with column c.
@@ -151,6 +179,19 @@ template <class C, class P, class T>
 __device__ __forceinline__ auto span_at(P, const AlignedRow<T>&, int64_t c) {
   return Span<P, C, true>{c, P::template kLanes<C>, -1};
 }
+template <class C, class P, class Row>
+__device__ __forceinline__ auto numbered_span(P p, const Row& row, int64_t number) {
+  return span_at<C>(p, row, number * P::template kLanes<C>);
+}
+/// Which of a row's spans begins with a column, or where its word does.
+template <int kN, class Row>
+__device__ __forceinline__ int64_t span_number(const Row& row, int64_t column) {
+  return int64_t(uint64_t(column) / kN);
+}
+template <int kN, class T>
+__device__ __forceinline__ int64_t span_number(const AdjacentRow<T>& row, int64_t column) {
+  return int64_t(uint64_t(column + row.phase) / kN);
+}
 
 /// The span's elements of a row, as they lie.
 template <class P, class C, bool kFull, class T>
@@ -164,7 +205,7 @@ __device__ __forceinline__ auto load_raw(const View<T, 1>& row, const Span<P, C,
 }
 template <class P, class C, bool kFull, class T>
 __device__ __forceinline__ auto load_raw(const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
-  return load_unaligned<P::template kLanes<C>>(row.data, row.size(0), at.offset);
+  return load_unaligned<P::template kLanes<C>>(row.data, row.size(0), at.offset, at.count);
 }
 
 /// The span's elements of a row, in the arithmetic type. Lanes past the end are zero.
@@ -208,14 +249,21 @@ __device__ __forceinline__ void store(P, const Row& row, const Span<P, C, kFull>
   store_cached(row, at, v);
 }
 
-/// A row that comes some time after this one: on its way into L2. It takes no registers.
+/// A row that comes some time after this one: on its way into L2. It takes no registers. Bulk
+/// copies of a multiprocessor go one after the other: of short rows, threads ask for a line each.
 template <class P, class Row>
 __device__ __forceinline__ void fetch_later(P p, const Row& row) {
-  constexpr int64_t kLine = 128;
+  constexpr int64_t kLine = 128, kShort = 4096;
   const int64_t bytes = row.size(0) * int64_t{sizeof(*row.data)};
-  TW_ROLLED
-  for (int64_t at = p.thread() * kLine; at < bytes; at += p.threads() * kLine)
-    cuda::prefetch_line_l2(reinterpret_cast<const char*>(row.data) + at);
+  if (bytes <= kShort) {
+    TW_ROLLED
+    for (int64_t at = p.thread() * kLine; at < bytes; at += p.threads() * kLine)
+      cuda::prefetch_line_l2(reinterpret_cast<const char*>(row.data) + at);
+  } else if (p.thread() == 0) {  // its whole words
+    const auto begin = reinterpret_cast<uint64_t>(row.data);
+    const uint64_t first = (begin + 15) & ~uint64_t{15}, end = (begin + bytes) & ~uint64_t{15};
+    cuda::prefetch_l2(reinterpret_cast<const char*>(first), int(end - first));
+  }
 }
 template <class P, class T>
 __device__ __forceinline__ void fetch_later(P, const View<T, 1>&) {}
@@ -226,11 +274,13 @@ __device__ __forceinline__ void for_spans(P p, const Row& row, F&& f) {
   fetch_later(p, row);
   for_row<C>(p, row, [&](const auto& at) { f(at, load_raw(row, at)); });
 }
+/// Spans of a row that are on their way before the first is used: 64 bytes.
+template <class R>
+inline constexpr int kSpansAhead = sizeof(R) > 16 ? 2 : 4;
 template <class C = float, class P, class T, class F>
 __device__ __forceinline__ void for_spans(P p, const AlignedRow<T>& row, F&& f) {
   using R = RawOf<P, C, T>;
-  // 64 bytes are on their way before the first is used.
-  constexpr int kN = P::template kLanes<C>, kAhead = sizeof(R) > 16 ? 2 : 4;
+  constexpr int kN = P::template kLanes<C>, kAhead = kSpansAhead<R>;
   const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
   int64_t c = int64_t{p.thread()} * kN;
   TW_ROLLED
@@ -243,6 +293,33 @@ __device__ __forceinline__ void for_spans(P p, const AlignedRow<T>& row, F&& f) 
   }
   TW_ROLLED
   for (; c < n; c += step) f(Span<P, C, true>{c, kN, -1}, R::load(row.data + c));
+}
+
+/// Those that are whole words, as many at a time.
+template <class C = float, class P, class T, class F>
+  requires(P::kSpans == 0)
+__device__ __forceinline__ void for_spans(P p, const AdjacentRow<T>& row, F&& f) {
+  using R = RawOf<P, C, T>;
+  constexpr int kN = P::template kLanes<C>, kAhead = kSpansAhead<R>;
+  const int64_t step = int64_t{p.threads()} * kN;
+  const bool in_words = R::is_aligned(row.data - row.phase);
+  int64_t s = p.thread();
+  TW_ROLLED
+  while (s * kN < row.size(0) + row.phase) {
+    const int64_t c = s * kN - row.phase;
+    if (in_words && c >= 0 && c + (kAhead - 1) * step + kN <= row.size(0)) {
+      R spans[kAhead];
+      TW_UNROLL
+      for (int i = 0; i < kAhead; ++i) spans[i] = R::load(row.data + c + i * step);
+      TW_UNROLL
+      for (int i = 0; i < kAhead; ++i) f(Span<P, C, false>{c + i * step, kN, -1}, spans[i]);
+      s += kAhead * p.threads();
+    } else {
+      const auto at = numbered_span<C>(p, row, s);
+      f(at, load_raw(row, at));
+      s += p.threads();
+    }
+  }
 }
 
 /// How many columns to write first: all, since a GPU has no stores around its caches.
@@ -277,70 +354,6 @@ __device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
 template <class P>
 __device__ __forceinline__ void sync(P p) {
   p.sync();
-}
-
-namespace detail {
-
-/// Whether the spans of a spread program's threads are a whole row.
-template <class C, class P>
-__device__ __forceinline__ bool is_held(P p, int64_t cols) {
-  return P::kSpans == 0 || cols <= int64_t{p.threads()} * P::template kLanes<C> * P::kSpans;
-}
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_adjacent(P p, const View<T, 1>& row) {
-  return is_held<C>(p, row.size(0)) && row.stride(0) == 1;
-}
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_adjacent(P p, const Rows<T>& rows) {
-  return is_held<C>(p, rows.cols) && rows.col_stride == 1;
-}
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_aligned(P p, const View<T, 1>& row) {
-  return is_adjacent<C>(p, row) && row.size(0) % P::template kLanes<C> == 0 &&
-         RawOf<P, C, T>::is_aligned(row.data);
-}
-template <class C, class P, class T>
-__device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
-  using R = RawOf<P, C, T>;
-  int64_t strides = rows.lead_strides[0];  // the common divisor by powers of two is their bits'
-  TW_ROLLED
-  for (int d = 1; d < rows.lead; ++d) strides |= rows.lead_strides[d];
-  return is_adjacent<C>(p, rows) && rows.cols % P::template kLanes<C> == 0 &&
-         R::is_aligned(rows.data) && strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
-}
-template <class P, class C, class T>
-TW_DEVICE constexpr bool is_registers(T*) {
-  return RawOf<P, C, T>::kBytes >= 4;
-}
-template <class T>
-TW_DEVICE constexpr bool is_short(T*) {
-  return sizeof(T) <= 2;
-}
-/// Whether a span of each is at least a register, and elements of some are short: what is less goes
-/// lane by lane, and what is more would take registers from the loops over aligned rows.
-template <class C, class P, class... Operand>
-inline constexpr bool may_be_adjacent = (... && is_registers<P, C>(decltype(Operand::data){})) &&
-                                        (... || is_short(decltype(Operand::data){}));
-
-template <template <class> class Row, class P, class T>
-TW_INLINE Row<T> as(P, const View<T, 1>& row) {
-  return {row.data, row.size(0)};
-}
-template <template <class> class Row, class P, class T>
-TW_INLINE RowsOf<Row<T>, T, (P::kSpans > 0)> as(P, const Rows<T>& rows) {
-  return {rows};
-}
-
-}  // namespace detail
-
-/// f of the operands, each a View of rank 1 or Rows, as rows that lie as all of them do.
-template <class C = float, class P, class F, class... Operand>
-__device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands) {
-  if ((detail::is_aligned<C>(p, operands) && ...)) return f(detail::as<AlignedRow>(p, operands)...);
-  if constexpr (detail::may_be_adjacent<C, P, Operand...>)
-    if ((detail::is_adjacent<C>(p, operands) && ...))
-      return f(detail::as<AdjacentRow>(p, operands)...);
-  f(operands...);
 }
 
 }  // namespace tw::tile

@@ -97,19 +97,19 @@ __device__ __forceinline__ int shift_of(const T* row) {
   return int(reinterpret_cast<uint64_t>(row) & (R::kWordBytes - 1));
 }
 
-/// kN elements of a row of n from `column` on, a multiple of kN; past the end zero. No byte outside
-/// the row is read.
+/// `count` elements of a row of n from `column` on, kN at most; then zero. No byte outside the row
+/// is read.
 template <int kN, class T>
-__device__ __forceinline__ auto load_unaligned(T* row, int64_t n, int64_t column) {
+__device__ __forceinline__ auto load_unaligned(T* row, int64_t n, int64_t column, int count) {
   using U = typename remove_const<T>::type;
   using R = Raw<U, kN>;
   using Word = detail::Registers<typename R::Word>;
   constexpr int kUnit = int(sizeof(U));
-  const int shift = shift_of<R>(row);  // and of all columns that are multiples of kN
+  const int shift = shift_of<R>(row + column);
+  if (count == kN && shift == 0) return R::load(row + column);
   const int before = shift / kUnit, behind = shift == 0 ? 0 : R::kWordBytes / kUnit - before;
-  const int64_t rest = n - column;
-  if (column < before || rest < kN + behind)
-    return detail::load_each<R>(row + column, rest < kN ? int(rest) : kN);
+  if (count < kN || column < before || n - column < kN + behind)
+    return detail::load_each<R>(row + column, count);
   const char* const from = reinterpret_cast<const char*>(row + column);
   Word words[R::kWords + 1], out[R::kWords];
   TW_UNROLL
@@ -196,14 +196,14 @@ __device__ __forceinline__ void store_warp(const Registers<Word> (&words)[kWords
 
 }  // namespace detail
 
-/// Elements of a row from `column` on, a multiple of kN. Called by threads of a warp together,
+/// kN elements of a row from `column` on. Called by threads of a warp together,
 /// which exchange what their words are short of.
 template <class T, int kN>
 __device__ __forceinline__ void store_unaligned(const Raw<T, kN>& raw, T* row, int64_t column) {
   using R = Raw<T, kN>;
   constexpr int kUnit = int(sizeof(T));
   char* const here = reinterpret_cast<char*>(row + column);
-  const int shift = shift_of<R>(row);
+  const int shift = shift_of<R>(row + column);
   if (shift == 0) return raw.store(row + column);
   detail::Registers<typename R::Word> words[R::kWords];
   __builtin_memcpy(words, raw.words, sizeof(words));

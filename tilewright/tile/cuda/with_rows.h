@@ -1,0 +1,114 @@
+// How the rows of a kernel's operands lie, on CUDA: with_rows hands them out as AlignedRow where
+// all are aligned and of whole spans, else as AdjacentRow where the elements of each are adjacent,
+// else as Views. Freestanding.
+#pragma once
+
+#include "tilewright/tile/cuda/rows.h"
+
+namespace tw::tile {
+
+namespace detail {
+
+/// Whether the spans of a spread program's threads are a whole row.
+template <class C, class P>
+__device__ __forceinline__ bool is_held(P p, int64_t cols) {
+  return P::kSpans == 0 || cols <= int64_t{p.threads()} * P::template kLanes<C> * P::kSpans;
+}
+template <class C, class P, class T>
+__device__ __forceinline__ bool is_adjacent(P p, const View<T, 1>& row) {
+  return is_held<C>(p, row.size(0)) && row.stride(0) == 1;
+}
+template <class C, class P, class T>
+__device__ __forceinline__ bool is_adjacent(P p, const Rows<T>& rows) {
+  return is_held<C>(p, rows.cols) && rows.col_stride == 1;
+}
+template <class C, class P, class T>
+__device__ __forceinline__ bool is_aligned(P p, const View<T, 1>& row) {
+  return is_adjacent<C>(p, row) && row.size(0) % P::template kLanes<C> == 0 &&
+         RawOf<P, C, T>::is_aligned(row.data);
+}
+template <class C, class P, class T>
+__device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
+  using R = RawOf<P, C, T>;
+  int64_t strides = rows.lead_strides[0];  // the common divisor by powers of two is their bits'
+  TW_ROLLED
+  for (int d = 1; d < rows.lead; ++d) strides |= rows.lead_strides[d];
+  return is_adjacent<C>(p, rows) && rows.cols % P::template kLanes<C> == 0 &&
+         R::is_aligned(rows.data) && strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
+}
+template <class P, class C, class T>
+TW_DEVICE constexpr bool is_registers(T*) {
+  return RawOf<P, C, T>::kBytes >= 4;
+}
+template <class P, class T>
+TW_DEVICE constexpr bool is_short(T*) {
+  return sizeof(T) <= (P::kSpans > 0 ? 2 : 4);
+}
+/// Whether a span of each is at least a register, and elements of some are short: what is less goes
+/// lane by lane, and what is more would take registers from the loops over aligned rows.
+template <class C, class P, class... Operand>
+inline constexpr bool may_be_adjacent = (... && is_registers<P, C>(decltype(Operand::data){})) &&
+                                        (... || is_short<P>(decltype(Operand::data){}));
+
+template <template <class> class Row, class P, class T>
+__device__ __forceinline__ Row<T> as(P, const View<T, 1>& row, int) {
+  return row_at<Row<T>>(row.data, row.size(0), 0);
+}
+template <template <class> class Row, class P, class T>
+__device__ __forceinline__ auto as(P, const Rows<T>& rows, int in_word) {
+  return RowsOf<Row<T>, T, (P::kSpans > 0)>{rows, in_word};
+}
+
+/// Whether words begin at the same columns of all rows. Those of a View are the same for each row,
+/// and do not count.
+template <class T, class U>
+__device__ __forceinline__ bool is_in_phase(const Rows<T>& a, const Rows<U>& b, int in_word) {
+  if (sizeof(T) != sizeof(U) || a.lead != b.lead) return false;
+  auto bits = reinterpret_cast<uint64_t>(a.data) ^ reinterpret_cast<uint64_t>(b.data);
+  TW_ROLLED
+  for (int d = 0; d < a.lead; ++d)
+    bits |= uint64_t(a.lead_strides[d] - b.lead_strides[d]) * sizeof(T);
+  return (bits & unsigned(in_word)) == 0;
+}
+template <class T, class U>
+__device__ __forceinline__ bool is_in_phase(const Rows<T>&, const View<U, 1>&, int) {
+  return true;
+}
+/// The bits of an address within a word, if the operands' rows have phases.
+template <class C, class P, class T, class... Operand>
+__device__ __forceinline__ int phase_bits(P, const Rows<T>& first, const Operand&... rest) {
+  constexpr int kInWord = RawOf<P, C, T>::kWordBytes - 1;
+  return P::kSpans == 0 && (is_in_phase(first, rest, kInWord) && ...) ? kInWord : 0;
+}
+template <class C, class P, class T, class... Operand>
+__device__ __forceinline__ int phase_bits(P, const View<T, 1>&, const Operand&...) {
+  return 0;
+}
+
+}  // namespace detail
+
+/// f of the operands, each a View of rank 1 or Rows, as rows that lie as all of them do.
+template <class C = float, class P, class F, class... Operand>
+__device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands) {
+  if ((detail::is_aligned<C>(p, operands) && ...))
+    return f(detail::as<AlignedRow>(p, operands, 0)...);
+  if constexpr (detail::may_be_adjacent<C, P, Operand...>)
+    if ((detail::is_adjacent<C>(p, operands) && ...)) {
+      const int in_word = detail::phase_bits<C>(p, operands...);
+      return f(detail::as<AdjacentRow>(p, operands, in_word)...);
+    }
+  f(operands...);
+}
+/// The same of one row.
+template <class C = float, class P, class F, class T>
+__device__ __forceinline__ void with_rows(P p, F&& f, const View<T, 1>& row) {
+  using R = RawOf<P, C, T>;
+  if (detail::is_aligned<C>(p, row)) return f(detail::as<AlignedRow>(p, row, 0));
+  if constexpr (detail::may_be_adjacent<C, P, View<T, 1>>)
+    if (detail::is_adjacent<C>(p, row))
+      return f(
+          row_at<AdjacentRow<T>>(row.data, row.size(0), P::kSpans == 0 ? R::kWordBytes - 1 : 0));
+  f(row);
+}
+
+}  // namespace tw::tile
