@@ -2,53 +2,14 @@
 //
 //   scale = max(|x|, eps) / largest,  out = x / scale, no further than the largest number
 //
-// One program per row. Scales and quotients are float32, rounded once.
+// On a CPU a program has a row, on a GPU a group. Scales and quotients are float32, rounded once.
 #pragma once
 
-#include "tilewright/tile/tile.h"
+#include "tilewright/tile/quantized.h"
 
 namespace tw::kernels {
 
-/// The largest finite number of a type, and what is stored of numbers within.
-template <class Q>
-struct QuantizedAs {
-  static constexpr float kLargest = 448;  // f8_e4m3fn
-  static constexpr float kLeast = -448;
-  template <class V>
-  TW_INLINE static V of(V v, bool) {
-    return v;
-  }
-};
-template <>
-struct QuantizedAs<int8_t> {
-  static constexpr float kLargest = 127;
-  static constexpr float kLeast = -128;
-  template <class V>
-  TW_INLINE static V of(V v, bool truncate) {
-    const V known = tile::select(v == v, v, V{});
-    return truncate ? known : tile::round(known);
-  }
-};
-
-TW_INLINE float divided(float a, float b) {
-#if defined(__CUDA_ARCH__)
-  return __fdiv_rn(a, b);  // plain division is not rounded to nearest there
-#else
-  return a / b;
-#endif
-}
-
-/// Each lane divided, rounded to nearest.
-template <class V>
-TW_INLINE V divided_lanes(V v, float by) {
-#if defined(__CUDA_ARCH__)
-  TW_UNROLL
-  for (int i = 0; i < tile::kLanesOf<V>; ++i) v[i] = divided(v[i], by);
-  return v;
-#else
-  return v / tile::splat<V>(by);
-#endif
-}
+using tile::QuantizedAs;
 
 /// The least power of two that is no smaller, for positive numbers; infinity and NaN as they are.
 TW_INLINE float power_of_two_above(float x) {
@@ -58,36 +19,64 @@ TW_INLINE float power_of_two_above(float x) {
                             (bits & 0x7fffffu) != 0 ? (bits & 0x7f800000u) + 0x800000u : bits);
 }
 
-/// One row, in groups.
+/// Spans of float32 that are kept take half of 64.
+template <class T>
+inline constexpr int kQuantizeRegisters = sizeof(T) > 2 ? 128 : 64;
+
+struct Quantizing {
+  int64_t group_size;
+  float eps;
+  bool power_of_two, truncate;
+};
+
+template <class P, class T>
+TW_INLINE tile::Plan quantize_plan(const Rows<const T>& x, const Rows<float>& scale,
+                                   int64_t group_size) {
+  if constexpr (P::kOnGpu)
+    return tile::plan_of(x.rows * scale.cols, tile::kept_bytes<P, float, T>(group_size))
+        .over_row(group_size, tile::kKeptColumns<P, float, T>);
+  else
+    return tile::plan_of(x.cols > 0 ? x.rows : 0);
+}
+
+/// One group; its scale.
+template <class Q, class P, class From, class To>
+TW_INLINE float quantize_group(P p, const From& group, const To& codes, const Quantizing& how) {
+  const float most = tile::largest_magnitude(p, group);
+  float step = tile::divided(most < how.eps ? how.eps : most, QuantizedAs<Q>::kLargest);
+  if (step == 0) step = 1;
+  if (how.power_of_two) step = power_of_two_above(step);
+  const tile::Divisor by{step};
+  tile::for_row(p, group, [&](auto at) {
+    tile::store_quotients<Q>(p, codes, at, tile::load(group, at), by, how.truncate);
+  });
+  return step;
+}
+
+/// What a program has.
 template <class P, class T, class Q>
-TW_INLINE void quantize_row(P p, const View<const T, 1>& row, const View<Q, 1>& to,
-                            const View<float, 1>& scale, int64_t group_size, float eps,
-                            bool power_of_two, bool truncate) {
-  using As = QuantizedAs<Q>;
-  for (int64_t g = 0; g < scale.size(0); ++g) {
-    const View<const T, 1> group = row.part(g * group_size, group_size);
-    const View<Q, 1> codes = to.part(g * group_size, group_size);
-    const float most = tile::reduce_row(p, tile::Max{}, group, [&](auto at) {
-      const auto v = tile::load(group, at);
-      using V = decltype(v + v);
-      return tile::select(v < 0.0f, V(0.0f - v), V(v));
-    });
-    float step = divided(most < eps ? eps : most, As::kLargest);
-    if (step == 0) step = 1;
-    if (power_of_two) step = power_of_two_above(step);
-    scale(g) = step;
-    tile::for_row(p, group, [&](auto at) {
-      auto v = divided_lanes(tile::load(group, at), step);
-      using V = decltype(v);
-      v = tile::select(v > As::kLargest, tile::splat<V>(As::kLargest), v);
-      v = tile::select(v < As::kLeast, tile::splat<V>(As::kLeast), v);
-      tile::store(p, codes, at, As::of(v, truncate));
-    });
+TW_INLINE void quantize(P p, const Rows<const T>& x, const Rows<Q>& out, const Rows<float>& scale,
+                        const Quantizing& how) {
+  const int64_t size = how.group_size;
+  if constexpr (P::kOnGpu) {
+    const int64_t row = index_quotient(p.index(), scale.cols), g = p.index() - row * scale.cols;
+    const auto run = [&](const auto& from, const auto& to) {
+      const float step = quantize_group<Q>(p, tile::keep_row(p, from), to, how);
+      if (p.thread() == 0) scale(row, g) = step;
+    };
+    tile::with_rows(p, run, x.row(row).part(g * size, size), out.row(row).part(g * size, size));
+  } else {
+    const View<const T, 1> from = x.row(p.index());
+    const View<Q, 1> to = out.row(p.index());
+    const View<float, 1> steps = scale.row(p.index());
+    for (int64_t g = 0; g < steps.size(0); ++g)
+      steps(g) = quantize_group<Q>(p, from.part(g * size, size), to.part(g * size, size), how);
   }
 }
 
 template <class T>
 struct QuantizeFp8 {
+  static constexpr int kGpuRegisters = kQuantizeRegisters<T>;
   Rows<const T> x;  // [*, cols]
   int64_t group_size;
   float eps;
@@ -97,17 +86,17 @@ struct QuantizeFp8 {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.cols > 0 ? x.rows : 0).over(group_size);
+    return quantize_plan<P>(x, scale, group_size);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    quantize_row(p, x.row(p.index()), out.row(p.index()), scale.row(p.index()), group_size, eps,
-                 power_of_two, false);
+    quantize(p, x, out, scale, {group_size, eps, power_of_two, false});
   }
 };
 
 template <class T>
 struct QuantizeInt8 {
+  static constexpr int kGpuRegisters = kQuantizeRegisters<T>;
   Rows<const T> x;  // [*, cols]
   int64_t group_size;
   float eps;
@@ -118,12 +107,11 @@ struct QuantizeInt8 {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    return tile::plan_of(x.cols > 0 ? x.rows : 0).over(group_size);
+    return quantize_plan<P>(x, scale, group_size);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    quantize_row(p, x.row(p.index()), out.row(p.index()), scale.row(p.index()), group_size, eps,
-                 power_of_two, truncate);
+    quantize(p, x, out, scale, {group_size, eps, power_of_two, truncate});
   }
 };
 

@@ -72,7 +72,9 @@ struct QuantizeFamily {
                                         {"groups of 128", "*=2x3 C=384 group_size=128"},
                                         {"powers of two", "*=4 C=96 group_size=32 power_of_two=1"},
                                         {"a large eps", "*=4 C=96 group_size=32 eps=100"},
-                                        {"no eps", "*=2 C=300 group_size=300 eps=0"}};
+                                        {"no eps", "*=2 C=300 group_size=300 eps=0"},
+                                        {"whole rows", "*=3 C=2048 group_size=2048"},
+                                        {"long groups", "*=2 C=40000 group_size=20000"}};
   static constexpr Case kWorkloads[] = {{"deepseek-v3/prefill", "*=4096 C=7168 group_size=128"},
                                         {"deepseek-v3/decode", "*=1 C=7168 group_size=128"}};
 };
