@@ -144,25 +144,38 @@ __device__ __forceinline__ void for_slots(P p, int64_t n, F&& f) {
       f(span_of<C>(p, c, n, slot));
   }
 }
-/// Span `number` of a row.
-template <class C, class P, class T>
-__device__ __forceinline__ Span<P, C, false> numbered_span(P, const AdjacentRow<T>& row,
-                                                           int64_t number) {
-  constexpr int kN = P::template kLanes<C>;
-  const int64_t word = number * kN - row.phase, n = row.size(0);
-  const int64_t begin = word < 0 ? 0 : word, end = word + kN < n ? word + kN : n;
-  return {begin, int(end - begin), -1};
+/// f of the spans of a row that are no whole words: the one before the first word and the one
+/// behind the last. `head`: columns before the first word.
+template <class C, class P, class T, class F>
+__device__ __forceinline__ void for_ends(P p, const AdjacentRow<T>& row, int head, F&& f) {
+  const int64_t n = row.size(0);
+  const int tail = int(unsigned(n - head) % P::template kLanes<C>);
+  TW_ROLLED
+  for (int i = 0; i < 2; ++i) {
+    const bool is_mine = p.thread() == (i == 0 ? 0 : p.threads() - 1);
+    const int count = i == 0 ? head : tail;
+    if (is_mine && count > 0) f(Span<P, C, false>{i == 0 ? 0 : n - tail, count, -1});
+  }
+}
+/// Columns before the first word.
+template <int kN, class T>
+__device__ __forceinline__ int head_of(const AdjacentRow<T>& row) {
+  const int head = row.phase == 0 ? 0 : kN - row.phase;
+  return head < row.size(0) ? head : int(row.size(0));
 }
 /// Rows of a spread program are no longer than its threads hold: see is_held.
 template <class C = float, int kChains = 1, class P, class T, class F>
 __device__ __forceinline__ void for_row(P p, const AdjacentRow<T>& row, F&& f) {
-  constexpr int kN = P::template kLanes<C>;
   if constexpr (P::kSpans > 0) {
     for_slots<C, P::kSpans, false>(p, row.size(0), f);
   } else {
+    constexpr int kN = P::template kLanes<C>;
+    const int head = head_of<kN>(row);
+    const int64_t step = int64_t{p.threads()} * kN;
     TW_ROLLED
-    for (int64_t s = p.thread(); s * kN < row.size(0) + row.phase; s += p.threads())
-      f(numbered_span<C>(p, row, s));
+    for (int64_t c = head + int64_t{p.thread()} * kN; c + kN <= row.size(0); c += step)
+      f(Span<P, C, true>{c, kN, -1});
+    for_ends<C>(p, row, head, f);
   }
 }
 
@@ -178,6 +191,15 @@ __device__ __forceinline__ auto span_at(P p, const AdjacentRow<T>& row, int64_t 
 template <class C, class P, class T>
 __device__ __forceinline__ auto span_at(P, const AlignedRow<T>&, int64_t c) {
   return Span<P, C, true>{c, P::template kLanes<C>, -1};
+}
+/// Span `number` of a row.
+template <class C, class P, class T>
+__device__ __forceinline__ Span<P, C, false> numbered_span(P, const AdjacentRow<T>& row,
+                                                           int64_t number) {
+  constexpr int kN = P::template kLanes<C>;
+  const int64_t word = number * kN - row.phase, n = row.size(0);
+  const int64_t begin = word < 0 ? 0 : word, end = word + kN < n ? word + kN : n;
+  return {begin, int(end - begin), -1};
 }
 template <class C, class P, class Row>
 __device__ __forceinline__ auto numbered_span(P p, const Row& row, int64_t number) {
@@ -301,25 +323,25 @@ template <class C = float, class P, class T, class F>
 __device__ __forceinline__ void for_spans(P p, const AdjacentRow<T>& row, F&& f) {
   using R = RawOf<P, C, T>;
   constexpr int kN = P::template kLanes<C>, kAhead = kSpansAhead<R>;
-  const int64_t step = int64_t{p.threads()} * kN;
-  const bool in_words = R::is_aligned(row.data - row.phase);
-  int64_t s = p.thread();
-  TW_ROLLED
-  while (s * kN < row.size(0) + row.phase) {
-    const int64_t c = s * kN - row.phase;
-    if (in_words && c >= 0 && c + (kAhead - 1) * step + kN <= row.size(0)) {
+  const int head = head_of<kN>(row);
+  const int64_t step = int64_t{p.threads()} * kN, n = row.size(0);
+  int64_t c = head + int64_t{p.thread()} * kN;
+  if (R::is_aligned(row.data + head)) {
+    TW_ROLLED
+    for (; c + (kAhead - 1) * step + kN <= n; c += kAhead * step) {
       R spans[kAhead];
       TW_UNROLL
       for (int i = 0; i < kAhead; ++i) spans[i] = R::load(row.data + c + i * step);
       TW_UNROLL
-      for (int i = 0; i < kAhead; ++i) f(Span<P, C, false>{c + i * step, kN, -1}, spans[i]);
-      s += kAhead * p.threads();
-    } else {
-      const auto at = numbered_span<C>(p, row, s);
-      f(at, load_raw(row, at));
-      s += p.threads();
+      for (int i = 0; i < kAhead; ++i) f(Span<P, C, true>{c + i * step, kN, -1}, spans[i]);
     }
   }
+  TW_ROLLED
+  for (; c + kN <= n; c += step) {
+    const Span<P, C, true> at{c, kN, -1};
+    f(at, load_raw(row, at));
+  }
+  for_ends<C>(p, row, head, [&](const auto& at) { f(at, load_raw(row, at)); });
 }
 
 /// How many columns to write first: all, since a GPU has no stores around its caches.
