@@ -82,6 +82,9 @@ struct Topk {
                                         {"all in order", "*=3 C=77 k=77"},
                                         {"a few", "*=5 C=9001 k=33"},
                                         {"many", "*=2 C=3000 k=1025"},
+                                        {"of short rows", "*=67 C=128 k=8"},
+                                        {"the largest of many", "*=2 C=20000 k=1"},
+                                        {"many of more", "*=2 C=20000 k=700"},
                                         {"from a column", "*=4x3 C=45 k=7 +starts"},
                                         {"windows", "*=9 C=45 k=12 +starts +ends"}};
   static constexpr Case kWorkloads[] = {{"deepseek-v3.2/indexer", "*=64 C=65536 k=2048"},
