@@ -13,9 +13,10 @@
 //           Philox with key `seed` and counter (offset, row)
 //
 // One program per row; the vocabulary is never sorted. Weights are float32, their sums float64, so
-// that the draw does not depend on the length of the vocabulary.
+// that the draw does not depend on the length of the vocabulary. Of a GPU see sample_gpu.h.
 #pragma once
 
+#include "tilewright/kernels/sample_gpu.h"
 #include "tilewright/kernels/select.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/philox.h"
@@ -36,12 +37,31 @@ struct Sample {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (P::kOnGpu) return SamplePrograms::plan(logits.rows, logits.cols, bool(history));
     const int64_t blocks = padded() / kBlock;
     return tile::plan_of(logits.rows, 8 * (RankSelect::kBins + blocks) + (4 + 4 + 4) * padded());
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if constexpr (P::kOnGpu) {
+      if (history || logits.col_stride == 1)
+        SampleOnGpu<P, Sample, true>(p, *this).run_rows();
+      else
+        SampleOnGpu<P, Sample, false>(p, *this).run_rows();
+    }
+#else
+    choose(p);
+#endif
+  }
+
+ private:
+  TW_INLINE int64_t padded() const { return (logits.cols + kBlock - 1) / kBlock * kBlock; }
+
+#if !defined(__CUDACC__)
+  template <class P>
+  TW_INLINE void choose(P p) const {
     const int64_t vocabulary = logits.cols;
     double* const histogram = p.template scratch<double>();
     double* const sums = histogram + RankSelect::kBins;
@@ -87,9 +107,6 @@ struct Sample {
       });
     out(p.index(), 0) = int32_t(draw(p, weights, sums));
   }
-
- private:
-  TW_INLINE int64_t padded() const { return (logits.cols + kBlock - 1) / kBlock * kBlock; }
 
   /// The logits after penalties, without NaN and -0. `counts` is scratch, one for each token.
   template <class P>
@@ -147,6 +164,7 @@ struct Sample {
     }
     return token;
   }
+#endif
 };
 
 }  // namespace tw::kernels
