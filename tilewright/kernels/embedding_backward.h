@@ -3,12 +3,11 @@
 //
 // On a CPU phase 0 sorts the positions by index (one program, a counting sort); phase 1 adds up
 // each row of the vocabulary in the order of its positions: the same bits for any number of
-// threads, and no two programs write one row. On a GPU a program has one row and looks for its
-// positions itself.
+// threads, and no two programs write one row. On a GPU see embedding_backward_gpu.h.
 #pragma once
 
+#include "tilewright/kernels/embedding_backward_gpu.h"
 #include "tilewright/kernels/row_positions.h"
-#include "tilewright/tile/matches.h"
 
 namespace tw::kernels {
 
@@ -23,14 +22,12 @@ struct EmbeddingBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      return EmbeddingBackwardOnGpu<P, T, I>{grad, indices, weight_grad}.plan();
     const int64_t vocabulary = weight_grad.size(0);
     tile::Plan plan;
     if (weight_grad.size(1) == 0) return plan;
     plan.scratch_bytes = weight_grad.size(1) * int64_t{sizeof(float)};
-    if constexpr (P::kOnGpu) {
-      plan.grid[0] = vocabulary;
-      return plan.over(weight_grad.size(1));
-    }
     plan.phases = 2;
     plan.grid[0] = 1;
     plan.grid[1] = (vocabulary + kRows - 1) / kRows;
@@ -40,20 +37,16 @@ struct EmbeddingBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kOnGpu) {
-      sum_rows(p, weight_grad[p.index()], [&](auto&& add) {
-        tile::for_each_match(
-            p, indices.rows, [&](int64_t i) { return int64_t(indices(i, 0)) == p.index(); },
-            [&](int64_t i) { add(grad.row(i), 1); });
-      });
-      return;
-    }
+#if defined(__CUDACC__)
+    EmbeddingBackwardOnGpu<P, T, I>{grad, indices, weight_grad}(p);
+#else
     const RowPositions of{p.template workspace<int64_t>(), weight_grad.size(0), indices.rows};
     if (p.phase() == 0) return of.sort([&](int64_t i) { return int64_t(indices(i, 0)); });
     const int64_t first = p.index() * kRows;
     for (int64_t v = first; v < first + kRows && v < weight_grad.size(0); ++v)
       sum_rows(p, weight_grad[v],
                [&](auto&& add) { of.for_each(v, [&](int64_t i) { add(grad.row(i), 1); }); });
+#endif
   }
 };
 
