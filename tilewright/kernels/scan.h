@@ -1,11 +1,11 @@
 // The sums, or products, of the elements of each row up to every one of them, in float64. On a CPU
 // from its first element to its last, sums by vectors: those within one wait for no vector before
-// it; or, where rows lie side by side in memory, a block of rows at once. On a GPU each thread has
-// a stretch of a program's row, and first learns what the stretches before it come to.
+// it; or, where rows lie side by side in memory, a block of rows at once. On a GPU see scan_gpu.h.
 #pragma once
 
 #include "tilewright/kernels/choose.h"
 #include "tilewright/kernels/column_sums.h"
+#include "tilewright/kernels/scan_gpu.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -24,20 +24,24 @@ struct Scan {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if (!P::kOnGpu && are_side_by_side<P>()) return tile::plan_of(x.rows / inner() * blocks());
-    constexpr int64_t kMostThreads = P::kOnGpu ? 512 : 0;
-    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
-                         kMostThreads * int64_t{sizeof(double)})
-        .over(x.cols);
+    if constexpr (P::kOnGpu)
+      return are_side_by_side<P>() ? ScanBeside<P, T>(x, out).plan()
+                                   : plan_of_scanned_row<P>(x.rows, x.cols);
+    if (are_side_by_side<P>()) return tile::plan_of(x.rows / inner() * blocks());
+    return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     ScanFunctions::choose(function, [&](auto reduction) {
       using R = decltype(reduction);
-      if constexpr (P::kOnGpu)
-        scan_by_threads<R>(p, x.row(p.index()), out.row(p.index()));
-      else if (are_side_by_side<P>())
+#if defined(__CUDACC__)
+      if (are_side_by_side<P>()) return ScanBeside<P, T>(x, out).template run<R>(p);
+      tile::with_rows<C>(
+          p, [&](const auto& from, const auto& to) { scan_by_threads<R, C>(p, from, to); },
+          x.row(p.index()), out.row(p.index()));
+#else
+      if (are_side_by_side<P>())
         scan_block<R>(p);
       else
         tile::with_rows<C>(
@@ -48,6 +52,7 @@ struct Scan {
                 scan_row<R>(p, in.row(i), results.row(i));
             },
             x, out);
+#endif
     });
   }
 
@@ -98,25 +103,6 @@ struct Scan {
     });
   }
 #endif
-
-  template <tile::Reduction R, class P>
-  TW_DEVICE void scan_by_threads(P p, const View<const T, 1>& from, const View<T, 1>& to) const {
-    const int64_t stretch = (x.cols + p.threads() - 1) / p.threads();
-    const int64_t begin = p.thread() * stretch < x.cols ? p.thread() * stretch : x.cols;
-    const int64_t end = begin + stretch < x.cols ? begin + stretch : x.cols;
-    double total = R::template identity<double>();
-    for (int64_t c = begin; c < end; ++c) total = R::combine(total, double(C(from(c))));
-    double* const totals = p.template scratch<double>();
-    totals[p.thread()] = total;
-    p.sync();
-    total = R::template identity<double>();
-    for (int t = 0; t < p.thread(); ++t) total = R::combine(total, totals[t]);
-    p.sync();  // another row of this instance writes the same memory
-    for (int64_t c = begin; c < end; ++c) {
-      total = R::combine(total, double(C(from(c))));
-      to(c) = T(C(total));
-    }
-  }
 };
 
 }  // namespace tw::kernels
