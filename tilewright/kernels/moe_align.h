@@ -3,9 +3,10 @@
 //
 // On a CPU one program does it. On a GPU a program has one expert and looks for its entries, which
 // follow those of the experts before: as many as there are, or, in blocks, as a phase before
-// counts.
+// counts. Of many entries see moe_align_gpu.h.
 #pragma once
 
+#include "tilewright/kernels/moe_align_gpu.h"
 #include "tilewright/tile/matches.h"
 
 namespace tw::kernels {
@@ -25,6 +26,7 @@ struct MoeAlign {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (!P::kOnGpu) return tile::plan_of(1);
+    if (const Chunks chunks{*this}; chunks.takes()) return chunks.plan();
     tile::Plan plan = tile::plan_of(experts).over(ids.rows > 256 ? ids.rows : 256);
     if (block_size > 1) plan.phases = 2;
     plan.grid[plan.phases - 1] = experts + 1;
@@ -39,17 +41,16 @@ struct MoeAlign {
       const int32_t* const from = ids.data;
       int32_t* const to = positions.data;
       const int64_t step = ids.lead_strides[0], to_step = positions.lead_strides[0];
-      find(
+      align(
           p, [=](int64_t i) { return from[i * step]; },
           [=](int64_t i, int32_t at) { to[i * to_step] = at; });
     } else {
-      find(
+      align(
           p, [&](int64_t i) { return ids(i, 0); },
           [&](int64_t i, int32_t at) { positions(i, 0) = at; });
     }
   }
 
- private:
   TW_INLINE bool is_here(int32_t id) const { return id >= 0 && id < experts; }
   TW_INLINE int64_t padded(int32_t count) const {
     return block_size == 1 ? count : (count + block_size - 1) / block_size * block_size;
@@ -59,6 +60,17 @@ struct MoeAlign {
     return int32_t(row_entries > 0 ? index_quotient(i, row_entries) : i);
   }
   TW_INLINE int32_t nothing() const { return row_entries > 0 ? 0 : int32_t(ids.rows); }
+
+ private:
+  using Chunks = MoeAlignInChunks<MoeAlign>;
+
+  template <class P, class Id, class Put>
+  TW_INLINE void align(P p, const Id& id, const Put& put_position) const {
+#if defined(__CUDACC__)
+    if (const Chunks chunks{*this}; chunks.takes()) return chunks.run(p, id, put_position);
+#endif
+    find(p, id, put_position);
+  }
   /// The entries of the program's expert; the last program has none, but what no expert has.
   template <class P, class Id, class Put>
   TW_INLINE void find(P p, const Id& id, const Put& put_position) const {
