@@ -57,7 +57,8 @@ struct EmbeddingBackward {
   static constexpr Case kEdgeCases[] = {
       {"no indices", "*=0 V=3 C=8"},           {"no columns", "*=2 V=3 C=0"},
       {"one element", "*=1 V=1 C=1"},          {"all the same", "*=40 V=1 C=37"},
-      {"several programs", "*=300 V=100 C=5"}, {"spans and a tail", "*=2x3 V=11 C=77"}};
+      {"several programs", "*=300 V=100 C=5"}, {"spans and a tail", "*=2x3 V=11 C=77"},
+      {"long lists", "*=400 V=3 C=40"},        {"wide rows", "*=70 V=5 C=1100"}};
   static constexpr Case kWorkloads[] = {{"smollm2-135m/training", "*=2048 V=49152 C=576"}};
 };
 

@@ -86,7 +86,8 @@ struct MoeAlign {
   static constexpr Case kEdgeCases[] = {
       {"no entries", "*=0 experts=4"},  {"no experts", "*=5 experts=0"},
       {"one entry", "*=1x1 experts=1"}, {"a token", "*=1x8 experts=64 block_size=4"},
-      {"tight", "*=37x3 experts=9"},    {"blocks", "*=50x2 experts=7 block_size=16"}};
+      {"tight", "*=37x3 experts=9"},    {"blocks", "*=50x2 experts=7 block_size=16"},
+      {"chunks", "*=8500x8 experts=9"}, {"blocks of chunks", "*=8500x8 experts=70 block_size=16"}};
   static constexpr Case kWorkloads[] = {
       {"qwen3-30b-a3b/prefill", "*=4096x8 experts=128"},
       {"deepseek-v3/blocks", "*=4096x8 experts=256 block_size=64"}};

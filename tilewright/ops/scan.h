@@ -42,7 +42,9 @@ struct Scan : AlongDim<> {
                                         {"many threads", "*=5 C=9001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"middle dimension", "*=2x5 C=300 dim=-2"},
-                                        {"products down", "*=5 C=40 function=prod dim=0"}};
+                                        {"products down", "*=5 C=40 function=prod dim=0"},
+                                        {"shared columns", "*=2x600 C=136 dim=-2"},
+                                        {"a warp", "*=3 C=250"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/hidden", "*=2048 C=4096"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };
