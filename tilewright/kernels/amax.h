@@ -1,6 +1,8 @@
-// The largest value of each row; NaN is the largest. One program per row.
+// The largest value of each row; NaN is the largest. One program per row, unless
+// a GPU has columns to reduce (column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -14,6 +16,8 @@ struct Amax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (ColumnFolds<P, T>::takes(x))
+      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<C>();
     return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
   }
 
@@ -23,6 +27,18 @@ struct Amax {
       out(p.index(), 0) = T(tile::reduce_elements<C>(p, tile::Max{}, row));
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
+  }
+
+  /// On a GPU the choice is made, and the cut, on the host.
+  template <tile::Program P>
+  TW_DEVICE FoldingKernel<P, T, Amax> prepared() const
+    requires(P::kOnGpu)
+  {
+    return FoldingKernel<P, T, Amax>::of(*this);
+  }
+  template <class P>
+  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+    columns.run(p, FoldBy<C, tile::Max>{}, [&](int64_t i, C high) { out(i, 0) = T(high); });
   }
 };
 

@@ -1,10 +1,44 @@
 // The index of the largest value of each row; the first one of equals. NaN is larger than anything.
-// One program per row, which is read once.
+// One program per row, which is read once, unless a GPU has columns to reduce (column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_folds.h"
 #include "tilewright/tile/largest.h"
 
 namespace tw::kernels {
+
+/// Columns' largest elements.
+template <class C>
+struct LargestOfColumn {
+  C value;
+  bits_of<C> row;  // of the first; of -inf alone there is none
+};
+template <class C>
+struct FoldLargest : FoldOfStates<LargestOfColumn<C>> {
+  using State = LargestOfColumn<C>;
+  TW_INLINE State start() const { return {tile::Max::identity<C>(), kNone}; }
+  template <int kAhead>
+  TW_INLINE void add(State& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a) {
+      if (a >= rows.count || v[a] <= state.value || state.value != state.value) continue;
+      state = {v[a], Index(rows.row + a * rows.step)};
+    }
+  }
+  TW_INLINE void combine(State& state, const State& other) const {
+    const bool is_nan = state.value != state.value, other_is = other.value != other.value;
+    const bool is_equal = is_nan ? other_is : state.value == other.value;
+    const bool is_larger = is_nan ? false : other_is || other.value > state.value;
+    if (is_larger || (is_equal && other.row < state.row)) state = other;
+  }
+  TW_INLINE static int64_t row_of(const State& state) {
+    return state.row == kNone ? 0 : int64_t(state.row);
+  }
+
+ private:
+  using Index = bits_of<C>;
+  static constexpr Index kNone = ~Index{0};
+};
 
 template <class T>
 struct Argmax {
@@ -16,6 +50,8 @@ struct Argmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (ColumnFolds<P, T>::takes(x))
+      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<LargestOfColumn<C>>();
     constexpr int64_t kFew = 512;  // rows that leave multiprocessors idle: all threads for each
     const int64_t most = x.rows < kFew ? x.cols : tile::columns_read_once(x.rows);
     return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, most));
@@ -27,6 +63,19 @@ struct Argmax {
       tile::find_largest<C>(p, row, [&](int64_t column) { out(p.index(), 0) = column; });
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
+  }
+
+  /// On a GPU the choice is made, and the cut, on the host.
+  template <tile::Program P>
+  TW_DEVICE FoldingKernel<P, T, Argmax> prepared() const
+    requires(P::kOnGpu)
+  {
+    return FoldingKernel<P, T, Argmax>::of(*this);
+  }
+  template <class P>
+  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+    using Fold = FoldLargest<C>;
+    columns.run(p, Fold{}, [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
   }
 };
 

@@ -10,6 +10,8 @@ namespace tw::kernels {
 template <class P, class T>
 struct ColumnSums {
   using C = tile::compute_t<T>;
+  /// Columns of a program that adds blocks up.
+  static constexpr int64_t kFolded = P::kOnGpu ? 64 : 512;
 
   Rows<const T> x;  // [outer, inner], each a sum over cols; inner is adjacent in memory
   int64_t inner = 0, outer = 0, columns = 0, rows = 0;  // the last two: of a block
@@ -71,9 +73,6 @@ struct ColumnSums {
   }
 
  private:
-  /// Columns of a program that adds blocks up.
-  static constexpr int64_t kFolded = P::kOnGpu ? 64 : 512;
-
   TW_INLINE void cut() {
     constexpr int64_t kPrograms = 2048, kMinRows = 16;
     columns = kFolded;

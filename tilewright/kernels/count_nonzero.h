@@ -1,9 +1,22 @@
-// How many elements of each row are not 0; NaN is not. One program per row.
+// How many elements of each row are not 0; NaN is not. One program per row, unless a GPU has
+// columns to reduce (column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
+
+template <class C>
+struct FoldNonzero : FoldOfStates<uint32_t> {
+  TW_INLINE uint32_t start() const { return 0; }
+  template <int kAhead>
+  TW_INLINE void add(uint32_t& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a) state += a < rows.count && v[a] != C(0);
+  }
+  TW_INLINE void combine(uint32_t& state, uint32_t other) const { state += other; }
+};
 
 template <class T>
 struct CountNonzero {
@@ -16,6 +29,8 @@ struct CountNonzero {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (ColumnFolds<P, T>::takes(x))
+      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<uint32_t>();
     return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
   }
 
@@ -34,6 +49,18 @@ struct CountNonzero {
       out(p.index(), 0) = count;
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
+  }
+
+  /// On a GPU the choice is made, and the cut, on the host.
+  template <tile::Program P>
+  TW_DEVICE FoldingKernel<P, T, CountNonzero> prepared() const
+    requires(P::kOnGpu)
+  {
+    return FoldingKernel<P, T, CountNonzero>::of(*this);
+  }
+  template <class P>
+  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+    columns.run(p, FoldNonzero<C>{}, [&](int64_t i, uint32_t count) { out(i, 0) = count; });
   }
 };
 

@@ -1,21 +1,35 @@
 // One number of each row: its smallest element, its product, a norm, the logarithm of the sum of
-// exponentials. In float32; one program per row.
+// exponentials. In float32; one program per row, unless a GPU has columns to reduce
+// (column_folds.h).
 #pragma once
 
 #include "tilewright/kernels/choose.h"
+#include "tilewright/kernels/column_folds.h"
 #include "tilewright/kernels/row_logsumexp.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
+/// Each reduces a row, or says how columns are folded.
+template <class R, class F = AsTheyAre>
+struct FoldedBy {
+  template <class C, class P>
+  TW_INLINE static FoldBy<C, R, F> fold() {
+    return {};
+  }
+  template <class C, class P>
+  TW_INLINE static C result(C state) {
+    return state;
+  }
+};
 /// NaN if there is one.
-struct LeastOfRow {
+struct LeastOfRow : FoldedBy<tile::Min> {
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     return tile::reduce_elements<C>(p, tile::Min{}, row);
   }
 };
-struct ProductOfRow {
+struct ProductOfRow : FoldedBy<tile::Product> {
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     return tile::reduce_elements<C>(p, tile::Product{}, row);
@@ -25,8 +39,20 @@ template <class V>
 TW_INLINE V magnitude(V v) {
   return tile::select(v < V{}, -v, v);
 }
+struct Magnitude {
+  template <class C>
+  TW_INLINE C operator()(C v) const {
+    return magnitude(v);
+  }
+};
+struct Square {
+  template <class C>
+  TW_INLINE C operator()(C v) const {
+    return v * v;
+  }
+};
 /// The sum of magnitudes.
-struct NormOfOrder1 {
+struct NormOfOrder1 : FoldedBy<tile::Sum, Magnitude> {
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     return tile::reduce_row<C>(p, tile::Sum{}, row,
@@ -34,7 +60,11 @@ struct NormOfOrder1 {
   }
 };
 /// The root of the sum of squares.
-struct NormOfOrder2 {
+struct NormOfOrder2 : FoldedBy<tile::Sum, Square> {
+  template <class C, class P>
+  TW_INLINE static C result(C squares) {
+    return tile::sqrt(squares);
+  }
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     return tile::sqrt(tile::reduce_row<C>(p, tile::Sum{}, row, [&](auto at) {
@@ -44,7 +74,7 @@ struct NormOfOrder2 {
   }
 };
 /// The largest magnitude; 0 of nothing.
-struct NormOfOrderInfinity {
+struct NormOfOrderInfinity : FoldedBy<tile::Max, Magnitude> {
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     const C largest = tile::reduce_row<C>(p, tile::Max{}, row,
@@ -52,13 +82,60 @@ struct NormOfOrderInfinity {
     return row.size(0) == 0 ? C(0) : largest;
   }
 };
+/// Columns' sums of exponentials, of differences from the largest so far.
+template <class C>
+struct Exponentials {
+  C high, total;
+};
+template <class C>
+struct FoldExponentials : FoldOfStates<Exponentials<C>> {
+  using State = Exponentials<C>;
+  TW_INLINE State start() const { return {tile::Max::identity<C>(), C(0)}; }
+  template <int kAhead>
+  TW_INLINE void add(State& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+    C high = state.high;
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a)
+      if (a < rows.count) high = tile::Max::combine(high, v[a]);
+    const C base = base_of(high);
+    C total = state.total * tile::exp_nonpositive(state.high - base);
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a)
+      total += a < rows.count ? tile::exp_nonpositive(v[a] - base) : C(0);
+    state = {high, total};
+  }
+  TW_INLINE void combine(State& state, const State& other) const {
+    const C high = tile::Max::combine(state.high, other.high), base = base_of(high);
+    state.total = state.total * tile::exp_nonpositive(state.high - base) +
+                  other.total * tile::exp_nonpositive(other.high - base);
+    state.high = high;
+  }
+
+ private:
+  /// -inf - -inf is NaN, but what is -inf weighs nothing.
+  TW_INLINE static C base_of(C high) { return high == C(-__builtin_inf()) ? C(0) : high; }
+};
 /// -inf of nothing, and where all are -inf.
 struct LogSumExpOfRow {
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
     const LogSumExp<C> parts = row_logsumexp<C>(p, row);
-    const C high = parts.high, infinity = C(__builtin_inf());
-    return high < infinity && high > -infinity ? high + parts.log_sum : high;
+    return sum(parts.high, parts.log_sum);
+  }
+  template <class C, class P>
+  TW_INLINE static FoldExponentials<C> fold() {
+    return {};
+  }
+  template <class C, class P>
+  TW_INLINE static C result(const Exponentials<C>& state) {
+    return sum(state.high, scalar_log<C, P>(state.total));
+  }
+
+ private:
+  template <class C>
+  TW_INLINE static C sum(C high, C log_sum) {
+    const C infinity = C(__builtin_inf());
+    return high < infinity && high > -infinity ? high + log_sum : high;
   }
 };
 
@@ -77,6 +154,8 @@ struct Reduce {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (ColumnFolds<P, T>::takes(x))
+      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<Exponentials<C>>();
     return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
@@ -88,6 +167,23 @@ struct Reduce {
           function, [&](auto f) { out(p.index(), 0) = T(f.template operator()<C>(p, row)); });
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
+  }
+
+  /// On a GPU the choice is made, and the cut, on the host.
+  template <tile::Program P>
+  TW_DEVICE FoldingKernel<P, T, Reduce> prepared() const
+    requires(P::kOnGpu)
+  {
+    return FoldingKernel<P, T, Reduce>::of(*this);
+  }
+  template <class P>
+  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+    RowFunctions::choose(function, [&](auto f) {
+      const auto fold = f.template fold<C, P>();
+      columns.run(p, fold, [&](int64_t i, const auto& state) {
+        out(i, 0) = T(f.template result<C, P>(state));
+      });
+    });
   }
 };
 

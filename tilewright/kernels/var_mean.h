@@ -1,10 +1,57 @@
 // The variance of each row, or its root, and the mean. The mean first and then the squares of the
-// differences, as in layer_norm.h. One program per row.
+// differences, as in layer_norm.h. One program per row, unless a GPU has columns to reduce
+// (column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
+
+/// The sums of columns, and of the squares of differences from their mean (Chan, Golub & LeVeque,
+/// 1979).
+template <class C>
+struct FoldSquares {
+  struct Running {
+    C sum, squares;
+  };
+  struct State {
+    C count, sum, squares;
+  };
+  TW_INLINE Running start() const { return {}; }
+  template <int kAhead>
+  TW_INLINE void add(Running& known, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+    C sum{}, squares{};
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a) sum += a < rows.count ? v[a] : C(0);
+    const C count = C(rows.count), seen = C(rows.seen), center = sum / count;
+    TW_UNROLL
+    for (int a = 0; a < kAhead; ++a) {
+      const C d = a < rows.count ? v[a] - center : C(0);
+      squares += d * d;
+    }
+    if (rows.seen > 0) {
+      const C d = center - known.sum / seen;
+      squares += known.squares + d * (d * (seen * count / (seen + count)));
+    }
+    known = {known.sum + sum, squares};
+  }
+  TW_INLINE State state(const Running& known, int seen) const {
+    return {C(seen), known.sum, known.squares};
+  }
+  TW_INLINE void combine(State& state, const State& other) const {
+    const C both = state.count + other.count;
+    if (other.count == C(0)) return;
+    if (state.count == C(0)) {
+      state = other;
+      return;
+    }
+    const C d = other.sum / other.count - state.sum / state.count;
+    state.squares += other.squares + d * (d * (state.count * other.count / both));
+    state.sum += other.sum;
+    state.count = both;
+  }
+};
 
 template <class T>
 struct VarMean {
@@ -19,6 +66,8 @@ struct VarMean {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (ColumnFolds<P, T>::takes(x))
+      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<typename FoldSquares<C>::State>();
     return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
@@ -27,7 +76,7 @@ struct VarMean {
   TW_DEVICE void operator()(P p) const {
     const auto run = [&](const auto& from) {
       const auto row = tile::keep_row<C>(p, from);
-      const C n = static_cast<C>(x.cols), freedom = n - C(correction);
+      const C n = static_cast<C>(x.cols);
       const C sum =
           tile::reduce_row<C>(p, tile::Sum{}, row, [&](auto at) { return tile::load(row, at); });
       const C center = sum / n;
@@ -35,11 +84,31 @@ struct VarMean {
         const auto d = tile::load(row, at) - center;
         return d * d;
       });
-      const C variance = squares / (freedom > C(0) ? freedom : C(0));
-      var(p.index(), 0) = T(root ? tile::sqrt(variance) : variance);
-      mean(p.index(), 0) = T(center);
+      put(p.index(), center, squares);
     };
     tile::with_rows<C>(p, run, x.row(p.index()));
+  }
+
+  /// On a GPU the choice is made, and the cut, on the host.
+  template <tile::Program P>
+  TW_DEVICE FoldingKernel<P, T, VarMean> prepared() const
+    requires(P::kOnGpu)
+  {
+    return FoldingKernel<P, T, VarMean>::of(*this);
+  }
+  template <class P>
+  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+    columns.run(p, FoldSquares<C>{}, [&](int64_t i, const auto& state) {
+      put(i, state.sum / C(x.cols), state.squares);
+    });
+  }
+
+ private:
+  TW_INLINE void put(int64_t row, C center, C squares) const {
+    const C freedom = static_cast<C>(x.cols) - C(correction);
+    const C variance = squares / (freedom > C(0) ? freedom : C(0));
+    var(row, 0) = T(root ? tile::sqrt(variance) : variance);
+    mean(row, 0) = T(center);
   }
 };
 

@@ -37,10 +37,13 @@ struct Argmax : ReducedDim<> {
     return elementwise_cost(k.x, 1, 1);
   }
 
-  static constexpr Case kEdgeCases[] = {
-      {"no rows", "*=0 C=8"},           {"one element", "*=1 C=1"},
-      {"partial span only", "*=2 C=5"}, {"spans and a tail", "*=2x3 C=45"},
-      {"three blocks", "*=5 C=9001"},   {"first dimension", "*=7x3 C=5 dim=0"}};
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
+                                        {"one element", "*=1 C=1"},
+                                        {"partial span only", "*=2 C=5"},
+                                        {"spans and a tail", "*=2x3 C=45"},
+                                        {"three blocks", "*=5 C=9001"},
+                                        {"first dimension", "*=7x3 C=5 dim=0"},
+                                        {"columns in blocks", "*=40 C=600 dim=0"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/vocabulary", "*=1 C=128256"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };

@@ -34,7 +34,8 @@ struct CountNonzero : ReducedDim<> {
                                         {"one element", "*=4 C=1"},
                                         {"partial span only", "*=3 C=5"},
                                         {"spans and a tail", "*=2x3 C=45"},
-                                        {"first dimension", "*=7x3 C=5 dim=0"}};
+                                        {"first dimension", "*=7x3 C=5 dim=0"},
+                                        {"columns in blocks", "*=40 C=600 dim=0"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };
 

@@ -77,18 +77,21 @@ struct Reduce : ReducedDim<> {
     return elementwise_cost(k.x, 1, 2);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8 function=amin"},
-                                        {"no columns", "*=3 C=0 function=logsumexp"},
-                                        {"nothing has no norm", "*=3 C=0 function=norm_inf"},
-                                        {"one element", "*=4 C=1 function=amin"},
-                                        {"minimum", "*=2x3 C=45 function=amin"},
-                                        {"product", "*=3 C=45 function=prod"},
-                                        {"sum of magnitudes", "*=3 C=45 function=norm1"},
-                                        {"length", "*=3 C=45 function=norm2"},
-                                        {"largest magnitude", "*=3 C=45 function=norm_inf"},
-                                        {"logarithm", "*=3 C=45 function=logsumexp"},
-                                        {"three blocks", "*=5 C=9001 function=logsumexp"},
-                                        {"first dimension", "*=7x3 C=5 function=norm2 dim=0"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8 function=amin"},
+      {"no columns", "*=3 C=0 function=logsumexp"},
+      {"nothing has no norm", "*=3 C=0 function=norm_inf"},
+      {"one element", "*=4 C=1 function=amin"},
+      {"minimum", "*=2x3 C=45 function=amin"},
+      {"product", "*=3 C=45 function=prod"},
+      {"sum of magnitudes", "*=3 C=45 function=norm1"},
+      {"length", "*=3 C=45 function=norm2"},
+      {"largest magnitude", "*=3 C=45 function=norm_inf"},
+      {"logarithm", "*=3 C=45 function=logsumexp"},
+      {"three blocks", "*=5 C=9001 function=logsumexp"},
+      {"first dimension", "*=7x3 C=5 function=norm2 dim=0"},
+      {"columns in blocks", "*=40 C=600 function=logsumexp dim=0"},
+      {"smallest of columns", "*=3x7 C=300 function=amin dim=0"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/vocabulary", "*=4 C=128256 function=logsumexp"},
       {"64 MiB", "*=4096 C=4096 function=norm2"}};

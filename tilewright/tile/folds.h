@@ -1,0 +1,43 @@
+// Folds of columns, which lie side by side in memory: on a GPU alone, where threads share them.
+//
+// A Fold of C has
+//
+//     State, Running                 what is known of some elements of a column, and of those that
+//     a
+//                                    thread has seen
+//     Running start()                of none
+//     void add(Running&, const C (&)[k], const FoldedRows&)
+//     State state(Running, int seen)
+//     void combine(State&, const State&)
+#pragma once
+
+#include "tilewright/tile/tile.h"
+
+namespace tw::tile {
+/// Of the scratch of programs that fold: a thread's states are a pitch apart, so that those of
+/// threads side by side lie in different banks.
+template <class P>
+inline constexpr int kFoldPitch = P::kSumThreads + 4;
+/// States of that scratch.
+template <class P, class C>
+inline constexpr int64_t kFoldStates =
+    int64_t{kFoldPitch<P>} * P::template kLanes<C> + P::kSumThreads;
+
+/// The first `count` of some elements, of rows row, row + step ...; `seen` were before.
+struct FoldedRows {
+  int count, row, step, seen;
+};
+}  // namespace tw::tile
+
+#if defined(__CUDACC__)
+#include "tilewright/tile/cuda/folds.h"
+#else
+namespace tw::tile {
+template <class C, class Fold, class P, class Row, class Put>
+void fold_rows(P p, const Fold& fold, const Row& begin, int64_t stride, int64_t first,
+               int64_t count, Put&& put);
+template <class Fold, class P, class Put>
+void fold_states(P p, const Fold& fold, const typename Fold::State* states, int64_t stride, int n,
+                 int64_t count, Put&& put);
+}  // namespace tw::tile
+#endif
