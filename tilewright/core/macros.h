@@ -15,6 +15,13 @@
 #define TW_INLINE inline __attribute__((always_inline))
 #endif
 
+// A function of a GPU's that is called: the loops of its caller have the registers to themselves.
+#if defined(__CUDACC__)
+#define TW_CALLED TW_DEVICE __noinline__
+#else
+#define TW_CALLED
+#endif
+
 // Of a function: everything it calls is inlined into it, lambdas included, so far as it is not
 // recursive. The loop of a skeleton would otherwise call the kernel's functor for every vector.
 #if defined(__CUDACC__)

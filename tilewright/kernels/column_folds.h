@@ -41,7 +41,7 @@ struct ColumnFolds {
 
   TW_INLINE static bool takes(const Rows<const T>& x) {
     if constexpr (P::kOnGpu)
-      return ColumnSums<P, T>::takes(x) && x.cols < int64_t{1} << 31;
+      return ColumnSums<P, T>::pays(x) && x.cols < int64_t{1} << 31;
     else
       return false;
   }
@@ -100,7 +100,7 @@ struct FoldingKernel {
     if (!by_columns) return {kernel, false, {}};
     return {kernel, true, {ColumnSums<P, T>(kernel.x)}};
   }
-  TW_DEVICE void operator()(P p) const {
+  TW_INLINE void operator()(P p) const {
     if (by_columns)
       kernel.fold_columns(p, folds);
     else

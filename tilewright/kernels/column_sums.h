@@ -22,6 +22,13 @@ struct ColumnSums {
     const int last = x.lead - 1;
     return x.lead_strides[last] == 1 && x.col_stride != 1 && x.lead_sizes[last] >= 8 && x.cols > 1;
   }
+  /// Whether it is, and of more than small parts: of those a GPU has a program for each row.
+  TW_INLINE static bool pays(const Rows<const T>& x) {
+    if (!P::kOnGpu || !takes(x)) return takes(x);
+    const int64_t part = x.lead_sizes[x.lead - 1] * x.cols;
+    constexpr int64_t kSmall = 4096, kManyParts = 256;
+    return part >= kSmall || x.rows * x.cols < part * kManyParts;
+  }
 
   ColumnSums() = default;
   TW_INLINE explicit ColumnSums(const Rows<const T>& from) : x(from) {

@@ -177,7 +177,7 @@ struct Reduce {
     return FoldingKernel<P, T, Reduce>::of(*this);
   }
   template <class P>
-  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+  TW_CALLED void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
     RowFunctions::choose(function, [&](auto f) {
       const auto fold = f.template fold<C, P>();
       columns.run(p, fold, [&](int64_t i, const auto& state) {

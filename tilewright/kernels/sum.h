@@ -19,7 +19,7 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnSums<P, T>::takes(x)) return ColumnSums<P, T>(x).plan();
+    if (ColumnSums<P, T>::pays(x)) return ColumnSums<P, T>(x).plan();
     const RowParts cut = parts<P>();
     const int64_t programs = x.rows * cut.count;
     tile::Plan plan =
@@ -32,7 +32,7 @@ struct Sum {
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if (ColumnSums<P, T>::takes(x))
+    if (ColumnSums<P, T>::pays(x))
       add_columns(p, ColumnSums<P, T>(x));
     else
       add_row(p, parts<P>());
@@ -45,7 +45,7 @@ struct Sum {
   TW_DEVICE Prepared<P> prepared() const
     requires(P::kOnGpu)
   {
-    const bool by_columns = ColumnSums<P, T>::takes(x);
+    const bool by_columns = ColumnSums<P, T>::pays(x);
     return {*this, by_columns, by_columns ? RowParts{} : parts<P>(),
             by_columns ? ColumnSums<P, T>(x) : ColumnSums<P, T>()};
   }
