@@ -70,7 +70,7 @@ def _check(row: Row, got: Any, want: Any) -> None:
         assert error < row.tolerance, f"differs by {error:.3g}"
 
 
-def _copy_rate() -> float:
+def copy_rate() -> float:
     """Bytes per second, read and written, of copies as large as the largest rows here."""
     sources = [normal(32768, 4096) for _ in range(2)]
     graph = graph_of(torch.clone, [(x,) for x in sources], 4)
@@ -126,7 +126,7 @@ def main() -> None:
     parser.add_argument("--compile-for", type=float, default=float("inf"), metavar="S",
                         help="rows that begin later go without torch.compile")  # fmt: skip
     options = parser.parse_args()
-    begin, copy, liger = time.perf_counter(), _copy_rate(), liger_peers.calls()
+    begin, copy, liger = time.perf_counter(), copy_rate(), liger_peers.calls()
     properties = torch.cuda.get_device_properties(0)
     machine = {"gpu": properties.name, "torch": torch.__version__, "copy_gbs": copy * 1e-9,
                "tilewright": tilewright.__version__, "liger": liger_peers.version()}  # fmt: skip
