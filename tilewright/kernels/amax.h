@@ -1,7 +1,8 @@
-// The largest value of each row; NaN is the largest. One program per row, unless
-// a GPU has columns to reduce (column_folds.h).
+// The largest value of each row; NaN is the largest. One program per row, unless there are columns
+// to reduce (column_block.h; on a GPU column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/column_folds.h"
 #include "tilewright/tile/tile.h"
 
@@ -18,11 +19,21 @@ struct Amax {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnFolds<P, T>::takes(x))
       return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<C>();
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x)) {
+      const ColumnBlock<P, T> block(p, x);
+      alignas(64) typename ColumnBlock<P, T>::Totals high;
+      block.reduce(p, tile::Max{}, high, [](auto v, auto) { return v; });
+      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = T(high[i]);
+      return;
+    }
+#endif
     const auto run = [&](const auto& row) {
       out(p.index(), 0) = T(tile::reduce_elements<C>(p, tile::Max{}, row));
     };

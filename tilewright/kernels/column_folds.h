@@ -25,6 +25,8 @@ struct AsTheyAre {
 /// By a Reduction alone, of what F makes of the elements.
 template <class C, class R, class F = AsTheyAre>
 struct FoldBy : FoldOfStates<C> {
+  using By = R;
+  using Of = F;
   TW_INLINE C start() const { return R::template identity<C>(); }
   template <int kAhead>
   TW_INLINE void add(C& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {

@@ -1,9 +1,10 @@
 // One number of each row: its smallest element, its product, a norm, the logarithm of the sum of
-// exponentials. In float32; one program per row, unless a GPU has columns to reduce
-// (column_folds.h).
+// exponentials. In float32; one program per row, unless there are columns to reduce
+// (column_block.h; on a GPU column_folds.h).
 #pragma once
 
 #include "tilewright/kernels/choose.h"
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/column_folds.h"
 #include "tilewright/kernels/row_logsumexp.h"
 #include "tilewright/tile/tile.h"
@@ -156,12 +157,17 @@ struct Reduce {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnFolds<P, T>::takes(x))
       return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<Exponentials<C>>();
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x))
+      return RowFunctions::choose(function, [&](auto f) { reduce_block(p, f); });
+#endif
     const auto run = [&](const auto& row) {
       RowFunctions::choose(
           function, [&](auto f) { out(p.index(), 0) = T(f.template operator()<C>(p, row)); });
@@ -185,6 +191,28 @@ struct Reduce {
       });
     });
   }
+
+ private:
+#if !defined(__CUDACC__)
+  template <class P, class F>
+  TW_INLINE void reduce_block(P p, F f) const {
+    const ColumnBlock<P, T> block(p, x);
+    const auto finish = [&](auto&& state) {
+      for (int64_t i = 0; i < block.count; ++i)
+        out(block.first + i, 0) = T(f.template result<C, P>(state(i)));
+    };
+    if constexpr (tile::same_type<F, LogSumExpOfRow>) {
+      const ColumnExponentials<P, T> of(p, block);
+      finish([&](int64_t i) { return Exponentials<C>{of.high[i], of.total[i]}; });
+    } else {
+      using Fold = decltype(f.template fold<C, P>());
+      alignas(64) typename ColumnBlock<P, T>::Totals totals;
+      block.reduce(p, typename Fold::By{}, totals,
+                   [](auto v, auto) TW_INLINED { return typename Fold::Of{}(v); });
+      finish([&](int64_t i) { return totals[i]; });
+    }
+  }
+#endif
 };
 
 }  // namespace tw::kernels

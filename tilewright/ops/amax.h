@@ -48,6 +48,7 @@ struct Amax : ReducedDim<> {
                                         {"three blocks", "*=5 C=9001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"columns in blocks", "*=40 C=600 dim=0"},
+                                        {"many rows", "*=2x300 C=77 dim=1"},
                                         {"spans and a tail", "*=2x3 C=45"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };

@@ -91,7 +91,8 @@ struct Reduce : ReducedDim<> {
       {"three blocks", "*=5 C=9001 function=logsumexp"},
       {"first dimension", "*=7x3 C=5 function=norm2 dim=0"},
       {"columns in blocks", "*=40 C=600 function=logsumexp dim=0"},
-      {"smallest of columns", "*=3x7 C=300 function=amin dim=0"}};
+      {"smallest of columns", "*=3x7 C=300 function=amin dim=0"},
+      {"sums of many rows", "*=2x300 C=77 function=norm1 dim=1"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/vocabulary", "*=4 C=128256 function=logsumexp"},
       {"64 MiB", "*=4096 C=4096 function=norm2"}};

@@ -40,15 +40,19 @@ template <class P, class C, class T>
 TW_DEVICE constexpr bool is_registers(T*) {
   return RawOf<P, C, T>::kBytes >= 4;
 }
-template <class P, class T>
+template <int kBytes, class T>
 TW_DEVICE constexpr bool is_short(T*) {
-  return sizeof(T) <= (P::kSpans > 0 ? 2 : 4);
+  return sizeof(T) <= kBytes;
 }
 /// Whether a span of each is at least a register, and elements of some are short: what is less goes
-/// lane by lane, and what is more would take registers from the loops over aligned rows.
+/// lane by lane, and what is more would take registers from the loops over aligned rows. Of few
+/// operands, which are not kept by columns, float32 is short, too.
+template <class P, int kOperands>
+inline constexpr int kShortBytes = P::kSpans == 0 && kOperands <= 5 ? 4 : 2;
 template <class C, class P, class... Operand>
-inline constexpr bool may_be_adjacent = (... && is_registers<P, C>(decltype(Operand::data){})) &&
-                                        (... || is_short<P>(decltype(Operand::data){}));
+inline constexpr bool may_be_adjacent =
+    (... && is_registers<P, C>(decltype(Operand::data){})) &&
+    (... || is_short<kShortBytes<P, sizeof...(Operand)>>(decltype(Operand::data){}));
 
 template <template <class> class Row, class P, class T>
 __device__ __forceinline__ Row<T> as(P, const View<T, 1>& row, int) {

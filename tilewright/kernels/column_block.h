@@ -1,0 +1,99 @@
+// Columns to reduce that lie side by side in memory, on a CPU: a program has a block of them, and
+// walks the rows that they share, a vector of columns at once.
+#pragma once
+
+#include "tilewright/kernels/column_sums.h"
+#include "tilewright/tile/math.h"
+
+namespace tw::kernels {
+
+template <class P, class T>
+struct ColumnBlock {
+  using C = tile::compute_t<T>;
+  static constexpr int64_t kMost = 256;      // columns
+  static constexpr int64_t kTogether = 128;  // rows whose sum is one number of a sum
+  using Totals = C[kMost];                   // of its columns
+
+  /// Columns of x are rows in the others' sense: x has the dimension to reduce last.
+  const Rows<const T>& x;
+  int64_t first, count;  // of them
+
+  TW_INLINE static bool takes(const Rows<const T>& x) {
+    return !P::kOnGpu && ColumnSums<P, T>::takes(x);
+  }
+  /// Whether those of an output lie as those of the input do, too.
+  TW_INLINE static bool takes(const Rows<const T>& x, const Rows<T>& out) {
+    const int last = out.lead - 1;
+    return takes(x) && out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x);
+  }
+  TW_INLINE static tile::Plan plan(const Rows<const T>& x) {
+    return tile::plan_of(x.rows / inner(x) * blocks(x));
+  }
+
+  TW_INLINE ColumnBlock(P p, const Rows<const T>& from) : x(from) {
+    const int64_t begin = p.index() % blocks(x) * kMost, rest = inner(x) - begin;
+    first = p.index() / blocks(x) * inner(x) + begin;
+    count = rest < kMost ? rest : kMost;
+  }
+
+#if !defined(__CUDACC__)
+  /// Their elements in row c of x, or of an output.
+  template <class U>
+  TW_INLINE tile::AdjacentRow<U> row(const Rows<U>& of, int64_t c) const {
+    return {of.row(first).data + c * of.col_stride, count};
+  }
+  TW_INLINE tile::AdjacentRow<C> row(C* totals) const { return {totals, count}; }
+
+  /// totals: the reduction of f(vector, span) of the elements.
+  template <tile::Reduction R, class F>
+  TW_INLINE void reduce(P p, R, Totals& totals, F&& f) const {
+    for (C& total : totals) total = R::template identity<C>();
+    for (int64_t begin = 0; begin < x.cols; begin += kTogether) {
+      alignas(64) Totals some;
+      for (C& total : some) total = R::template identity<C>();
+      const int64_t end = begin + kTogether < x.cols ? begin + kTogether : x.cols;
+      for (int64_t c = begin; c < end; ++c) add<R>(p, some, row(x, c), f);
+      add<R>(p, totals, row(some), [](auto v, auto) { return v; });
+    }
+  }
+
+ private:
+  template <class R, class From, class F>
+  TW_INLINE void add(P p, Totals& totals, const From& from, F&& f) const {
+    const tile::AdjacentRow<C> to = row(totals);
+    tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
+      const auto v = f(tile::load(from, at), at);
+      tile::store_cached(to, at, R::combine(tile::load(to, at), v));
+    });
+  }
+#else
+ private:
+#endif
+  TW_INLINE static int64_t inner(const Rows<const T>& x) { return x.lead_sizes[x.lead - 1]; }
+  TW_INLINE static int64_t blocks(const Rows<const T>& x) { return (inner(x) + kMost - 1) / kMost; }
+};
+
+#if !defined(__CUDACC__)
+/// Of exponentials: their largest arguments, from which they are counted, and their sums.
+template <class P, class T>
+struct ColumnExponentials {
+  using Block = ColumnBlock<P, T>;
+  using C = typename Block::C;
+  alignas(64) typename Block::Totals high, total;
+
+  TW_INLINE ColumnExponentials(P p, const Block& block) {
+    block.reduce(p, tile::Max{}, high, [](auto v, auto) { return v; });
+    const auto highs = block.row(high);
+    block.reduce(p, tile::Sum{}, total,
+                 [&](auto v, auto at) TW_INLINED { return weight(v, tile::load(highs, at)); });
+  }
+  /// -inf - -inf would be NaN.
+  template <class V>
+  TW_INLINE static V weight(V v, V high) {
+    const V base = tile::select(high == tile::splat<V>(C(-__builtin_inf())), V{}, high);
+    return tile::exp_nonpositive(v - base);
+  }
+};
+#endif
+
+}  // namespace tw::kernels
