@@ -21,11 +21,6 @@ struct ColumnBlock {
   TW_INLINE static bool takes(const Rows<const T>& x) {
     return !P::kOnGpu && ColumnSums<P, T>::takes(x);
   }
-  /// Whether those of an output lie as those of the input do, too.
-  TW_INLINE static bool takes(const Rows<const T>& x, const Rows<T>& out) {
-    const int last = out.lead - 1;
-    return takes(x) && out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x);
-  }
   TW_INLINE static tile::Plan plan(const Rows<const T>& x) {
     return tile::plan_of(x.rows / inner(x) * blocks(x));
   }
@@ -55,6 +50,22 @@ struct ColumnBlock {
       for (int64_t c = begin; c < end; ++c) add<R>(p, some, row(x, c), f);
       add<R>(p, totals, row(some), [](auto v, auto) { return v; });
     }
+  }
+
+  /// Row c of out: f(vector, span) of the elements of x. Bits do not depend on how out lies.
+  template <class F>
+  TW_INLINE void map_row(P p, const Rows<T>& out, int64_t c, F&& f) const {
+    const auto from = row(x, c);
+    const auto map = [&](const auto& to) TW_INLINED {
+      tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
+        tile::store_cached(to, at, f(tile::load(from, at), at));
+      });
+    };
+    const int last = out.lead - 1;
+    if (out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x)) return map(row(out, c));
+    alignas(64) Totals results;
+    map(row(results));
+    for (int64_t i = 0; i < count; ++i) out(first + i, c) = T(results[i]);
   }
 
  private:

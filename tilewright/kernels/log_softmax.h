@@ -21,7 +21,7 @@ struct LogSoftmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if (ColumnBlock<P, T>::takes(x, out)) return ColumnBlock<P, T>::plan(x);
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
@@ -39,7 +39,7 @@ struct LogSoftmax {
       tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
     } else {
 #if !defined(__CUDACC__)
-      if (ColumnBlock<P, T>::takes(x, out)) return run_block(p);
+      if (ColumnBlock<P, T>::takes(x)) return run_block(p);
 #endif
       const auto run = [&](const auto& from, const auto& to) { run_group(p, from, to); };
       tile::with_rows<C>(p, run, x, out);
@@ -56,14 +56,10 @@ struct LogSoftmax {
     tile::for_row<C>(p, block.count, [&](auto at) TW_INLINED {
       tile::store_cached(logs, at, tile::log(tile::load(logs, at)));
     });
-    for (int64_t c = 0; c < x.cols; ++c) {
-      const auto from = block.row(x, c);
-      const auto to = block.row(out, c);
-      tile::for_row<C>(p, block.count, [&](auto at) TW_INLINED {
-        const auto below = tile::load(from, at) - tile::load(highs, at);
-        tile::store_cached(to, at, below - tile::load(logs, at));
+    for (int64_t c = 0; c < x.cols; ++c)
+      block.map_row(p, out, c, [&](auto v, auto at) TW_INLINED {
+        return (v - tile::load(highs, at)) - tile::load(logs, at);
       });
-    }
   }
 #endif
   template <class P, class Row, class To>

@@ -25,7 +25,7 @@ struct Softmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
-    if (ColumnBlock<P, T>::takes(x, out)) return ColumnBlock<P, T>::plan(x);
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols) +
                                      tile::memo_bytes<P, C>(2 * x.cols))  // this row and the next
@@ -35,7 +35,7 @@ struct Softmax {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
 #if !defined(__CUDACC__)
-    if (ColumnBlock<P, T>::takes(x, out)) return run_block(p);
+    if (ColumnBlock<P, T>::takes(x)) return run_block(p);
 #endif
     const auto group = tile::row_group(p, x.rows, x.cols);
     const auto memo_of = [&](int64_t i) { return tile::memo<C>(p, x.cols, int(i % 2)); };
@@ -77,14 +77,10 @@ struct Softmax {
     ColumnExponentials<P, T> of(p, block);
     const auto highs = block.row(of.high), scales = block.row(of.total);
     for (int64_t i = 0; i < block.count; ++i) of.total[i] = 1 / of.total[i];
-    for (int64_t c = 0; c < x.cols; ++c) {
-      const auto from = block.row(x, c);
-      const auto to = block.row(out, c);
-      tile::for_row<C>(p, block.count, [&](auto at) TW_INLINED {
-        const auto weight = of.weight(tile::load(from, at), tile::load(highs, at));
-        tile::store_cached(to, at, weight * tile::load(scales, at));
+    for (int64_t c = 0; c < x.cols; ++c)
+      block.map_row(p, out, c, [&](auto v, auto at) TW_INLINED {
+        return of.weight(v, tile::load(highs, at)) * tile::load(scales, at);
       });
-    }
   }
 #endif
   /// A row, and what its exponents are counted from.
