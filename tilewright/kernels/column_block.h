@@ -21,6 +21,13 @@ struct ColumnBlock {
   TW_INLINE static bool takes(const Rows<const T>& x) {
     return !P::kOnGpu && ColumnSums<P, T>::takes(x);
   }
+  TW_INLINE static int64_t inner(const Rows<const T>& x) { return x.lead_sizes[x.lead - 1]; }
+  TW_INLINE static int64_t blocks(const Rows<const T>& x) { return (inner(x) + kMost - 1) / kMost; }
+  /// Whether those of an output lie side by side, too.
+  TW_INLINE static bool are_beside(const Rows<const T>& x, const Rows<T>& out) {
+    const int last = out.lead - 1;
+    return out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x);
+  }
   TW_INLINE static tile::Plan plan(const Rows<const T>& x) {
     return tile::plan_of(x.rows / inner(x) * blocks(x));
   }
@@ -52,20 +59,25 @@ struct ColumnBlock {
     }
   }
 
-  /// Row c of out: f(vector, span) of the elements of x. Bits do not depend on how out lies.
+  /// out: f(vector, span) of the elements of x. Bits do not depend on how out lies.
   template <class F>
-  TW_INLINE void map_row(P p, const Rows<T>& out, int64_t c, F&& f) const {
-    const auto from = row(x, c);
-    const auto map = [&](const auto& to) TW_INLINED {
-      tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
-        tile::store_cached(to, at, f(tile::load(from, at), at));
-      });
-    };
-    const int last = out.lead - 1;
-    if (out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x)) return map(row(out, c));
+  TW_INLINE void map(P p, const Rows<T>& out, F&& f) const {
+    const bool is_beside = are_beside(x, out);
     alignas(64) Totals results;
-    map(row(results));
-    for (int64_t i = 0; i < count; ++i) out(first + i, c) = T(results[i]);
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const auto from = row(x, c);
+      const auto map_to = [&](const auto& to) TW_INLINED {
+        tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
+          tile::store_cached(to, at, f(tile::load(from, at), at));
+        });
+      };
+      if (is_beside) {
+        map_to(row(out, c));
+        continue;
+      }
+      map_to(row(results));
+      for (int64_t i = 0; i < count; ++i) out(first + i, c) = T(results[i]);
+    }
   }
 
  private:
@@ -77,11 +89,7 @@ struct ColumnBlock {
       tile::store_cached(to, at, R::combine(tile::load(to, at), v));
     });
   }
-#else
- private:
 #endif
-  TW_INLINE static int64_t inner(const Rows<const T>& x) { return x.lead_sizes[x.lead - 1]; }
-  TW_INLINE static int64_t blocks(const Rows<const T>& x) { return (inner(x) + kMost - 1) / kMost; }
 };
 
 #if !defined(__CUDACC__)

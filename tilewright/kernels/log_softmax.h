@@ -56,10 +56,9 @@ struct LogSoftmax {
     tile::for_row<C>(p, block.count, [&](auto at) TW_INLINED {
       tile::store_cached(logs, at, tile::log(tile::load(logs, at)));
     });
-    for (int64_t c = 0; c < x.cols; ++c)
-      block.map_row(p, out, c, [&](auto v, auto at) TW_INLINED {
-        return (v - tile::load(highs, at)) - tile::load(logs, at);
-      });
+    block.map(p, out, [&](auto v, auto at) TW_INLINED {
+      return (v - tile::load(highs, at)) - tile::load(logs, at);
+    });
   }
 #endif
   template <class P, class Row, class To>

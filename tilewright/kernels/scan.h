@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tilewright/kernels/choose.h"
-#include "tilewright/kernels/column_sums.h"
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/scan_gpu.h"
 #include "tilewright/tile/tile.h"
 
@@ -27,7 +27,7 @@ struct Scan {
     if constexpr (P::kOnGpu)
       return are_side_by_side<P>() ? ScanBeside<P, T>(x, out).plan()
                                    : plan_of_scanned_row<P>(x.rows, x.cols);
-    if (are_side_by_side<P>()) return tile::plan_of(x.rows / inner() * blocks());
+    if (are_side_by_side<P>()) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine));
   }
 
@@ -57,32 +57,25 @@ struct Scan {
   }
 
  private:
-  static constexpr int64_t kBlock = 256;  // rows side by side that a program takes
   template <class P>
   TW_INLINE bool are_side_by_side() const {
-    const int last = out.lead - 1;
-    return ColumnSums<P, T>::takes(x) && out.lead_strides[last] == 1 &&
-           out.lead_sizes[last] == inner();
+    return ColumnSums<P, T>::takes(x) && ColumnBlock<P, T>::are_beside(x, out);
   }
-  TW_INLINE int64_t inner() const { return x.lead_sizes[x.lead - 1]; }
-  TW_INLINE int64_t blocks() const { return (inner() + kBlock - 1) / kBlock; }
 
 #if !defined(__CUDACC__)
   template <tile::Reduction R, class P>
   TW_INLINE void scan_block(P p) const {
-    const int64_t which = p.index() / blocks(), begin = p.index() % blocks() * kBlock;
-    const int64_t rest = inner() - begin, n = rest < kBlock ? rest : kBlock;
-    View<const T, 1> from{x.row(which * inner()).data + begin, {n}, {1}};
-    View<T, 1> to{out.row(which * inner()).data + begin, {n}, {1}};
-    alignas(64) double totals[kBlock];
+    using Block = ColumnBlock<P, T>;
+    const Block block(p, x);
+    alignas(64) double totals[Block::kMost];
     for (double& total : totals) total = R::template identity<double>();
     for (int64_t c = 0; c < x.cols; ++c) {
-      tile::for_row<C>(p, n, [&](auto at) TW_INLINED {
+      const auto from = block.row(x, c);
+      const auto to = block.row(out, c);
+      tile::for_row<C>(p, block.count, [&](auto at) TW_INLINED {
         const auto v = tile::load(from, at);
         tile::store_cached(to, at, tile::combine_totals<R>(p, v, totals + at.offset));
       });
-      from.data += x.col_stride;
-      to.data += out.col_stride;
     }
   }
   template <tile::Reduction R, class P, class From, class To>

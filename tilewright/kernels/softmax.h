@@ -77,10 +77,9 @@ struct Softmax {
     ColumnExponentials<P, T> of(p, block);
     const auto highs = block.row(of.high), scales = block.row(of.total);
     for (int64_t i = 0; i < block.count; ++i) of.total[i] = 1 / of.total[i];
-    for (int64_t c = 0; c < x.cols; ++c)
-      block.map_row(p, out, c, [&](auto v, auto at) TW_INLINED {
-        return of.weight(v, tile::load(highs, at)) * tile::load(scales, at);
-      });
+    block.map(p, out, [&](auto v, auto at) TW_INLINED {
+      return of.weight(v, tile::load(highs, at)) * tile::load(scales, at);
+    });
   }
 #endif
   /// A row, and what its exponents are counted from.

@@ -2,10 +2,8 @@
 //
 // A Fold of C has
 //
-//     State, Running                 what is known of some elements of a column, and of those that
-//     a
-//                                    thread has seen
-//     Running start()                of none
+//     State, Running    what is known of some elements of a column; of those that a thread has seen
+//     Running start()   of none
 //     void add(Running&, const C (&)[k], const FoldedRows&)
 //     State state(Running, int seen)
 //     void combine(State&, const State&)

@@ -196,8 +196,8 @@ __device__ __forceinline__ void store_warp(const Registers<Word> (&words)[kWords
 
 }  // namespace detail
 
-/// kN elements of a row from `column` on. Called by threads of a warp together,
-/// which exchange what their words are short of.
+/// kN elements of a row from `column` on. Called by threads of a warp together, which exchange what
+/// their words are short of.
 template <class T, int kN>
 __device__ __forceinline__ void store_unaligned(const Raw<T, kN>& raw, T* row, int64_t column) {
   using R = Raw<T, kN>;
