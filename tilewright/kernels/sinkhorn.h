@@ -4,16 +4,19 @@
 //   m = exp(x - largest of its row); repeat: m /= sum of its row + eps, m /= sum of its column +
 //   eps
 //
-// One program per matrix. They are tiny: plain loops.
+// One program per matrix. They are tiny: plain loops on a CPU; on a GPU see sinkhorn_gpu.h.
 #pragma once
 
 #include "tilewright/kernels/row_logsumexp.h"
+#include "tilewright/kernels/sinkhorn_gpu.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
 template <class T>
 struct Sinkhorn {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 3> x;  // [batch, rows, cols]
   int64_t iterations;
   float eps;
@@ -21,12 +24,16 @@ struct Sinkhorn {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu) return SinkhornOnGpu<P, T>{x, iterations, eps, out}.plan();
     const int64_t elements = x.size(1) * x.size(2);
     return tile::plan_of(elements > 0 ? x.size(0) : 0, elements * int64_t{sizeof(float)});
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    SinkhornOnGpu<P, T>{x, iterations, eps, out}(p);
+#else
     const int64_t rows = x.size(1), cols = x.size(2);
     float* const m = p.template scratch<float>();
     for (int64_t r = 0; r < rows; ++r) {
@@ -42,6 +49,7 @@ struct Sinkhorn {
     }
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < cols; ++c) out(p.index(), r, c) = T(m[r * cols + c]);
+#endif
   }
 
  private:

@@ -61,9 +61,17 @@ struct Sinkhorn {
   }
 
   static constexpr Case kEdgeCases[] = {
-      {"no matrix", "B=0 M=4 N=4"},         {"no rows", "B=2 M=0 N=4"},
-      {"one element", "B=2 M=1 N=1"},       {"residual streams", "B=9 M=4 N=4"},
-      {"none", "B=2 M=3 N=5 iterations=0"}, {"eps", "B=3 M=5 N=7 iterations=3 eps=0.02"}};
+      {"no matrix", "B=0 M=4 N=4"},
+      {"no rows", "B=2 M=0 N=4"},
+      {"one element", "B=2 M=1 N=1"},
+      {"residual streams", "B=9 M=4 N=4"},
+      {"none", "B=2 M=3 N=5 iterations=0"},
+      {"eps", "B=3 M=5 N=7 iterations=3 eps=0.02"},
+      {"8 streams", "B=5 M=8 N=7"},
+      {"a warp of columns", "B=3 M=31 N=30"},
+      {"a block", "B=2 M=70 N=40"},
+      {"one column", "B=2 M=90 N=1"},
+      {"more columns than threads", "B=1 M=3 N=700 iterations=2"}};
   static constexpr Case kWorkloads[] = {{"4 streams", "B=4096 M=4 N=4"},
                                         {"8 streams", "B=4096 M=8 N=8"}};
 };
