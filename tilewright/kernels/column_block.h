@@ -28,6 +28,10 @@ struct ColumnBlock {
     const int last = out.lead - 1;
     return out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x);
   }
+  /// Whether columns of x, and of an output of its shape, lie side by side: on a GPU, too.
+  TW_INLINE static bool are_beside_in_both(const Rows<const T>& x, const Rows<T>& out) {
+    return ColumnSums<P, T>::takes(x) && are_beside(x, out);
+  }
   TW_INLINE static tile::Plan plan(const Rows<const T>& x) {
     return tile::plan_of(x.rows / inner(x) * blocks(x));
   }

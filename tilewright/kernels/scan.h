@@ -59,7 +59,7 @@ struct Scan {
  private:
   template <class P>
   TW_INLINE bool are_side_by_side() const {
-    return ColumnSums<P, T>::takes(x) && ColumnBlock<P, T>::are_beside(x, out);
+    return ColumnBlock<P, T>::are_beside_in_both(x, out);
   }
 
 #if !defined(__CUDACC__)

@@ -5,9 +5,12 @@
 //
 // x_grad[c] = p[c] s[c], zeros in x or not; for sums x is 1. In float64. One program per row: on a
 // CPU from its end to its beginning and back; on a GPU each thread has a stretch, and first learns
-// what the stretches on both sides come to.
+// what the stretches on both sides come to. There the gradient of sums is a scan from the end
+// (scan_gpu.h).
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
+#include "tilewright/kernels/scan_gpu.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -26,12 +29,18 @@ struct ScanBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if (P::kOnGpu && function == 0 && x.cols > 0)
+      return are_side_by_side<P>() ? ScanBeside<P, T>(grad, x_grad).plan()
+                                   : plan_of_scanned_row<P>(x.rows, x.cols);
     const int64_t values = P::kOnGpu ? 2 * kMostThreads : x.cols;
     return tile::plan_of(x.cols > 0 ? x.rows : 0, values * int64_t{sizeof(double)}).over(x.cols);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if (function == 0) return scan_from_end(p);
+#endif
     const Row row{grad.row(p.index()), x.row(p.index()), x_grad.row(p.index()), function == 1};
     if constexpr (P::kOnGpu)
       row.in_stretches(p);
@@ -40,6 +49,22 @@ struct ScanBackward {
   }
 
  private:
+  template <class P>
+  TW_INLINE bool are_side_by_side() const {
+    return ColumnBlock<P, T>::are_beside_in_both(grad, x_grad);
+  }
+#if defined(__CUDACC__)
+  template <class P>
+  TW_CALLED void scan_from_end(P p) const {
+    if (are_side_by_side<P>())
+      return ScanBeside<P, T>(grad, x_grad).template run<tile::Sum, true>(p);
+    tile::with_rows<C>(
+        p,
+        [&](const auto& from, const auto& to) { scan_by_threads<tile::Sum, C, true>(p, from, to); },
+        grad.row(p.index()), x_grad.row(p.index()));
+  }
+#endif
+
   struct Row {
     View<const T, 1> grad, x;
     View<T, 1> x_grad;

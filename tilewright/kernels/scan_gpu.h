@@ -48,7 +48,8 @@ struct ScanBeside {
   }
 
 #if defined(__CUDACC__)
-  template <class R>
+  /// From the first column to the last, or from the last to the first.
+  template <class R, bool kFromEnd = false>
   __device__ __forceinline__ void run(P p) const {
     const int64_t which = index_quotient(p.index(), blocks);
     const int64_t first = (p.index() - which * blocks) * across * kRows;
@@ -60,8 +61,16 @@ struct ScanBeside {
                           Pair::is_aligned(to.data);
     const int64_t row = first + (p.thread() & (across - 1)) * kRows, left = inner() - row;
     const int count = left >= kRows ? kRows : left > 0 ? int(left) : 0;
-    const Walk those{from.data + row, to.data + row, x.col_stride, out.col_stride,
-                     x.cols,          count,         across,       shares};
+    constexpr int kSign = kFromEnd ? -1 : 1;
+    const int64_t begin = kFromEnd ? x.cols - 1 : 0;
+    const Walk those{from.data + row + begin * x.col_stride,
+                     to.data + row + begin * out.col_stride,
+                     kSign * x.col_stride,
+                     kSign * out.col_stride,
+                     x.cols,
+                     count,
+                     across,
+                     shares};
     if (is_whole)
       walk<R, true>(p, those);
     else
@@ -159,15 +168,19 @@ struct ScanBeside {
 };
 
 #if defined(__CUDACC__)
-/// A row, or as much of one as all rows have.
-template <class R, class C, class P, class From, class To>
+/// A row from its first column to its last, or from its last to its first.
+template <class R, class C, bool kFromEnd = false, class P, class From, class To>
 __device__ __forceinline__ void scan_by_threads(P p, const From& from, const To& to) {
+  static_assert(!kFromEnd || tile::same_type<R, tile::Sum>, "past the end of the row are zeros");
   constexpr int kLanes = P::template kLanes<C>;
+  const auto lane = [](int i) { return kFromEnd ? kLanes - 1 - i : i; };
   const int64_t cols = from.size(0), step = int64_t{p.threads()} * kLanes;
-  int64_t c = int64_t{p.thread()} * kLanes;
-  const auto load = [&](int64_t column) {
-    return tile::load_raw(from, tile::span_at<C>(p, from, column));
+  const int64_t last = (cols - 1) / kLanes * kLanes;  // span
+  int64_t c = int64_t{p.thread()} * kLanes;           // columns passed over before the next span
+  const auto span = [&](const auto& row, int64_t passed) {
+    return tile::span_at<C>(p, row, kFromEnd ? last - passed : passed);
   };
+  const auto load = [&](int64_t passed) { return tile::load_raw(from, span(from, passed)); };
   decltype(load(0)) next = {};
   if (c < cols) next = load(c);
   double carry = R::template identity<double>();
@@ -175,19 +188,19 @@ __device__ __forceinline__ void scan_by_threads(P p, const From& from, const To&
   for (int64_t begin = 0, turn = 0; begin < cols; begin += step, c += step, ++turn) {
     auto v = next.template widen<C>();
     if (c + step < cols) next = load(c + step);
-    double total = double(v[0]);
+    double total = double(v[lane(0)]);
     TW_UNROLL
-    for (int i = 1; i < kLanes; ++i) total = R::combine(total, double(v[i]));
-    // Past the end of the row are zeros, after which nothing comes.
+    for (int i = 1; i < kLanes; ++i) total = R::combine(total, double(v[lane(i)]));
+    // Past the end of the row are zeros, after which nothing comes, or which are no more in a sum.
     const tile::Combined<double> others = tile::combine_before<R>(p, total, int(turn));
     if (c < cols) {
       total = R::combine(carry, others.before);
       TW_UNROLL
       for (int i = 0; i < kLanes; ++i) {
-        total = R::combine(total, double(v[i]));
-        v[i] = C(total);
+        total = R::combine(total, double(v[lane(i)]));
+        v[lane(i)] = C(total);
       }
-      tile::store_cached(to, tile::span_at<C>(p, to, c), v);
+      tile::store_cached(to, span(to, c), v);
     }
     carry = R::combine(carry, others.all);
   }

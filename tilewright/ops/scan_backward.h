@@ -44,14 +44,18 @@ struct ScanBackward : AlongDim<> {
     return elementwise_cost(k.x_grad, k.function == 0 ? 2 : 3, 4);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8"},
-                                        {"no columns", "*=3 C=0"},
-                                        {"one element", "*=4 C=1 function=prod"},
-                                        {"sums", "*=2x3 C=45"},
-                                        {"products", "*=3 C=45 function=prod"},
-                                        {"pieces of a thread", "*=2 C=2801 function=prod"},
-                                        {"many threads", "*=2 C=5001"},
-                                        {"first dimension", "*=5x5 C=5 dim=0"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8"},
+      {"no columns", "*=3 C=0"},
+      {"one element", "*=4 C=1 function=prod"},
+      {"sums", "*=2x3 C=45"},
+      {"products", "*=3 C=45 function=prod"},
+      {"pieces of a thread", "*=2 C=2801 function=prod"},
+      {"many threads", "*=2 C=5001"},
+      {"spans and zeros behind them", "*=3 C=9001"},
+      {"shared columns", "*=2x600 C=136 dim=-2"},
+      {"products of shared columns", "*=2x70 C=36 function=prod dim=-2"},
+      {"first dimension", "*=5x5 C=5 dim=0"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };
 
