@@ -3,13 +3,25 @@
 //
 // On a CPU phase 0 sorts the positions by index (one program, a counting sort); phase 1 adds up
 // each row of the vocabulary in the order of its positions: the same bits for any number of
-// threads, and no two programs write one row. On a GPU see embedding_backward_gpu.h.
+// threads, and no two programs write one row. On a GPU see listed_sums_gpu.h.
 #pragma once
 
-#include "tilewright/kernels/embedding_backward_gpu.h"
+#include "tilewright/kernels/listed_sums_gpu.h"
 #include "tilewright/kernels/row_positions.h"
 
 namespace tw::kernels {
+
+/// Each position's row is the one that its index names, and adds the position's gradient.
+template <class I>
+struct EmbeddingPositions {
+  static constexpr bool kWeighs = false;
+  const Rows<const I>& indices;
+
+  TW_INLINE int64_t count() const { return indices.rows; }
+  TW_INLINE int64_t row_of(int64_t i) const { return int64_t(*begin_of_row(indices, i)); }
+  TW_INLINE int64_t source(int64_t i) const { return i; }
+  TW_INLINE float weight(int64_t) const { return 1.0f; }
+};
 
 template <class T, class I>
 struct EmbeddingBackward {
@@ -22,8 +34,7 @@ struct EmbeddingBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if constexpr (P::kOnGpu)
-      return EmbeddingBackwardOnGpu<P, T, I>{grad, indices, weight_grad}.plan();
+    if constexpr (P::kOnGpu) return on_gpu<P>().plan();
     const int64_t vocabulary = weight_grad.size(0);
     tile::Plan plan;
     if (weight_grad.size(1) == 0) return plan;
@@ -38,7 +49,7 @@ struct EmbeddingBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
 #if defined(__CUDACC__)
-    EmbeddingBackwardOnGpu<P, T, I>{grad, indices, weight_grad}(p);
+    on_gpu<P>()(p);
 #else
     const RowPositions of{p.template workspace<int64_t>(), weight_grad.size(0), indices.rows};
     if (p.phase() == 0) return of.sort([&](int64_t i) { return int64_t(indices(i, 0)); });
@@ -47,6 +58,12 @@ struct EmbeddingBackward {
       sum_rows(p, weight_grad[v],
                [&](auto&& add) { of.for_each(v, [&](int64_t i) { add(grad.row(i), 1); }); });
 #endif
+  }
+
+ private:
+  template <class P>
+  TW_INLINE ListedSums<P, T, EmbeddingPositions<I>> on_gpu() const {
+    return {{indices}, grad, weight_grad};
   }
 };
 

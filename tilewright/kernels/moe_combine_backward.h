@@ -2,20 +2,22 @@
 // positions[t, k] = s of weights[t, k] grad[t], in their order; of a weight, scale grad[t] . x[s].
 //
 // On a CPU phase 0 sorts the places by row (one program, a counting sort), phase 1 adds up the
-// rows, phase 2 has the weights. On a GPU a program has one row and looks for its places itself.
+// rows, phase 2 has the weights: a program has a token's. On a GPU listed_sums_gpu.h adds up the
+// rows; beside its first phase a program has the weight of a place.
 #pragma once
 
+#include "tilewright/kernels/listed_sums_gpu.h"
 #include "tilewright/kernels/row_positions.h"
-#include "tilewright/tile/matches.h"
 
 namespace tw::kernels {
 
 template <class T>
 struct MoeCombineBackward {
   static constexpr int64_t kRows = 32;  // of x, per program
+  static constexpr int kGpuRegisters = 128;
 
-  View<const T, 2> grad;             // [tokens, cols]
-  View<const T, 2> x;                // [rows, cols]
+  Rows<const T> grad;                // [tokens, cols]
+  Rows<const T> x;                   // [rows, cols]
   View<const int32_t, 2> positions;  // [tokens, top_k], each a row; -1: none
   View<const float, 2> weights;      // [tokens, top_k], or no data: 1
   tile::compute_t<T> scale;
@@ -24,66 +26,87 @@ struct MoeCombineBackward {
 
   TW_INLINE int64_t top_k() const { return positions.size(1); }
   TW_INLINE int64_t places() const { return positions.size(0) * top_k(); }
+  TW_INLINE int64_t token_of(int64_t place) const { return index_quotient(place, top_k()); }
   TW_INLINE int64_t row_at(int64_t place) const {
-    const int64_t token = index_quotient(place, top_k());
+    const int64_t token = token_of(place);
     return positions(token, place - token * top_k());
+  }
+  TW_INLINE float weight_at(int64_t place) const {
+    const int64_t token = token_of(place);
+    return scale * (weights ? weights(token, place - token * top_k()) : 1.0f);
   }
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    const int64_t cols = x.size(1), rows = cols > 0 ? x.size(0) : 0;
-    tile::Plan plan = tile::plan_of(rows, cols * int64_t{sizeof(float)}).over(cols);
-    const int64_t tokens = weights_grad ? positions.size(0) : 0;
-    plan.phases = P::kOnGpu ? 2 : 3;
-    plan.grid[plan.phases - 1] = tokens;
-    if constexpr (!P::kOnGpu) {
-      plan.grid[0] = 1;
-      plan.grid[1] = (rows + kRows - 1) / kRows;
-      plan.workspace_bytes = RowPositions::bytes(x.size(0), places());
+    const bool has_weights(weights_grad);
+    if constexpr (P::kOnGpu) {
+      tile::Plan plan = on_gpu<P>().plan();
+      if (has_weights) plan.grid[0] += places();
+      return plan;
     }
+    const int64_t rows = x.cols > 0 ? x.rows : 0;
+    tile::Plan plan = tile::plan_of(1, x.cols * int64_t{sizeof(float)});
+    plan.phases = 3;
+    plan.grid[1] = (rows + kRows - 1) / kRows;
+    plan.grid[2] = has_weights ? positions.size(0) : 0;
+    plan.workspace_bytes = RowPositions::bytes(x.rows, places());
     return plan;
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if (p.phase() == (P::kOnGpu ? 1 : 2)) return token(p);
-    if constexpr (P::kOnGpu) {
-      sum_rows(p, x_grad[p.index()], [&](auto&& add) {
-        tile::for_each_match(
-            p, places(), [&](int64_t i) { return row_at(i) == p.index(); },
-            [&](int64_t i) { add_place(i, add); });
-      });
+#if defined(__CUDACC__)
+    const auto sums = on_gpu<P>();
+    if (p.phase() > 0 || p.index() < sums.emptying()) return sums(p);
+    weigh(p, p.index() - sums.emptying());
+#else
+    const RowPositions of{p.template workspace<int64_t>(), x.rows, places()};
+    if (p.phase() == 0) return of.sort([&](int64_t i) { return row_at(i); });
+    if (p.phase() == 2) {
+      for (int64_t k = 0; k < top_k(); ++k) weigh(p, p.index() * top_k() + k);
       return;
     }
-    const RowPositions of{p.template workspace<int64_t>(), x.size(0), places()};
-    if (p.phase() == 0) return of.sort([&](int64_t i) { return row_at(i); });
     const int64_t first = p.index() * kRows;
-    for (int64_t s = first; s < first + kRows && s < x.size(0); ++s)
-      sum_rows(p, x_grad[s],
-               [&](auto&& add) { of.for_each(s, [&](int64_t i) { add_place(i, add); }); });
+    for (int64_t s = first; s < first + kRows && s < x.rows; ++s)
+      sum_rows(p, x_grad[s], [&](auto&& add) {
+        of.for_each(s, [&](int64_t i) { add(grad.row(token_of(i)), weight_at(i)); });
+      });
+#endif
   }
 
  private:
-  template <class F>
-  TW_INLINE void add_place(int64_t place, F&& add) const {
-    const int64_t t = index_quotient(place, top_k());
-    add(grad[t], scale * (weights ? weights(t, place - t * top_k()) : 1.0f));
-  }
+  /// Each place's row is the one that it names, and adds the gradient of its token.
+  struct Places {
+    static constexpr bool kWeighs = true;
+    const MoeCombineBackward& of;
+
+    TW_INLINE int64_t count() const { return of.places(); }
+    TW_INLINE int64_t row_of(int64_t i) const { return of.row_at(i); }
+    TW_INLINE int64_t source(int64_t i) const { return of.token_of(i); }
+    TW_INLINE float weight(int64_t i) const { return of.weight_at(i); }
+  };
   template <class P>
-  TW_INLINE void token(P p) const {
-    const int64_t t = p.index();
-    for (int64_t k = 0; k < top_k(); ++k) {
-      const int64_t row = positions(t, k);
-      if (row < 0) {
-        weights_grad(t, k) = 0;
-        continue;
-      }
-      tile::require_index(p, row, x.size(0));
-      const auto from = x[row], slope = grad[t];
-      weights_grad(t, k) = scale * tile::reduce_row(p, tile::Sum{}, x.size(1), [&](auto at) {
-                             return tile::load(from, at) * tile::load(slope, at);
-                           });
+  TW_INLINE ListedSums<P, T, Places> on_gpu() const {
+    return {{*this}, grad, x_grad};
+  }
+  /// The gradient of a place's weight.
+  template <class P>
+  TW_CALLED void weigh(P p, int64_t place) const {
+    const int64_t token = token_of(place), row = row_at(place);
+    float& to = weights_grad(token, place - token * top_k());
+    if (row < 0) {
+      to = 0;
+      return;
     }
+    tile::require_index(p, row, x.rows);
+    tile::with_rows(
+        p,
+        [&](const auto& from, const auto& slope) {
+          to = scale * tile::reduce_row(p, tile::Sum{}, from, [&](auto at) {
+                 return tile::load(from, at) * tile::load(slope, at);
+               });
+        },
+        x.row(row), grad.row(token));
   }
 };
 

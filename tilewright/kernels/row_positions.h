@@ -55,7 +55,12 @@ TW_INLINE void sum_rows(P p, const View<T, 1>& to, F&& for_rows) {
         },
         row, sum);
   });
-  tile::for_row(p, to, [&](auto at) { tile::store(p, to, at, tile::load(sum, at)); });
+  tile::with_rows(
+      p,
+      [&](const auto& total, const auto& out) {
+        tile::for_row(p, out, [&](auto at) { tile::store(p, out, at, tile::load(total, at)); });
+      },
+      sum, to);
 }
 
 }  // namespace tw::kernels

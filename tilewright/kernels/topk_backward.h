@@ -23,7 +23,12 @@ struct TopkBackward {
     const View<T, 1> to = x_grad.row(p.index());
     const View<const T, 1> from = grad.row(p.index());
     const View<const int32_t, 1> places = indices.row(p.index());
-    tile::for_row(p, to, [&](auto at) { tile::store_cached(to, at, V{}); });
+    tile::with_rows(
+        p,
+        [&](const auto& row) {
+          tile::for_row(p, row, [&](auto at) { tile::store_cached(row, at, V{}); });
+        },
+        to);
     tile::sync(p);
     tile::for_row(p, places.size(0), [&](auto at) {
       for (int64_t i = at.offset; i < at.offset + at.count; ++i) {

@@ -65,6 +65,8 @@ struct MoeCombineBackward {
       {"one element", "N=1 K=1 S=1 C=1 +weights +weights_grad"},
       {"sums", "N=4 K=3 S=11 C=45"},
       {"several programs", "N=50 K=2 S=100 C=5 +weights"},
+      {"many of one row", "N=60 K=2 S=2 C=70 +weights +weights_grad"},
+      {"blocks of columns", "N=40 K=2 S=3 C=1100 +weights +weights_grad"},
       {"weighted", "N=9 K=4 S=20 C=300 scale=2.5 +weights +weights_grad"}};
   static constexpr Case kWorkloads[] = {
       {"qwen3-30b-a3b", "N=4096 K=8 S=32768 C=2048 +weights +weights_grad"}};

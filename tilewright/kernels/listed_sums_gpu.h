@@ -1,6 +1,7 @@
-// The schedule of embedding_backward.h on a GPU:
+// Rows that are sums of rows whose positions name them, on a GPU: the way back from rows that were
+// read by number.
 //
-//   phase 0  the lists of all rows of the vocabulary are empty
+//   phase 0  the lists of all rows are empty
 //   phase 1  each position joins the list of its row
 //   phase 2  some threads of a warp have a row: they sort its list, and add up in order
 //   phase 3  rows with longer lists: blocks look for their positions among all
@@ -15,8 +16,35 @@
 
 namespace tw::kernels {
 
-template <class P, class T, class I>
-struct EmbeddingBackwardOnGpu {
+/// Where row i begins, without the divisions of all leading sizes spelled out for every row that is
+/// on its way.
+template <class T>
+TW_INLINE const T* begin_of_row(const Rows<const T>& of, int64_t i) {
+  if (of.lead == 1) return of.data + i * of.lead_strides[0];
+  int64_t offset = 0;
+  TW_ROLLED
+  for (int d = of.lead - 1; d > 0; --d) {
+    const int64_t next = index_quotient(i, of.lead_sizes[d]);
+    offset += (i - next * of.lead_sizes[d]) * of.lead_strides[d];
+    i = next;
+  }
+  return of.data + offset + i * of.lead_strides[0];
+}
+
+/// What the positions are:
+///   count()      how many
+///   row_of(i)    the row that position i names, or -1
+///   source(i)    the row of `from` that it adds there
+///   weight(i)    and by which factor, if kWeighs
+template <class L>
+concept PositionList = requires(const L list, int64_t i) {
+  requires tile::same_type<decltype(list.count() + list.row_of(i) + list.source(i)), int64_t>;
+  requires tile::same_type<decltype(list.weight(i)), float>;
+  L::kWeighs;
+};
+
+template <class P, class T, PositionList Positions>
+struct ListedSums {
   static constexpr int kThreads = P::kSumThreads, kLanes = P::template kLanes<float>;
   static constexpr int kMost = 32;           // positions of a list that are sorted
   static constexpr int kLeastThreads = 4;    // of a row
@@ -26,13 +54,14 @@ struct EmbeddingBackwardOnGpu {
   static constexpr int64_t kChunk = kEach * kThreads, kHeld = kChunk + 1024;
   static constexpr int64_t kListBytes = (sizeof(int64_t) + 1) * kMost;
 
-  const Rows<const T>& grad;
-  const Rows<const I>& indices;
-  const View<T, 2>& weight_grad;
+  Positions positions;
+  const Rows<const T>& from;
+  const View<T, 2>& to;
 
-  TW_INLINE int64_t vocabulary() const { return weight_grad.size(0); }
-  TW_INLINE int64_t cols() const { return weight_grad.size(1); }
+  TW_INLINE int64_t rows() const { return to.size(0); }
+  TW_INLINE int64_t cols() const { return to.size(1); }
   TW_INLINE int64_t column_blocks() const { return (cols() + kColumns - 1) / kColumns; }
+  TW_INLINE static int64_t ratio(int64_t all, int64_t each) { return (all + each - 1) / each; }
   /// Threads of so many columns: a power of two.
   TW_INLINE static int threads_of(int64_t columns, int most) {
     int threads = kLeastThreads;
@@ -41,23 +70,25 @@ struct EmbeddingBackwardOnGpu {
   }
   TW_INLINE int64_t rows_of_program() const { return kThreads / threads_of(cols(), 32); }
   /// Of lists too long to be sorted, there are so many at most, in each block of columns.
-  TW_INLINE int64_t long_lists() const { return indices.rows / (kMost + 1) * column_blocks(); }
+  TW_INLINE int64_t long_lists() const { return positions.count() / (kMost + 1) * column_blocks(); }
 
+  /// Programs of phase 0; a kernel may have more there, of as many threads, which are its own.
+  TW_INLINE int64_t emptying() const {
+    return cols() > 0 && rows() > 0 ? ratio(rows() + 1, kEmptied) : 0;
+  }
   TW_INLINE tile::Plan plan() const {
-    tile::Plan plan;
-    if (cols() == 0 || vocabulary() == 0) return plan;
-    const auto ratio = [](int64_t all, int64_t each) { return (all + each - 1) / each; };
+    tile::Plan plan = tile::plan_of(emptying()).over(P::kSumColumns);
+    if (emptying() == 0) return plan;
     plan.phases = 4;
-    plan.grid[0] = ratio(vocabulary() + 1, kEmptied);
-    plan.grid[1] = ratio(indices.rows, kThreads);
-    plan.grid[2] = ratio(vocabulary(), rows_of_program()) * column_blocks();
+    plan.grid[1] = ratio(positions.count(), kThreads);
+    plan.grid[2] = ratio(rows(), rows_of_program()) * column_blocks();
     plan.grid[3] = long_lists() < kLongPrograms ? long_lists() : kLongPrograms;
     plan.workspace_bytes =
-        (vocabulary() + 1 + indices.rows + long_lists()) * int64_t{sizeof(int64_t)};
+        (rows() + 1 + positions.count() + long_lists()) * int64_t{sizeof(int64_t)};
     const int64_t lists = rows_of_program() * kListBytes, held = kHeld * int64_t{sizeof(int64_t)};
     plan.scratch_bytes = lists > held ? lists : held;
     static_assert(kHeld * sizeof(int64_t) >= P::template kSumBytes<float>);
-    return plan.over(P::kSumColumns);
+    return plan;
   }
 
 #if defined(__CUDACC__)
@@ -67,12 +98,13 @@ struct EmbeddingBackwardOnGpu {
     if (p.phase() == 0) {
       for (int64_t v = p.index() * kEmptied + p.thread(), i = 0; i < kEmptied;
            v += kThreads, i += kThreads)
-        if (v <= vocabulary()) heads(p)[v] = v < vocabulary() ? -1 : 0;
+        if (v <= rows()) heads(p)[v] = v < rows() ? -1 : 0;
     } else if (p.phase() == 1) {
       const int64_t i = p.index() * kThreads + p.thread();
-      if (i >= indices.rows) return;
-      const int64_t v = index(i);
-      tile::require_index(p, v, vocabulary());
+      if (i >= positions.count()) return;
+      const int64_t v = positions.row_of(i);
+      if (v < 0) return;
+      tile::require_index(p, v, rows());
       tile::link(heads(p) + v, next(p), i);
     } else if (p.phase() == 2) {
       add_lists(p);
@@ -88,17 +120,10 @@ struct EmbeddingBackwardOnGpu {
  private:
   // The workspace.
   __device__ __forceinline__ int64_t* heads(P p) const { return p.template workspace<int64_t>(); }
-  __device__ __forceinline__ int64_t* long_count(P p) const { return heads(p) + vocabulary(); }
+  __device__ __forceinline__ int64_t* long_count(P p) const { return heads(p) + rows(); }
   __device__ __forceinline__ int64_t* next(P p) const { return long_count(p) + 1; }
-  __device__ __forceinline__ int64_t* long_rows(P p) const { return next(p) + indices.rows; }
+  __device__ __forceinline__ int64_t* long_rows(P p) const { return next(p) + positions.count(); }
 
-  /// Without the divisions of all leading sizes spelled out for every row that is on its way.
-  template <class U>
-  const __device__ __forceinline__ static U* row_at(const Rows<const U>& of, int64_t i) {
-    if (of.lead == 1) return of.data + i * of.lead_strides[0];
-    return tile::RowsOf<tile::AlignedRow<const U>, const U, true>{of}.row(i).data;
-  }
-  __device__ __forceinline__ int64_t index(int64_t i) const { return int64_t(*row_at(indices, i)); }
   __device__ __forceinline__ int64_t end_of(int64_t begin) const {
     return cols() - begin < kColumns ? cols() : begin + kColumns;
   }
@@ -116,11 +141,17 @@ struct EmbeddingBackwardOnGpu {
       TW_UNROLL
       for (int a = 0; a < kAhead; ++a) {
         if (k + a * step >= count) continue;
-        row.data = row_at(grad, list[k + a * step]);
+        row.data = begin_of_row(from, positions.source(list[k + a * step]));
         ahead[a] = tile::load_raw(row, at);
       }
       TW_UNROLL
-      for (int a = 0; a < kAhead; ++a) total += ahead[a].template widen<float>();
+      for (int a = 0; a < kAhead; ++a) {
+        const V more = ahead[a].template widen<float>();
+        if constexpr (!Positions::kWeighs)
+          total += more;
+        else if (k + a * step < count)
+          total = tile::fma(tile::splat<V>(positions.weight(list[k + a * step])), more, total);
+      }
     }
     return total;
   }
@@ -133,21 +164,21 @@ struct EmbeddingBackwardOnGpu {
     using List = tile::ShortList<kMost>;
     static_assert(sizeof(List) == kListBytes);
     List& list = p.template scratch<List>()[group];
-    const int count = list.collect(next(p), v < vocabulary() ? heads(p)[v] : -1, lane, lanes);
-    if (v >= vocabulary()) return;
+    const int count = list.collect(next(p), v < rows() ? heads(p)[v] : -1, lane, lanes);
+    if (v >= rows()) return;
     if (count > kMost) {
       if (lane == 0)
         long_rows(p)[tile::take_place(long_count(p))] = v * column_blocks() + begin / kColumns;
       return;
     }
-    const auto add_all = [&](const auto& from, const auto& to) {
+    const auto add_all = [&](const auto& rows, const auto& sums) {
       TW_ROLLED
       for (int64_t c = begin + lane * kLanes; c < end_of(begin); c += lanes * kLanes) {
-        const auto at = tile::span_at<float>(p, to, c);
-        tile::store_cached(to, at, add(V{}, from.row(0), at, list, 0, 1, count));
+        const auto at = tile::span_at<float>(p, sums, c);
+        tile::store_cached(sums, at, add(V{}, rows.row(0), at, list, 0, 1, count));
       }
     };
-    tile::with_rows(p, add_all, grad, weight_grad[v]);
+    tile::with_rows(p, add_all, from, to[v]);
   }
 
   /// Row v's columns from `begin` on. The matches are dealt out to the threads that have the same
@@ -155,18 +186,18 @@ struct EmbeddingBackwardOnGpu {
   __device__ __forceinline__ void add_matches(P p, int64_t v, int64_t begin) const {
     const int across = threads_of(end_of(begin) - begin, kThreads), shares = kThreads / across;
     const int share = p.thread() / across;
-    const int64_t column = begin + (p.thread() & (across - 1)) * kLanes, n = indices.rows;
+    const int64_t column = begin + (p.thread() & (across - 1)) * kLanes, n = positions.count();
     int64_t* const list = p.template scratch<int64_t>();
-    const auto add_all = [&](const auto& from, const auto& to) {
-      const auto at = tile::span_at<float>(p, to, column);
+    const auto add_all = [&](const auto& rows, const auto& out) {
+      const auto at = tile::span_at<float>(p, out, column);
       V total{};
       int held = 0;
       TW_ROLLED
       for (int64_t first = 0; first < n; first += kChunk) {
         held += tile::append_matches<kEach>(
-            p, first, n, [&](int64_t i) { return index(i) == v; }, list + held);
+            p, first, n, [&](int64_t i) { return positions.row_of(i) == v; }, list + held);
         if (held + kChunk <= kHeld && first + kChunk < n) continue;
-        if (column < end_of(begin)) total = add(total, from.row(0), at, list, share, shares, held);
+        if (column < end_of(begin)) total = add(total, rows.row(0), at, list, share, shares, held);
         held = 0;
         p.sync();  // the list is written again
       }
@@ -176,9 +207,9 @@ struct EmbeddingBackwardOnGpu {
       if (share > 0 || column >= end_of(begin)) return;
       TW_ROLLED
       for (int t = p.thread() + across; t < kThreads; t += across) total += sums[t];
-      tile::store_cached(to, at, total);
+      tile::store_cached(out, at, total);
     };
-    tile::with_rows(p, add_all, grad, weight_grad[v]);
+    tile::with_rows(p, add_all, from, to[v]);
   }
 #endif
 };
