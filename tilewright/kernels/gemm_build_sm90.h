@@ -4,6 +4,7 @@
 
 #include "tilewright/core/types.h"
 #include "tilewright/kernels/gemm_epilogue.h"
+#include "tilewright/kernels/row_groups.h"
 #include "tilewright/tile/cuda/tensor_map.h"
 
 namespace tw::kernels {
@@ -19,6 +20,7 @@ struct GemmBuild {
   bool transposed_a = false;    // m runs along the rows of a in memory
   bool transposed_b = false;    // n runs along those of b
   bool transposed_out = false;  // m runs along those of out; needed by split
+  bool grouped_k = false;       // see GemmArguments::k_groups; cooperative, both transposed
 
   /// In ping-pong, sums leave no registers for it.
   TW_INLINE constexpr bool may_adjust() const { return !ping_pong; }
@@ -76,6 +78,11 @@ struct GemmAhead {
   int most = 0;                              // bytes of a row; 0: nothing
 };
 
+/// The part of k that a tile is the product of: whole blocks, of the last of which `last` values.
+struct GemmDepth {
+  int begin, blocks, last;
+};
+
 template <class Out, GemmEpilogue Epilogue>
 struct GemmArguments {
   tile::cuda::TensorMap a;    // [batch, m, k]; k innermost, m if transposed
@@ -84,6 +91,9 @@ struct GemmArguments {
   GemmOrder order;
   int k_blocks;          // of 128 bytes
   int a_batch, b_batch;  // 1, or 0 if one matrix serves every batch
+  /// If k is grouped: of each batch, the part of k that it multiplies, which only the device knows.
+  RowGroups k_groups;
+  int k;  // in all
   GemmScatter<Out> scatter;
   bool adds;  // to what out has; both are rounded before
   GemmAhead ahead;

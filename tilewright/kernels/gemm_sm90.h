@@ -8,7 +8,8 @@
 // Operands lie in shared memory as TMA leaves them, in rows of 128 bytes: along k, or along m or n,
 // which the instruction reads transposed. Sizes are arbitrary: what a box has outside its tensor
 // reads as zero and is not written. The sums of an element are added in the same order whatever the
-// grid, so repeats give the same bits.
+// grid, so repeats give the same bits. Where each batch has a part of one k (k_grouped_matmul),
+// what the last block of it has beyond is cleared before it is multiplied.
 #pragma once
 
 #include "tilewright/kernels/gemm_build_sm90.h"
@@ -43,6 +44,9 @@ struct GemmSm90 {
   static constexpr int kPairs = kBuild.ping_pong ? 2 : sizeof(Out) == 2 ? 8 : 4;
   static_assert(kRows % 64 == 0 && kTileN % 8 == 0, "wgmma has 64 rows and 8 i columns");
   static_assert(kBuild.split == 1 || (kBuild.transposed_out && kRowBlocks == 1), "see put_split");
+  static_assert(!kBuild.grouped_k || (kBuild.transposed_a && kBuild.transposed_b && kRows == 64 &&
+                                      !kBuild.ping_pong && kCluster == 1 && sizeof(T) == 2),
+                "see clear_behind");
 
   using Arguments = GemmArguments<Out, Epilogue>;
   const Arguments& given;
@@ -98,6 +102,18 @@ struct GemmSm90 {
   TW_PTX int last_k() const {
     return kBuild.split > 1 ? (rank() + 1) * given.k_blocks / kBuild.split : given.k_blocks;
   }
+  /// What of k a tile multiplies.
+  TW_PTX GemmDepth depth(const GemmPlace& place) const {
+    if constexpr (!kBuild.grouped_k)
+      return {first_k() * kTileK, last_k() - first_k(), kTileK};
+    else {
+      const auto inside = [&](int64_t k) { return k < 0 ? 0 : k > given.k ? given.k : int(k); };
+      const int begin = inside(given.k_groups.begin(place.batch));
+      const int end = inside(given.k_groups.end(place.batch));
+      const int blocks = end > begin ? (end - begin + kTileK - 1) / kTileK : 0;
+      return {begin, blocks, end - begin - (blocks - 1) * kTileK};
+    }
+  }
   TW_PTX static int first_row(const GemmPlace& place) {
     return (place.row * kBuild.multicast + (kBuild.multicast > 1 ? rank() : 0)) * kTileM;
   }
@@ -118,21 +134,21 @@ struct GemmSm90 {
 
   TW_PTX void produce(Shared& shared) const {
     using namespace tile::cuda;
-    const int share = kBuild.multicast > 1 ? rank() : 0, first = first_k(), last = last_k();
+    const int share = kBuild.multicast > 1 ? rank() : 0;
     Position at;
     for (int t = int(blockIdx.x) / kCluster; t < given.order.tiles;
          t += int(gridDim.x) / kCluster) {
       const GemmPlace place = given.order.place(t);
       const int row = first_row(place), column = place.column * kTileN;
-      for (int i = first; i < last; ++i) {
+      const GemmDepth of = depth(place);
+      for (int i = 0, k = of.begin; i < of.blocks; ++i, k += kTileK) {
         Mbarrier& full = shared.full[at.index];
         shared.empty[at.index].wait(at.phase ^ 1);
         full.arrive_expect(kABytes + kBBytes);
-        load<kBuild.transposed_a, kTileM, 1>(shared.a[at.index], given.a, full, row, i * kTileK,
+        load<kBuild.transposed_a, kTileM, 1>(shared.a[at.index], given.a, full, row, k,
                                              place.batch * given.a_batch, 0);
-        load<kBuild.transposed_b, kTileN, kBuild.multicast>(shared.b[at.index], given.b, full,
-                                                            column, i * kTileK,
-                                                            place.batch * given.b_batch, share);
+        load<kBuild.transposed_b, kTileN, kBuild.multicast>(
+            shared.b[at.index], given.b, full, column, k, place.batch * given.b_batch, share);
         at.next();
       }
     }
@@ -159,34 +175,38 @@ struct GemmSm90 {
 
   TW_PTX void consume(Shared& shared, int consumer) const {
     using namespace tile::cuda;
-    const int from = kBuild.ping_pong ? 0 : consumer * kRows, first = first_k(), last = last_k();
+    const int from = kBuild.ping_pong ? 0 : consumer * kRows;
     const int stride = int(gridDim.x) / kCluster;
     int t = int(blockIdx.x) / kCluster;
     Position at;
     if (kBuild.ping_pong && consumer == 1) {
       pass_turn(consumer);
       t += stride;
-      at.skip(last - first);
+      at.skip(last_k() - first_k());
     }
     for (; t < given.order.tiles; t += kBuild.ping_pong ? 2 * stride : stride) {
       const GemmPlace place = given.order.place(t);
+      const GemmDepth of = depth(place);
       Sums sums;
-      multiply(shared, at, from, consumer, last - first, sums);
-      if (kBuild.ping_pong) at.skip(last - first);
+      multiply(shared, at, from, consumer, of, sums);
+      if (kBuild.ping_pong) at.skip(of.blocks);
       put(shared, place, from, consumer, sums);
     }
     if (threadIdx.x % kWarpgroup == 0) wait_stores_read<0>();
   }
 
-  /// The sums of this consumer's rows over `count` stages.
-  TW_PTX static void multiply(Shared& shared, Position& at, int from, int consumer, int count,
-                              Sums& sums) {
+  /// The sums of this consumer's rows over all stages of a tile.
+  TW_PTX static void multiply(Shared& shared, Position& at, int from, int consumer,
+                              const GemmDepth& of, Sums& sums) {
     using namespace tile::cuda;
+    const int count = of.blocks;
     int previous = 0;
     if (kBuild.ping_pong) sync_named(kTurn + consumer, kConsumers * kWarpgroup);
     if (count == 0) clear(sums);
     for (int i = 0; i < count; ++i) {
       shared.full[at.index].wait(at.phase);
+      if constexpr (kBuild.grouped_k)
+        if (i + 1 == count && of.last < kTileK) clear_behind(shared, at.index, consumer, of.last);
       pin_all(sums);
       wgmma_fence();
       multiply_stage(shared.a[at.index] + from * 128, shared.b[at.index], sums, i > 0);
@@ -203,6 +223,23 @@ struct GemmSm90 {
     wgmma_wait<0>();
     pin_all(sums);
     if (count > 0) release(shared.empty[previous]);
+  }
+
+  /// Values of k behind the group's are another's: zeros in both operands, since zero times what is
+  /// not finite is no zero. Each consumer has its rows of a and half of b's columns.
+  TW_PTX static void clear_behind(Shared& shared, int stage, int consumer, int count) {
+    constexpr int kSpans = kTileN / 64 / kConsumers;
+    const auto clear_span = [&](char* span) {
+      uint4* to = reinterpret_cast<uint4*>(span);
+      for (int i = count * 8 + int(threadIdx.x) % kWarpgroup; i < kTileK * 8; i += kWarpgroup)
+        to[i] = {};
+    };
+    clear_span(shared.a[stage] + consumer * kSpanBytes);
+    TW_UNROLL
+    for (int i = 0; i < kSpans; ++i)
+      clear_span(shared.b[stage] + (consumer * kSpans + i) * kSpanBytes);
+    tile::cuda::fence_async_shared();
+    tile::cuda::sync_named(kBoth, kConsumers * kWarpgroup);
   }
 
   /// Adds one stage to the sums, or starts them.

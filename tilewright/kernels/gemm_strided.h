@@ -48,15 +48,13 @@ struct GemmStrided {
   __device__ void operator()() const {
     const auto tile = GemmStridedOrder(given.out.rows, given.out.cols, kM, kN).tile(blockIdx.x);
     const int64_t row = int64_t{tile.row} * kM, column = int64_t{tile.column} * kN;
-    const int64_t first_k = int64_t(blockIdx.z) * given.k_part;
-    const int64_t rest = given.k - first_k;
-    const int64_t depth = rest < given.k_part ? rest : given.k_part;
     for (int64_t batch = blockIdx.y; batch < given.batch; batch += gridDim.y) {
-      LoaderA a(given.a, batch, row, first_k, shared.a_rows);
-      LoaderB b(given.b, batch, column, first_k, shared.b_rows);
+      const RowGroups::Stretch part = given.part(batch, blockIdx.z);
+      LoaderA a(given.a, batch, row, part.begin, shared.a_rows);
+      LoaderB b(given.b, batch, column, part.begin, shared.b_rows);
       __syncthreads();
       Sums sums = {};
-      multiply(a, b, depth, sums);
+      multiply(a, b, part.end - part.begin, sums);
       threads.store(given, sums, shared.staged, {blockIdx.z, batch, row, column});
       __syncthreads();
     }

@@ -4,6 +4,7 @@
 
 #include "tilewright/core/view.h"
 #include "tilewright/kernels/matmul_scale.h"
+#include "tilewright/kernels/row_groups.h"
 
 namespace tw::kernels {
 
@@ -60,8 +61,15 @@ struct GemmStridedArguments {
   int64_t k_part;  // values of k of a block: blockIdx.z of them come before; a multiple of `depth`
   float* parts;  // [gridDim.z, batch, m, parts_pitch()] sums of parts of k; absent if there is one
   MatmulScale scale;
-  int activation;  // an Activation
+  int activation;      // an Activation
+  RowGroups k_groups;  // the part of k of each batch, or none: all; parts of it are not divided
 
+  /// The values of k of a block. Those outside are no group's, whatever the offsets say.
+  TW_INLINE RowGroups::Stretch part(int64_t group, int64_t z) const {
+    const auto inside = [&](int64_t i) { return i < 0 ? 0 : i < k ? i : k; };
+    if (k_groups.ends) return {inside(k_groups.begin(group)), inside(k_groups.end(group))};
+    return {z * k_part, inside((z + 1) * k_part)};
+  }
   TW_INLINE int64_t parts_pitch() const { return (out.cols + 3) / 4 * 4; }
 };
 

@@ -38,4 +38,14 @@ struct GemmVariant {
   }
 };
 
+/// The build whose batches are groups of one k: of gradients, whose operands have the rows of a
+/// token along memory.
+inline constexpr GemmBuild kGemmKGrouped{.tile_m = 128,
+                                         .tile_n = 256,
+                                         .stages = 4,
+                                         .staging = 16384,
+                                         .transposed_a = true,
+                                         .transposed_b = true,
+                                         .grouped_k = true};
+
 }  // namespace tw::kernels

@@ -18,6 +18,7 @@ struct KGroupedMatmul {
       "grouped_matmul(a=b, b=out.grad.T, offsets, starts) -> turned; "
       "transpose(x=turned, dim0=0, dim1=1) -> a.grad; "
       "grouped_matmul(a=a.T, b=out.grad, offsets, starts) -> b.grad"};
+  static constexpr GpuKernels kGpu = GpuKernels::kOwn;
   static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
@@ -65,6 +66,7 @@ struct KGroupedMatmul {
                                         {"gaps", "G=4 M=45 K=90 N=33 +starts"},
                                         {"many groups", "G=20 M=30 K=64 N=37"},
                                         {"several blocks of k", "G=3 M=20 K=2300 N=50"},
+                                        {"tiles and their ends", "G=5 M=136 K=700 N=264 +starts"},
                                         {"a packed once for all", "G=2 M=60 K=400 N=130"}};
   static constexpr Case kWorkloads[] = {{"qwen3-30b-a3b/gate_up", "G=128 M=2048 K=4096 N=1536"},
                                         {"8 x 512", "G=8 M=1024 K=4096 N=1024"}};

@@ -49,6 +49,7 @@ struct StridedKernels {
 /// The functions of one element type, found when the first of them is launched.
 struct GemmModule {
   Kernel realign = nullptr;
+  LargeKernel k_grouped;
   StridedKernels strided;
   KernelBuilds<GemmVariant::kCount> variants;
 
@@ -62,6 +63,7 @@ struct GemmModule {
   void place(std::string_view name, Kernel kernel) {
     strided.place(name, kernel);
     if (name.find("gemm_realign") != std::string_view::npos) realign = kernel;
+    if (name.find("gemm_k_grouped") != std::string_view::npos) k_grouped.set(kernel);
     variants.place(name, "10cuda_entry4gemmILi", kernel);
     variants.place(name, "10cuda_entry12gemm_clusterILi", kernel);
   }
@@ -162,17 +164,6 @@ bool launch_few_rows(kernels::GemmStridedArguments<float>& arguments, const Gpu&
   return true;
 }
 
-template <class T>
-Rows<T> as_rows(const GemmOperand<T>& matrix) {
-  Rows<T> out;
-  out.data = matrix.data;
-  out.rows = out.lead_sizes[0] = matrix.rows;
-  out.cols = matrix.columns;
-  out.lead_strides[0] = matrix.row_stride;
-  out.col_stride = matrix.column_stride;
-  return out;
-}
-
 /// An operand of float32 that lies along k, turned over if `wanted`, for as long as this lives.
 class TurnedOver {
  public:
@@ -207,7 +198,8 @@ class TurnedOver {
   StreamMemory memory_;
 };
 
-/// The build that was chosen.
+}  // namespace
+
 template <class T>
 void launch_strided(kernels::GemmStridedArguments<T>& arguments,
                     const kernels::GemmStridedChoice& choice, const Gpu& on, Stream stream) {
@@ -237,6 +229,8 @@ void launch_strided(kernels::GemmStridedArguments<T>& arguments,
                       kThreads, 1, 0, stream, pointers),
         "gemm: launching the sum over parts of k");
 }
+
+namespace {
 
 template <class T>
 void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream) {
@@ -274,7 +268,6 @@ bool takes_sm90(const GemmProblem<T>& p, const Gpu& on) {
 /// Which kernels answered, for Context::answered_by.
 template <class T>
 constexpr std::string_view kSm90 = sizeof(T) == kernels::kTf32Bytes ? "sm_90a_tf32" : "sm_90a";
-constexpr std::string_view kPortable = "cuda";
 
 }  // namespace
 
@@ -345,6 +338,22 @@ Kernel gate_kernel(const Gpu& on) {
   return strided<T>(on).gate;
 }
 
+template <class T>
+KGroupedKernels k_grouped_kernels(const Gpu& on) {
+  GemmModule& from = module<T>();
+  return {from.k_grouped.with_shared_bytes("k_grouped_matmul",
+                                           kernels::kGemmKGrouped.shared_bytes(), on),
+          from.realign};
+}
+
+template KGroupedKernels k_grouped_kernels<f16>(const Gpu&);
+template KGroupedKernels k_grouped_kernels<bf16>(const Gpu&);
+template void launch_strided(kernels::GemmStridedArguments<float>&,
+                             const kernels::GemmStridedChoice&, const Gpu&, Stream);
+template void launch_strided(kernels::GemmStridedArguments<f16>&, const kernels::GemmStridedChoice&,
+                             const Gpu&, Stream);
+template void launch_strided(kernels::GemmStridedArguments<bf16>&,
+                             const kernels::GemmStridedChoice&, const Gpu&, Stream);
 template Kernel gate_kernel<float>(const Gpu&);
 template Kernel gate_kernel<f16>(const Gpu&);
 template Kernel gate_kernel<bf16>(const Gpu&);

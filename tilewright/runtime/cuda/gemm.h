@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "tilewright/kernels/gated_linear.h"
+#include "tilewright/kernels/gemm_strided_policy.h"
+#include "tilewright/kernels/k_grouped_matmul.h"
 #include "tilewright/kernels/linear.h"
 #include "tilewright/kernels/matmul.h"
 #include "tilewright/runtime/cuda/device.h"
@@ -23,6 +25,26 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
 /// out = f(gate) * up (gated_linear.cc).
 template <class T>
 std::string_view launch_own(const kernels::GatedLinear<T>& call, int device, Stream stream);
+
+/// out[g] = a[:, ks] b[ks, :] over the ks of group g (gemm_k_grouped.cc).
+template <class T>
+std::string_view launch_own(const kernels::KGroupedMatmul<T>& call, int device, Stream stream);
+
+/// What answers in the kernels for any GPU: Context::answered_by.
+inline constexpr std::string_view kPortable = "cuda";
+
+/// A product by the kernels for any GPU, in the build that was chosen.
+template <class T>
+void launch_strided(kernels::GemmStridedArguments<T>& arguments,
+                    const kernels::GemmStridedChoice& choice, const Gpu& on, Stream stream);
+
+/// For Hopper and 16-bit elements: what multiplies groups of k (kernels::kGemmKGrouped), and what
+/// copies operands that TMA cannot read.
+struct KGroupedKernels {
+  Kernel product, realign;
+};
+template <class T>
+KGroupedKernels k_grouped_kernels(const Gpu& on);
 
 /// What gates a product in memory: takes GemmGateArguments<T>.
 template <class T>

@@ -113,6 +113,20 @@ void instantiate() {
 }
 template void instantiate<0>();
 
+template <class T>
+using KGroupedGemm = GemmSm90<T, T, kGemmKGrouped, GemmProduct<T, false>>;
+template <class Gemm>
+__global__ void __launch_bounds__(kGemmKGrouped.threads(), 1)
+    gemm_k_grouped(const __grid_constant__ typename Gemm::Arguments arguments) {
+  Gemm{arguments}(dynamic_shared);
+}
+template <class T>
+void instantiate_k_grouped() {
+  if constexpr (sizeof(T) == 2) [[maybe_unused]]
+    const auto entry = &gemm_k_grouped<KGroupedGemm<T>>;
+}
+template void instantiate_k_grouped<Element>();
+
 #endif
 
 }  // namespace tw::cuda_entry

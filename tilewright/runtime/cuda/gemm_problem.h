@@ -47,6 +47,17 @@ GemmOperand<T> as_operand(const View<T, 2>& matrix) {
   return {matrix.data, matrix.size(0), matrix.size(1), matrix.stride(0), matrix.stride(1), 0, 1};
 }
 
+template <class T>
+Rows<T> as_rows(const GemmOperand<T>& matrix) {
+  Rows<T> out;
+  out.data = matrix.data;
+  out.rows = out.lead_sizes[0] = matrix.rows;
+  out.cols = matrix.columns;
+  out.lead_strides[0] = matrix.row_stride;
+  out.col_stride = matrix.column_stride;
+  return out;
+}
+
 /// What tells TMA of an operand: boxes of box_rows rows and 128 bytes of columns.
 template <class T>
 tile::cuda::TensorMap operand_map(const char* op, const GemmOperand<T>& of, int64_t box_rows) {
