@@ -1,7 +1,8 @@
-// The schedule of a relayout (relayout.h) on a GPU: blocks are turned in shared memory.
+// The schedule of a relayout (relayout.h) on a GPU: blocks are turned in shared memory; what is not
+// aligned, or has small dimensions, goes by boxes.
 #pragma once
 
-#include "tilewright/kernels/relayout.h"
+#include "tilewright/kernels/relayout_box_gpu.h"
 
 namespace tw::kernels {
 
@@ -13,14 +14,21 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
   /// Rows of one span a thread are copied together, so that loads of all are under way at once.
   static constexpr int64_t kTogether = 4, kShortRow = 256;
+  /// Bytes of a side below which neither a turned block nor a row is worth its threads.
+  static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
   int64_t groups = 0;  // of the innermost outer dimension's short rows; 0: they come one by one
+  RelayoutBox<U> box;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
+    if (Cut::rows > 0 && dims.rank > 0 && goes_by_boxes())
+      box = RelayoutBox<U>(dims, Cut::from, Cut::to);
+    if (box.rank > 0) return;
     if (turned || Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
     groups = (inner() + kTogether - 1) / kTogether;
   }
 
   TW_INLINE tile::Plan plan(const Machine&) const {
+    if (box.rank > 0) return box.plan();
     if (turned) return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over(kTurnedColumns);
     if (groups > 0) return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0, width = grid.block;
@@ -28,6 +36,9 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
   TW_INLINE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if (box.rank > 0) return box.move(p, Cut::from, Cut::to);
+#endif
     if (turned) return turn(p);
 #if defined(__CUDACC__)
     if (groups > 0) return copy_together(p);
@@ -38,6 +49,17 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
  private:
+  TW_INLINE bool goes_by_boxes() const {
+    const int last = dims.rank - 1;
+    const auto bytes = [&](int d) { return dims.sizes[d] * int64_t{sizeof(U)}; };
+    if (dims.to[last] != 1) return false;
+    if (!turned) return dims.from[last] != 1 || (last > 0 && bytes(last) < kLeastRow);
+    auto bits = reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to);
+    for (int d = 0; d <= last; ++d)
+      bits |=
+          uint64_t((d == last - 1 ? 0 : dims.from[d]) | (d == last ? 0 : dims.to[d])) * sizeof(U);
+    return bits % 16 != 0 || bytes(last) < kLeastSide || bytes(last - 1) < kLeastSide;
+  }
   TW_INLINE int64_t inner() const { return dims.sizes[Cut::outer - 1]; }
 
 #if defined(__CUDACC__)

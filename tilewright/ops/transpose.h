@@ -41,6 +41,11 @@ struct Transpose : RelayoutOperator {
                                         {"outer dimensions", "x=[5,3,40] dim0=0 dim1=1"},
                                         {"rows of whole lines", "x=[5,3,128] dim0=0 dim1=1"},
                                         {"first and last", "x=[19,3,40] dim0=0 dim1=-1"},
+                                        {"aligned blocks and edges", "x=[144,208]"},
+                                        {"two columns", "x=[2500,2]"},
+                                        {"seven rows", "x=[7,1001]"},
+                                        {"columns of images", "x=[2,601,3] dim0=1 dim1=2"},
+                                        {"short rows", "x=[21,34,3] dim0=0 dim1=1"},
                                         {"the same dimension", "x=[5,40] dim0=1"}};
   static constexpr Case kWorkloads[] = {{"heads", "x=[1,2048,32,128] dim0=1 dim1=2"},
                                         {"llama-3.1-8b/weight", "x=[4096,14336]"},
