@@ -10,9 +10,11 @@
 //
 // Columns of the state do not depend on each other: a program has a few of one head and goes
 // through time. What it keeps of the state is in the nearest cache, where this recurrence needs no
-// more operations than the forms that multiply chunks. State and sums are float32.
+// more operations than the forms that multiply chunks. State and sums are float32. On a GPU it is
+// in registers (linear_attention_gpu.h), unless it has very many rows.
 #pragma once
 
+#include "tilewright/kernels/linear_attention_gpu.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -142,6 +144,9 @@ struct LinearAttention {
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      if (LinearAttentionOnGpu::takes(q.size(3)))
+        return LinearAttentionOnGpu::plan<T>(v.size(0) * v.size(2), q.size(3), v.size(3));
     const int64_t floats = (q.size(3) + 2) * kStateColumns<P> + 3 * q.size(3);
     return tile::plan_of(v.size(0) * v.size(2) * blocks<P>(), floats * int64_t{sizeof(float)})
         .over(kStateColumns<P>);
@@ -149,6 +154,15 @@ struct LinearAttention {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if (LinearAttentionOnGpu::takes(q.size(3)))
+      return LinearAttentionOnGpu::with_layout<T>(q.size(3), [&](auto layout) {
+        if (beta)
+          StateWalk<P, T, U, LinearAttention, decltype(layout), true>::run(p, *this);
+        else
+          StateWalk<P, T, U, LinearAttention, decltype(layout), false>::run(p, *this);
+      });
+#endif
     const int64_t row = index_quotient(p.index(), blocks<P>());
     const int64_t b = index_quotient(row, v.size(2)), h = row - b * v.size(2);
     const int64_t begin = (p.index() - row * blocks<P>()) * kStateColumns<P>;

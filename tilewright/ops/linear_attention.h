@@ -100,7 +100,14 @@ struct LinearAttention : LinearAttentionFamily {
       {"gates, state, shared keys", "B=1 L=70 H=2 Hv=6 D=13 Dv=27 scale=0.5 +initial_state"},
       {"delta rule", "B=2 L=65 H=2 Hv=2 D=32 Dv=77 +beta +states"},
       {"delta rule, one step", "B=3 L=1 H=2 Hv=4 D=64 Dv=64 +beta +initial_state +states"},
-      {"delta rule, chunks of 16", "B=1 L=41 H=1 Hv=2 D=16 Dv=16 chunk_size=16 +beta +states"}};
+      {"delta rule, chunks of 16", "B=1 L=41 H=1 Hv=2 D=16 Dv=16 chunk_size=16 +beta +states"},
+      {"gates, 65 rows", "B=1 L=19 H=1 Hv=1 D=65 Dv=36 +initial_state"},
+      {"gates, 130 rows", "B=1 L=11 H=1 Hv=1 D=130 Dv=18"},
+      {"gates, 260 rows", "B=1 L=5 H=1 Hv=1 D=260 Dv=10 +states chunk_size=2"},
+      {"delta rule, 128 rows", "B=1 L=21 H=1 Hv=1 D=128 Dv=33 +beta +states chunk_size=3"},
+      {"delta rule, 200 rows", "B=1 L=9 H=1 Hv=1 D=200 Dv=20 +beta"},
+      {"delta rule, 512 rows", "B=1 L=5 H=1 Hv=1 D=512 Dv=9 +beta +initial_state"},
+      {"delta rule, 520 rows", "B=1 L=3 H=1 Hv=1 D=520 Dv=4 +beta +initial_state"}};
   static constexpr Case kWorkloads[] = {
       {"qwen3-next/prefill", "B=1 L=1024 H=16 Hv=32 D=128 Dv=128 +beta"},
       {"qwen3-next/decode", "B=8 L=1 H=16 Hv=32 D=128 Dv=128 +beta +initial_state"},

@@ -61,6 +61,13 @@ struct Raw {
     for (int i = 0; i < kN; ++i) lanes[i] = i < count ? p[i * stride] : T{};
     return of(lanes);
   }
+  /// Elements of a row that lies anyhow from `column` on; past its end zero.
+  __device__ __forceinline__ static Raw of_row(const View<const T, 1>& row, int64_t column) {
+    const int64_t left = row.size(0) - column;
+    const T* const from = row.data + column * row.stride(0);
+    if (left >= kN && row.stride(0) == 1 && is_aligned(from)) return load(from);
+    return gather(from, row.stride(0), left < kN ? int(left) : kN);
+  }
   __device__ __forceinline__ static Raw of(const T (&lanes)[kN]) {
     Raw out;
     __builtin_memcpy(out.words, lanes, kBytes);
@@ -90,6 +97,13 @@ struct Raw {
     TW_UNROLL
     for (int i = 0; i < kN; ++i)
       if (i < count) p[i * stride] = lanes[i];
+  }
+  /// To a row, as of_row.
+  __device__ __forceinline__ void to_row(const View<T, 1>& row, int64_t column) const {
+    const int64_t left = row.size(0) - column;
+    T* const to = row.data + column * row.stride(0);
+    if (left >= kN && row.stride(0) == 1 && is_aligned(to)) return store(to);
+    scatter(to, row.stride(0), left < kN ? int(left) : kN);
   }
 
   __device__ __forceinline__ T element(int i) const {
