@@ -8,19 +8,18 @@ namespace tw::kernels {
 
 /// Writes the scores, but for a factor, and gives what they are to be divided by. scoring 0:
 /// softmax, 1: sigmoid.
-template <class P, class T>
-TW_INLINE float moe_scores(P p, const View<const T, 1>& row, int scoring,
-                           const View<float, 1>& scores) {
+template <class P, class Row, class Scores>
+TW_INLINE float moe_scores(P p, const Row& row, int scoring, const Scores& scores) {
   if (scoring == 1) {
-    tile::for_row(p, scores, [&](auto at) {
+    tile::for_row(p, row, [&](auto at) {
       tile::store_cached(scores, at, 1.0f / (1.0f + tile::exp(0.0f - tile::load(row, at))));
     });
     tile::sync(p);
     return 1;
   }
   const float high =
-      tile::reduce_row(p, tile::Max{}, row.size(0), [&](auto at) { return tile::load(row, at); });
-  const float total = tile::reduce_row(p, tile::Sum{}, row.size(0), [&](auto at) {
+      tile::reduce_row(p, tile::Max{}, row, [&](auto at) { return tile::load(row, at); });
+  const float total = tile::reduce_row(p, tile::Sum{}, row, [&](auto at) {
     const auto weight = tile::exp(tile::load(row, at) - high);
     tile::store_cached(scores, at, weight);
     return weight;

@@ -4,9 +4,11 @@
 //   scores = softmax(gating) or sigmoid(gating); the top_k largest of gating, or of scores + bias
 //
 // One program per token, which takes the largest and strikes it out top_k times: experts are few.
+// On a GPU see moe_topk_gpu.h.
 #pragma once
 
 #include "tilewright/kernels/moe_scores.h"
+#include "tilewright/kernels/moe_topk_gpu.h"
 
 namespace tw::kernels {
 
@@ -24,12 +26,27 @@ struct MoeTopk {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      if (const auto few = on_gpu<P>(); few.takes()) return few.plan();
     return tile::plan_of(gating.size(0), 2 * gating.size(1) * int64_t{sizeof(float)})
         .over_at_most(gating.size(1), 1024);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if (const auto few = on_gpu<P>(); few.takes()) return few(p);
+#endif
+    choose(p);
+  }
+
+ private:
+  template <class P>
+  TW_INLINE MoeTopkOnGpu<P, T> on_gpu() const {
+    return {gating, top_k, bias, scoring == 1, renormalize, weights, ids};
+  }
+  template <class P>
+  TW_CALLED void choose(P p) const {
     using V = typename P::template Vec<float>;
     const int64_t experts = gating.size(1), token = p.index();
     const View<float, 1> scores = view(p.template scratch<float>(), experts);

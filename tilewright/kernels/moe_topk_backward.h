@@ -29,11 +29,19 @@ struct MoeTopkBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+    tile::with_rows(
+        p, [&](const auto& gates, const auto& to) { bend(p, gates, to); }, gating[p.index()],
+        gating_grad[p.index()]);
+  }
+
+ private:
+  template <class P, class From, class To>
+  TW_INLINE void bend(P p, const From& gates, const To& to) const {
     using V = typename P::template Vec<float>;
     const int64_t experts = gating.size(1), t = p.index(), top_k = ids.size(1);
     const View<float, 1> scores = view(p.template scratch<float>(), experts);
     const View<float, 1> slopes = view(scores.data + experts, experts);
-    const float share = 1.0f / moe_scores(p, gating[t], scoring, scores);
+    const float share = 1.0f / moe_scores(p, gates, scoring, scores);
     float chosen = 0, inner = 0;  // the sums of p and of g p over the experts that were chosen
     for (int64_t k = 0; k < top_k; ++k) {
       tile::require_index(p, ids(t, k), experts);
@@ -48,7 +56,6 @@ struct MoeTopkBackward {
     tile::sync(p);
     for (int64_t k = 0; k < top_k; ++k) slopes(ids(t, k)) = (grad(t, k) - mean) / over + rest;
     tile::sync(p);
-    const View<T, 1> to = gating_grad[t];
     const bool bends = scoring == 1;
     tile::for_row(p, to, [&](auto at) {
       const V score = tile::load(scores, at) * share;

@@ -76,7 +76,10 @@ struct MoeTopk {
       {"all of them", "N=4 E=7 top_k=7 renormalize=1"},
       {"sigmoid", "N=6 E=33 top_k=4 scoring=sigmoid"},
       {"bias", "N=6 E=100 top_k=8 scoring=sigmoid renormalize=1 +bias"},
-      {"biased softmax", "N=3 E=300 top_k=8 +bias"}};
+      {"biased softmax", "N=3 E=300 top_k=8 +bias"},
+      {"two of a lane", "N=5 E=64 top_k=32"},
+      {"many chosen", "N=3 E=64 top_k=33"},
+      {"many experts", "N=3 E=600 top_k=5 renormalize=1"}};
   static constexpr Case kWorkloads[] = {
       {"qwen3-30b-a3b/prefill", "N=4096 E=128 top_k=8 renormalize=1"},
       {"deepseek-v3/prefill", "N=4096 E=256 top_k=8 scoring=sigmoid renormalize=1 +bias"}};
