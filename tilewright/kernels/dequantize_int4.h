@@ -12,6 +12,8 @@ namespace tw::kernels {
 
 template <class T>
 struct DequantizeInt4 {
+  static constexpr int64_t kWord = 8;  // numbers
+
   View<const int8_t, 2> x;     // [rows, cols / 2]
   View<const T, 2> scale;      // [rows, cols / group_size]
   View<const int8_t, 2> zero;  // [rows, cols / group_size]
@@ -28,6 +30,9 @@ struct DequantizeInt4 {
     const int64_t r = p.index();
     if constexpr (!P::kOnGpu)
       if (group_size % 2 == 0 && x.stride(1) == 1) return by_groups(p, r);
+#if defined(__CUDACC__)
+    if (has_words()) return by_words(p, r);
+#endif
     by_columns(p, r);
   }
 
@@ -49,6 +54,40 @@ struct DequantizeInt4 {
       tile::store(p, to, at, v);
     });
   }
+
+#if defined(__CUDACC__)
+  /// Whether the numbers of a span are a word of a row, and of one group, and what they become is
+  /// whole words.
+  TW_INLINE bool has_words() const {
+    const auto begins_at = [](const auto& rows, int64_t bytes) {
+      return (reinterpret_cast<uint64_t>(rows.data) |
+              uint64_t(rows.stride(0) * int64_t{sizeof(*rows.data)})) %
+                     uint64_t(bytes) ==
+                 0 &&
+             rows.stride(1) == 1;
+    };
+    return group_size % kWord == 0 && out.size(1) % kWord == 0 && begins_at(x, sizeof(uint32_t)) &&
+           begins_at(out, 16);
+  }
+  template <class P>
+  __device__ __forceinline__ void by_words(P p, int64_t r) const {
+    static_assert(P::template kLanes<float> == kWord);
+    tile::with_rows(
+        p,
+        [&](const auto& to) {
+          tile::for_row(p, to, [&](auto at) {
+            typename P::template Vec<float> v;
+            const int64_t g = index_quotient(at.offset, group_size);
+            const auto word = *reinterpret_cast<const uint32_t*>(&x(r, at.offset / 2));
+            const float step = float(scale(r, g)), origin = float(zero(r, g));
+            TW_UNROLL
+            for (int i = 0; i < kWord; ++i) v[i] = (float(word >> 4 * i & 15) - origin) * step;
+            tile::store(p, to, at, v);
+          });
+        },
+        out[r]);
+  }
+#endif
 
   /// Groups of whole bytes, which lie side by side.
   template <class P>
