@@ -32,56 +32,38 @@ TW_INLINE V divide(V x, V y) {
 
 namespace detail {
 
-/// sin and cos of up to pi / 4, by Taylor's series; absolute errors of 4e-9.
-template <class V>
-TW_INLINE V sin_of_small(V r) {
-  const V s = r * r;
-  V p = splat<V>(2.7557319e-6f);
-  p = fma(p, s, splat<V>(-1.9841270e-4f));
-  p = fma(p, s, splat<V>(8.3333333e-3f));
-  p = fma(p, s, splat<V>(-1.6666667e-1f));
-  return fma(p * s, r, r);
-}
-template <class V>
-TW_INLINE V cos_of_small(V r) {
-  const V s = r * r;
-  V p = splat<V>(-2.7557319e-7f);
-  p = fma(p, s, splat<V>(2.4801587e-5f));
-  p = fma(p, s, splat<V>(-1.3888889e-3f));
-  p = fma(p, s, splat<V>(4.1666667e-2f));
-  p = fma(p, s, splat<V>(-0.5f));
-  return fma(p, s, splat<V>(1.0f));
-}
-
-/// sin(x + turn pi / 2). Arguments whose rest modulo pi / 2 three floats cannot hold (Cody & Waite)
-/// go lane by lane through `exact`.
-template <class V, class F>
-TW_INLINE V sin_after_turns(V x, int turn, F exact) {
+/// sin(x + half turns pi / 2), of up to one half turn: sin r for the multiple n pi that is nearest,
+/// n whole or, with a half turn, between whole numbers; the sign is that of the whole number.
+/// Arguments whose rest three floats cannot hold (Cody & Waite) go lane by lane through `exact`.
+template <bool kHalfTurn, class V, class F>
+TW_INLINE V sin_of_rest(V x, F exact) {
   using I = with_element<int32_t, V>;
-  constexpr float kMost = 32768;
-  const V n = round(x * 0x1.45f306p-1f);
-  V r = fma(n, splat<V>(-0x1.921fb4p+0f), x);
-  r = fma(n, splat<V>(-0x1.4442d0p-24f), r);
-  r = fma(n, splat<V>(-0x1.846988p-48f), r);
-  const auto is_near = (x < splat<V>(kMost)) & (x > splat<V>(-kMost));
-  const I quarter = convert<I>(select(is_near, n, V{})) + turn;
-  const V y = select((quarter & 1) == 0, sin_of_small(r), cos_of_small(r));
-  const V near = select((quarter & 2) == 0, y, -y);
-  const V far =
-      each_lane(x, [&](float lane) { return lane < kMost && lane > -kMost ? 0.0f : exact(lane); });
-  return select(is_near, near, far);
+  constexpr float kMost = 32768, kWhole = 0x1.8p23f, kShift = kHalfTurn ? 0.5f : 0.0f;
+  const V shifted = fma(x, splat<V>(0x1.45f306p-2f), splat<V>(kShift)) + kWhole;
+  const V n = (shifted - kWhole) - kShift;
+  V r = fma(n, splat<V>(-0x1.921fb4p+1f), x);
+  r = fma(n, splat<V>(-0x1.4442d0p-23f), r);
+  r = fma(n, splat<V>(-0x1.846988p-47f), r);
+  const V s = r * r;
+  V p = splat<V>(0x1.5cf934p-19f);  // (sin r - r) / r^3, |r| <= pi / 2: an error of sin of 5e-9
+  p = fma(p, s, splat<V>(-0x1.9f5ff4p-13f));
+  p = fma(p, s, splat<V>(0x1.110e6ap-7f));
+  p = fma(p, s, splat<V>(-0x1.555548p-3f));
+  const V y = fma(p * s, r, r);
+  const V near = bit_cast<V>(bit_cast<I>(y) ^ (bit_cast<I>(shifted) << 31));
+  return mend_lanes((x < splat<V>(kMost)) & (x > splat<V>(-kMost)), near, x, exact);
 }
 
 }  // namespace detail
 
-/// sin x and cos x: an absolute error of 1e-7.
+/// sin x and cos x: an absolute error of 1.3e-7.
 template <class V>
 TW_INLINE V sin(V x) {
-  return detail::sin_after_turns(x, 0, [](float lane) { return __builtin_sinf(lane); });
+  return detail::sin_of_rest<false>(x, [](float lane) { return __builtin_sinf(lane); });
 }
 template <class V>
 TW_INLINE V cos(V x) {
-  return detail::sin_after_turns(x, 1, [](float lane) { return __builtin_cosf(lane); });
+  return detail::sin_of_rest<true>(x, [](float lane) { return __builtin_cosf(lane); });
 }
 
 /// e^x - 1, with all digits near 0.

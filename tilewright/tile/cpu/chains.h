@@ -171,4 +171,12 @@ TW_INLINE Chains<V, kN, kPaired> each_lane(const Chains<V, kN, kPaired>& a, F f)
                                                 TW_INLINED { return each_lane(a.part[i], f); });
 }
 
+template <class M, class V, int kN, bool kPaired, class F>
+TW_INLINE Chains<V, kN, kPaired> mend_lanes(const Chains<M, kN, kPaired>& is_right,
+                                            const Chains<V, kN, kPaired>& y,
+                                            const Chains<V, kN, kPaired>& x, F f) {
+  return detail::in_each_chain<kN, kPaired>(
+      [&](int i) TW_INLINED { return mend_lanes(is_right.part[i], y.part[i], x.part[i], f); });
+}
+
 }  // namespace tw::tile

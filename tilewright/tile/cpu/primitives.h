@@ -163,7 +163,8 @@ TW_INLINE C reduce_row(P, R, int64_t n, F&& f) {
     const Span<P, C, false> tail{c, int(n - c)};
     acc[1] = R::combine(acc[1], masked(tail, V(f(tail)), identity));
   }
-  return fold_lanes(R::combine(total, combine_all()), [](C a, C b) { return R::combine(a, b); });
+  return fold_lanes(R::combine(total, combine_all()),
+                    [](auto a, auto b) TW_INLINED { return R::combine(a, b); });
 }
 
 template <class C = float, int kChains = 1, Reduction R, class P, class T, class F>
@@ -235,7 +236,7 @@ TW_INLINE Two<C> sum_two(P, const Row& row, F&& f) {
     total.first += (sums[0].first + sums[1].first) + (sums[2].first + sums[3].first);
     total.second += (sums[0].second + sums[1].second) + (sums[2].second + sums[3].second);
   }
-  const auto add = [](C a, C b) { return a + b; };
+  const auto add = [](auto a, auto b) TW_INLINED { return a + b; };
   return {fold_lanes(total.first, add), fold_lanes(total.second, add)};
 }
 

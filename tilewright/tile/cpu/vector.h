@@ -4,6 +4,8 @@
 // symbol may be shared between those builds (tools/lint/isa_symbols.py checks the objects).
 #pragma once
 
+#include <utility>
+
 #include "tilewright/core/types.h"
 
 namespace tw::tile {
@@ -100,19 +102,45 @@ TW_INLINE typename vector_traits<V>::scalar first_lane(V v) {
   return v[0];
 }
 
+namespace detail {
+
+/// The lanes from `first` on, half of them.
+template <int kFirst, class V, int... i>
+TW_INLINE auto half_of(V v, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(v, v, (kFirst + i)...);
+}
+
+}  // namespace detail
+
 /// Folds the lanes pairwise: ((0 op 8) op (4 op 12)) ... A fixed tree, so bits do not depend on how
-/// the row was split. Works for any lane count that is a power of two.
+/// the row was split. Works for any lane count that is a power of two. An op of vectors, too, folds
+/// them by halves.
 template <class V, class Op>
 TW_INLINE auto fold_lanes(V v, Op op) {
   constexpr int kN = kLanesOf<V>;
-  __typeof__(v[0] + 0) lanes[kN];
-  for (int i = 0; i < kN; ++i) lanes[i] = v[i];
-  TW_UNROLL
-  for (int half = kN / 2; half > 0; half /= 2) {
+  using Half = vec<typename vector_traits<V>::scalar, kN / 2>;
+  if constexpr (kN > 4 && requires(Half half) { op(half, half); }) {
+    constexpr auto kHalf = std::make_integer_sequence<int, kN / 2>{};
+    return fold_lanes(op(detail::half_of<0>(v, kHalf), detail::half_of<kN / 2>(v, kHalf)), op);
+  } else {
+    __typeof__(v[0] + 0) lanes[kN];
+    for (int i = 0; i < kN; ++i) lanes[i] = v[i];
     TW_UNROLL
-    for (int i = 0; i < half; ++i) lanes[i] = op(lanes[i], lanes[i + half]);
+    for (int half = kN / 2; half > 0; half /= 2) {
+      TW_UNROLL
+      for (int i = 0; i < half; ++i) lanes[i] = op(lanes[i], lanes[i + half]);
+    }
+    return lanes[0];
   }
-  return lanes[0];
+}
+
+/// y where the mask, which is nearly everywhere; elsewhere f of x's lanes.
+template <class M, class V, class F>
+TW_INLINE V mend_lanes(M is_right, V y, V x, F f) {
+  if (fold_lanes(is_right, [](auto a, auto b) { return a & b; }) != 0) return y;
+  for (int i = 0; i < kLanesOf<V>; ++i)
+    if (!is_right[i]) y[i] = f(x[i]);
+  return y;
 }
 
 }  // namespace tw::tile
