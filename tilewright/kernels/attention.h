@@ -6,11 +6,15 @@
 //   out[i]  = sum over j of exp(s[i, j]) v[j] / sum[i],   j visible, to mask_mod, too
 //
 // Blocks of keys with a running maximum (FlashAttention, arXiv:2205.14135), in float32; but the
-// tiles of AMX multiply bf16, weights rounded to it (attention_amx.h).
+// tiles of AMX multiply bf16, weights rounded to it (attention_amx.h), and on GPUs tiles multiply
+// 16-bit operands (attention_products_gpu.h).
 #pragma once
 
 #include "tilewright/kernels/attention_neutral.h"
-#if !defined(__CUDACC__)
+#include "tilewright/kernels/attention_tiles_gpu.h"
+#if defined(__CUDACC__)
+#include "tilewright/kernels/attention_tile_gpu.h"
+#else
 #include "tilewright/kernels/attention_run_cpu.h"
 #endif
 
@@ -22,13 +26,16 @@ TW_INLINE tile::Plan plan_attention(const K& kernel, const Machine& machine) {
 #if !defined(__CUDACC__)
   if constexpr (!P::kOnGpu) return attention_detail::make_plan<T, U, P>(kernel, machine);
 #endif
-  return attention_neutral::make_plan(kernel);
+  const auto tiles = attention_tiles<T, U>(kernel);
+  return tiles.pay() ? tiles.plan() : attention_neutral::make_plan(kernel);
 }
 template <class T, class U, class P, class K>
 TW_INLINE void run_attention(P p, const K& kernel) {
 #if !defined(__CUDACC__)
   attention_detail::run<T, U>(p, kernel);
 #else
+  if (const auto tiles = attention_tiles<T, U>(kernel); tiles.pay())
+    return run_attention_tile<T, U>(p, kernel, tiles);
   attention_neutral::run<T, U>(p, kernel);
 #endif
 }

@@ -1,12 +1,9 @@
 // Attention in the primitives of the tile language alone: one program per query and head, over
-// blocks of keys with a running maximum. Correct on every target, quick on none; what it is for is
-// a target whose own schedule is not written yet.
+// blocks of keys with a running maximum. Correct on every target, quick on none; what it is for are
+// targets and shapes that have no schedule of their own, such as a GPU's few rows.
 #pragma once
 
-#include "tilewright/kernels/attention_blocks.h"
-#include "tilewright/kernels/printed_mods.h"
-#include "tilewright/tile/math.h"
-#include "tilewright/tile/tile.h"
+#include "tilewright/kernels/attention_score.h"
 
 namespace tw::kernels::attention_neutral {
 
@@ -36,7 +33,7 @@ struct Query {
   const AttentionOptions& options;
   int64_t query, q_head;
   float scale;
-  AddedToScores<T> added;
+  ChangedScore<P, T> changed;
 
   TW_INLINE int64_t kv_head() const { return q_head / shape.group(); }
   TW_INLINE static float exp_of(float x) {
@@ -76,25 +73,7 @@ struct Query {
   TW_INLINE float score(int64_t key) const {
     float sum = scaled_dot(sequence.q[query][q_head], key);
     if (sequence.k_pe) sum += dot(sequence.q_pe[query][q_head], sequence.k_pe, key);
-    sum *= scale;
-    if (options.softcap > 0) {
-      const auto wide = tile::splat<typename P::template Vec<float>>(sum / options.softcap);
-      sum = options.softcap * tile::first_lane(tile::tanh(wide));
-    }
-    return modified(added.to(sum, key), key);
-  }
-  TW_INLINE float modified(float score, int64_t key) const {
-    if constexpr (PrintedScore::kAny || PrintedMask::kAny) {
-      const ScoreAt at{int(sequence.index),   int(q_head),         int(query), int(key),
-                       int(sequence.q_len()), int(sequence.kv_len)};
-      const auto value = [&](auto mod) {
-        const ScoreNumbers& numbers = options.mods.numbers;
-        return mod.value(score, mod.row(at, numbers), mod.key(at, numbers), at, numbers);
-      };
-      const bool seen = value(PrintedMask{});
-      score = seen ? value(PrintedScore{}) : -__builtin_inff();
-    }
-    return score;
+    return changed(sum * scale, key);
   }
 
   /// acc = keep * acc + sum over keys of weights * values.
@@ -180,11 +159,9 @@ TW_INLINE void run(P p, const K& kernel) {
   if (b == lengths.sequences || query < lengths.first_query(b)) return;  // of no sequence
   const AttentionSequence<T, U> sequence = kernel.sequence(b);
   const int64_t of_sequence = query - lengths.first_query(b), q_head = p.index() % shape.q_heads;
-  const float scale =
-      (options.scale == 0 ? tile::rsqrt(static_cast<float>(shape.dims)) : options.scale) *
-      sequence.query_scale(q_head / shape.group());
-  const AddedToScores<T> added(sequence, options, q_head, of_sequence);
-  Query<P, T, U>{p, sequence, shape, options, of_sequence, q_head, scale, added}.run();
+  const float scale = score_scale(sequence, shape, options, q_head / shape.group());
+  const ChangedScore<P, T> changed(sequence, options, q_head, of_sequence);
+  Query<P, T, U>{p, sequence, shape, options, of_sequence, q_head, scale, changed}.run();
 }
 
 }  // namespace tw::kernels::attention_neutral

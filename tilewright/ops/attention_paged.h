@@ -99,6 +99,9 @@ struct AttentionPaged : AttentionFamily {
       {"mixed stages, heads of 128",
        "N=400 Hq=4 P=64 S=16 H=2 D=128 Dv=128 B=4 W=30 C=5 causal=1 +cu_seqlens_q +lse"},
       {"heads of 256", "N=140 Hq=2 P=64 S=32 H=2 D=256 Dv=256 B=2 W=20 scale=0.01 +lse"},
+      {"odd dims, page of 10",
+       "N=90 Hq=4 P=30 S=10 H=2 D=20 Dv=260 B=3 W=12 C=4 causal=1 +cu_seqlens_q +k_scale +v_scale "
+       "+lse"},
       {"score_mod, mask_mod",
        "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 F=20 causal=1 "
        "score_mod=score+mod_f32[(kv_len-k)%20] mask_mod=(k<4)or(k%3!=b) +mod_f32 +lse"}};

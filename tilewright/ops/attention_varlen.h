@@ -68,6 +68,7 @@ struct AttentionVarlen : AttentionFamily {
       {"heads of 128, few queries", "C=5 N=9 Hq=4 M=1300 H=1 D=128 Dv=128 causal=1 +sinks +lse"},
       {"slopes", "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 causal=1 +alibi_slopes +lse"},
       {"heads of 256", "C=3 N=500 Hq=1 M=200 H=1 D=256 Dv=256 +lse"},
+      {"odd dims", "C=6 N=230 Hq=6 M=210 H=2 D=300 Dv=20 causal=1 +lse"},
       {"score_mod, mask_mod",
        "C=6 N=230 Hq=4 M=410 H=2 D=64 Dv=64 I=99 score_mod=score-abs(q-k)*(h%3)/16 "
        "mask_mod=mod_i32[k]!=b +mod_i32 +lse"}};
