@@ -4,9 +4,11 @@
 //   A = (I + strictly lower part of diag(beta) (Gamma * K K^T))^-1,  Gamma_ij = exp(G_i - G_j)
 //
 // with G the sum of the chunk's gates up to each step. One program per chunk and head, by forward
-// substitution: row i of A is row i of I, minus the rows before it, weighed.
+// substitution: row i of A is row i of I, minus the rows before it, weighed. GPUs have a schedule
+// of their own (delta_rule_transform_gpu.h).
 #pragma once
 
+#include "tilewright/kernels/delta_rule_transform_gpu.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -14,6 +16,8 @@ namespace tw::kernels {
 
 template <class T, class U>
 struct DeltaRuleTransform {
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> k;     // [B, L, H, D]
   View<const U, 3> beta;  // [B, L, H]
   View<const U, 3> g;     // [B, L, H], log of the decay, or no data: 0
@@ -24,6 +28,8 @@ struct DeltaRuleTransform {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      return DeltaRuleScratch(chunk_size, k.size(1)).plan(k.size(0) * chunks() * k.size(2));
     const int64_t floats = chunk_size * (chunk_size + 2);
     return tile::plan_of(k.size(0) * chunks() * k.size(2), floats * int64_t{sizeof(float)})
         .over(chunk_size);
@@ -31,6 +37,9 @@ struct DeltaRuleTransform {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if constexpr (P::kOnGpu) return DeltaRuleOnGpu<P, T, U, DeltaRuleTransform>(p, *this).run();
+#endif
     using V = typename P::template Vec<float>;
     const int64_t row = index_quotient(p.index(), k.size(2)), h = p.index() - row * k.size(2);
     const int64_t b = index_quotient(row, chunks()), first = (row - b * chunks()) * chunk_size;

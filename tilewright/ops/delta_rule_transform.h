@@ -53,7 +53,10 @@ struct DeltaRuleTransform : LinearAttentionFamily {
                                         {"no key dimensions", "B=1 L=5 Hv=1 D=0 chunk_size=3"},
                                         {"one chunk", "B=1 L=64 Hv=1 D=24"},
                                         {"ragged chunks", "B=2 L=45 Hv=3 D=17 chunk_size=16"},
-                                        {"gates", "B=1 L=70 Hv=2 D=32 chunk_size=32 +g"}};
+                                        {"gates", "B=1 L=70 Hv=2 D=32 chunk_size=32 +g"},
+                                        {"many dims", "B=1 L=33 Hv=2 D=75 chunk_size=16 +g"},
+                                        {"few steps", "B=1 L=3 Hv=1 D=9 chunk_size=40 +g"},
+                                        {"long chunks", "B=1 L=131 Hv=1 D=40 chunk_size=128"}};
   static constexpr Case kWorkloads[] = {{"qwen3-next/prefill", "B=1 L=4096 Hv=32 D=128 +g"}};
 
  private:
