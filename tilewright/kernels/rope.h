@@ -4,7 +4,9 @@
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
-// One program per token, or per four heads on a GPU, whose loads go ahead together.
+// One program per token, or per four heads on a GPU, whose loads go ahead together. There pairs
+// that lie side by side, and dimensions that pass through, come in words of four elements with the
+// rest.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -23,18 +25,23 @@ struct Rope {
   bool inverse;    // turn the other way: the sign of sin
   View<T, 4> out;  // [batch, seq, heads, dim], may alias x
 
+  struct Prepared;
+  template <tile::Program P>
+  TW_DEVICE Prepared prepared() const
+    requires(P::kOnGpu)
+  {
+    return {*this, goes_by_words()};
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
-      return tile::plan_of(x.size(0) * x.size(1) * head_groups()).over(x.size(3) / 2);
+      return tile::plan_of(x.size(0) * x.size(1) * head_groups())
+          .over(goes_by_words() ? words() * kSpan : x.size(3) / 2);
     return tile::plan_of(x.size(0) * x.size(1));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-#if defined(__CUDACC__)
-    if constexpr (P::kOnGpu) return turn_heads(p);
-#endif
     turn_token(p);
   }
 
@@ -43,18 +50,126 @@ struct Rope {
 
   TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
 
+  /// Elements of a word, and of a thread in a plan.
+  static constexpr int kWord = 4, kSpan = 8;
+  /// Words of a head, of pairs of halves those of the first one.
+  TW_INLINE int64_t words() const { return (x.size(3) - (interleaved ? 0 : cos.size(1))) / kWord; }
+  /// Whether all is whole words. Halves that are all of a head are spans of eight elements.
+  TW_INLINE bool goes_by_words() const {
+    const int64_t pairs = cos.size(1), dim = x.size(3);
+    if (!interleaved && 2 * pairs == dim && pairs % 8 == 0) return false;
+    if (x.stride(3) != 1 || out.stride(3) != 1 || cos.stride(1) != 1 || sin.stride(1) != 1)
+      return false;
+    auto data = reinterpret_cast<uint64_t>(x.data) | reinterpret_cast<uint64_t>(out.data);
+    auto tables = reinterpret_cast<uint64_t>(cos.data) | reinterpret_cast<uint64_t>(sin.data);
+    int64_t strides = dim | (interleaved ? 2 * pairs : pairs);
+    for (int d = 0; d < 3; ++d) strides |= x.stride(d) | out.stride(d);
+    tables |= uint64_t(cos.stride(0) | sin.stride(0)) * sizeof(float);
+    data |= uint64_t(strides) * sizeof(T);
+    return data % (kWord * sizeof(T)) == 0 && tables % (interleaved ? 8 : 16) == 0;
+  }
+
 #if defined(__CUDACC__)
+  /// What a program has.
+  struct Heads {
+    View<const T, 2> from;
+    View<T, 2> to;
+    View<const float, 1> cos, sin;
+    int64_t first;
+    int count;
+    float sign;
+  };
   template <class P>
-  TW_DEVICE void turn_heads(P p) const {
+  TW_DEVICE Heads heads_at(P p) const {
     const int64_t token = index_quotient(p.index(), head_groups());
     const int64_t first = (p.index() - token * head_groups()) * kHeads;
     const int64_t b = index_quotient(token, x.size(1)), s = token - b * x.size(1);
-    const int64_t position = positions ? positions(b, s) : s;
+    const int64_t position = positions ? positions(b, s) : s, left = x.size(2) - first;
     tile::require_index(p, position, cos.size(0));
-    const auto cos_row = cos[position], sin_row = sin[position];
-    const int64_t pairs = cos_row.size(0), left = x.size(2) - first;
-    const int heads = int(left < kHeads ? left : kHeads);
-    const float sign = inverse ? -1.0f : 1.0f;
+    return {x[b][s],
+            out[b][s],
+            cos[position],
+            sin[position],
+            first,
+            int(left < kHeads ? left : kHeads),
+            inverse ? -1.0f : 1.0f};
+  }
+
+  /// Cosines, or sines, of a word's elements from pair `first` on.
+  TW_DEVICE tile::Pack<float, kWord> angles(const float* row, int64_t first) const {
+    tile::Pack<float, kWord> out;
+    if (interleaved) {
+      const auto two = tile::Raw<float, 2>::load(row + first);
+      TW_UNROLL
+      for (int i = 0; i < kWord; ++i) out[i] = two.element(i / 2);
+    } else {
+      out = tile::Raw<float, kWord>::load(row + first).template widen<float>();
+    }
+    return out;
+  }
+  /// Thread i of a program has word i of each head; in pairs of halves also that of the other half.
+  template <class P>
+  TW_DEVICE void turn_words(P p) const {
+    using Word = tile::Raw<T, kWord>;
+    const Heads heads = heads_at(p);
+    const int pairs = int(cos.size(1)), all = int(words());
+    TW_ROLLED
+    for (int i = p.thread(); i < all; i += p.threads()) {
+      const bool is_turned = i * kWord < (interleaved ? 2 * pairs : pairs);
+      const bool has_other = is_turned && !interleaved;
+      const int column = i * kWord + (is_turned || interleaved ? 0 : pairs);
+      Word words[kHeads] = {}, others[kHeads] = {};
+      const T* const from = heads.from.data + heads.first * heads.from.stride(0) + column;
+      TW_UNROLL
+      for (int h = 0; h < kHeads; ++h) {
+        if (h >= heads.count) continue;
+        words[h] = Word::load(from + h * heads.from.stride(0));
+        if (has_other) others[h] = Word::load(from + h * heads.from.stride(0) + pairs);
+      }
+      tile::Pack<float, kWord> c = {}, n = {};
+      if (is_turned) {
+        const int first = interleaved ? column / 2 : column;
+        c = angles(heads.cos.data, first);
+        n = angles(heads.sin.data, first) * heads.sign;
+      }
+      T* const to = heads.to.data + heads.first * heads.to.stride(0) + column;
+      TW_UNROLL
+      for (int h = 0; h < kHeads; ++h) {
+        if (h >= heads.count) continue;
+        T* const target = to + h * heads.to.stride(0);
+        if (is_turned) turn_word(words[h], others[h], c, n);
+        words[h].store(target);
+        if (has_other) others[h].store(target + pairs);
+      }
+    }
+  }
+  template <class Word>
+  TW_DEVICE void turn_word(Word& word, Word& other, const tile::Pack<float, kWord>& c,
+                           const tile::Pack<float, kWord>& n) const {
+    const auto a = word.template widen<float>(), o = other.template widen<float>();
+    if (!interleaved) {
+      word = Word::narrow(a * c - o * n);
+      other = Word::narrow(o * c + a * n);
+      return;
+    }
+    tile::Pack<float, kWord> turned;
+    TW_UNROLL
+    for (int i = 0; i < kWord; i += 2) {
+      turned[i] = a[i] * c[i] - a[i + 1] * n[i];
+      turned[i + 1] = a[i + 1] * c[i] + a[i] * n[i];
+    }
+    word = Word::narrow(turned);
+  }
+
+  template <class P>
+  TW_DEVICE void turn_heads(P p) const {
+    const Heads all = heads_at(p);
+    const auto from = all.from;
+    const auto to = all.to;
+    const auto cos_row = all.cos, sin_row = all.sin;
+    const int64_t first = all.first, pairs = cos_row.size(0);
+    const int heads = all.count;
+    const float sign = all.sign;
     const auto run = [&](const auto& from_a, const auto& from_b, const auto& cosine,
                          const auto& sine, const auto& to_a, const auto& to_b) {
       tile::for_row(p, cosine, [&](auto at) {
@@ -75,8 +190,6 @@ struct Rope {
         }
       });
     };
-    const auto from = x[b][s];
-    const auto to = out[b][s];
     tile::with_rows(p, run, half(heads_of(from, first, heads), 0, pairs),
                     half(heads_of(from, first, heads), 1, pairs), cos_row, sin_row,
                     half(heads_of(to, first, heads), 0, pairs),
@@ -144,6 +257,22 @@ struct Rope {
   TW_INLINE static View<U, 1> rest(const View<U, 1>& row, int64_t begin) {
     return {row.data + begin * row.stride(0), {row.size(0) - begin}, {row.stride(0)}};
   }
+};
+
+/// On a GPU how heads are read is found out on the host.
+template <class T>
+struct Rope<T>::Prepared {
+  static constexpr int kGpuRegisters = Rope::kGpuRegisters;
+  Rope rope;
+  bool by_words;
+
+#if defined(__CUDACC__)
+  template <class P>
+  TW_DEVICE void operator()(P p) const {
+    if (by_words) return rope.turn_words(p);
+    rope.turn_heads(p);
+  }
+#endif
 };
 
 }  // namespace tw::kernels

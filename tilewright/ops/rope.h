@@ -84,14 +84,19 @@ struct Rope {
     return random_numbers({known["B"], known["S"]}, known["P"], seed, 0);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no tokens", "B=1 S=0 H=2 D=8 P=4 R=4"},
-                                        {"one pair", "B=1 S=1 H=1 D=2 P=1 R=1"},
-                                        {"neox", "B=2 S=5 H=3 D=64 P=7 R=32"},
-                                        {"partial", "B=1 S=4 H=2 D=80 P=4 R=16"},
-                                        {"odd rest", "B=1 S=3 H=2 D=33 P=3 R=13"},
-                                        {"inverse", "B=1 S=6 H=2 D=48 P=6 R=24 inverse=1"},
-                                        {"interleaved", "B=1 S=6 H=2 D=48 P=6 R=24 interleaved=1"},
-                                        {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no tokens", "B=1 S=0 H=2 D=8 P=4 R=4"},
+      {"one pair", "B=1 S=1 H=1 D=2 P=1 R=1"},
+      {"neox", "B=2 S=5 H=3 D=64 P=7 R=32"},
+      {"partial", "B=1 S=4 H=2 D=80 P=4 R=16"},
+      {"odd rest", "B=1 S=3 H=2 D=33 P=3 R=13"},
+      {"inverse", "B=1 S=6 H=2 D=48 P=6 R=24 inverse=1"},
+      {"interleaved", "B=1 S=6 H=2 D=48 P=6 R=24 interleaved=1"},
+      {"words", "B=2 S=3 H=6 D=80 P=3 R=20"},
+      {"interleaved words and the rest", "B=1 S=3 H=5 D=64 P=3 R=22 interleaved=1"},
+      {"half words", "B=1 S=3 H=2 D=28 P=3 R=14"},
+      {"wide heads", "B=1 S=2 H=1 D=1200 P=2 R=32"},
+      {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/prefill q", "B=1 S=2048 H=32 D=128 P=2048 R=64"},
       {"llama-3.1-8b/decode q", "B=1 S=1 H=32 D=128 P=2048 R=64"},
