@@ -37,6 +37,9 @@ struct Where {
       {"one element", "condition=[1] x=[1] other=[1]"},
       {"broadcast condition", "condition=[45] x=[3,45] other=[3,45]"},
       {"scalar", "condition=[3,45] x=[1] other=[3,45]"},
+      {"column and row", "condition=[6,1] x=[6,136] other=[1,136]"},
+      {"mask of groups and a scalar", "condition=[3,1,4,24] x=[3,2,4,24] other=[1]"},
+      {"column and unaligned rows", "condition=[6,51] x=[6,1] other=[6,51]"},
       {"two blocks", "condition=[20001] x=[20001] other=[20001]"}};
   static constexpr Case kWorkloads[] = {
       {"64 MiB", "condition=[4096,4096] x=[4096,4096] other=[4096,4096]"}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/tile/cuda/kept_rows.h"
+#include "tilewright/tile/cuda/loose_rows.h"
 #include "tilewright/tile/cuda/with_rows.h"
 #include "tilewright/tile/reduction.h"
 
@@ -258,28 +259,6 @@ __device__ __forceinline__ void for_words(P p, int64_t n, Put&& put,
   }
 }
 
-/// Rows that are not aligned. What is done with their elements is the larger part of a loop: there
-/// is one for all.
-template <class T>
-struct LooseRow {
-  View<T, 1> row;
-  bool is_adjacent;
-  __device__ __forceinline__ AdjacentRow<T> adjacent() const { return {row.data, row.size(0)}; }
-};
-template <class P, class C, class T>
-__device__ __forceinline__ auto load_raw(const LooseRow<T>& from, const Span<P, C, false>& at) {
-  if constexpr (RawOf<P, C, T>::kBytes >= 4)
-    if (from.is_adjacent) return tile::load_raw(from.adjacent(), at);
-  return tile::load_raw(from.row, at);
-}
-template <class P, class C, class T, class V>
-__device__ __forceinline__ void store_loose(const LooseRow<T>& to, const Span<P, C, false>& at,
-                                            const V& v) {
-  if constexpr (RawOf<P, C, T>::kBytes >= 4)
-    if (to.is_adjacent) return store_cached(to.adjacent(), at, v);
-  store_cached(to.row, at, v);
-}
-
 /// put(span, values...) for rows that are not aligned.
 template <class C, class P, class Put, class... In>
 __device__ __forceinline__ void for_loose(P p, int64_t n, Put&& put, const LooseRow<In>&... from) {
@@ -292,23 +271,21 @@ __device__ __forceinline__ void for_loose(P p, int64_t n, Put&& put, const Loose
 /// Functions of their own, so that those for aligned rows have the registers for themselves.
 template <class C, class P, class T, class F, class... In>
 __device__ __noinline__ void map_loose(P p, View<T, 1> to, F f, View<In, 1>... from) {
-  const bool is = (is_adjacent<C>(p, to) && ... && is_adjacent<C>(p, from));
-  const LooseRow<T> loose{to, is};
+  const auto loose = LooseRow<T>::template of<C>(p, to);
   const auto put = [&](const auto& at, const auto&... v) { store_loose(loose, at, f(v...)); };
-  for_loose<C>(p, to.size(0), put, LooseRow<In>{from, is}...);
+  for_loose<C>(p, to.size(0), put, LooseRow<In>::template of<C>(p, from)...);
 }
 template <class C, class P, class T, class F, class... In>
 __device__ __noinline__ void map_loose_to_two(P p, View<T, 1> first, View<T, 1> second, F f,
                                               View<In, 1>... from) {
-  const bool is =
-      (is_adjacent<C>(p, first) && is_adjacent<C>(p, second) && ... && is_adjacent<C>(p, from));
-  const LooseRow<T> loose{first, is}, loose_second{second, is};
+  const auto loose = LooseRow<T>::template of<C>(p, first);
+  const auto loose_second = LooseRow<T>::template of<C>(p, second);
   const auto put = [&](const auto& at, const auto&... v) {
     const auto two = f(v...);
     store_loose(loose, at, two.first);
     store_loose(loose_second, at, two.second);
   };
-  for_loose<C>(p, first.size(0), put, LooseRow<In>{from, is}...);
+  for_loose<C>(p, first.size(0), put, LooseRow<In>::template of<C>(p, from)...);
 }
 
 template <class C, class P, class T, class F, class... In>
