@@ -80,15 +80,22 @@ struct RelayoutBox {
   TW_INLINE tile::Plan plan() const {
     int64_t boxes = 1;
     for (int d = 0; d < rank; ++d) boxes *= dims[d].boxes;
-    const int64_t elements = kHeader / int64_t{sizeof(U)} + int64_t{pitch} * source.runs;
+    const int64_t all = spread(unsigned(pitch * source.runs)) + kPacked;
+    const int64_t elements = kHeader / int64_t{sizeof(U)} + all;
     return tile::plan_of(boxes, elements * int64_t{sizeof(U)}).over(kColumns);
   }
 
  private:
   using Stride = int64_t Dim::*;
   static constexpr int64_t kHeader = 64;
+  static constexpr int kPacked = sizeof(U) < 4 ? 4 / int(sizeof(U)) : 1;  // elements of a bank
   static_assert(kMaxRank * sizeof(int) <= kHeader);
 
+  /// Where an element lies in shared memory: a word is left out behind the words of all banks. With
+  /// an odd number of words from run to run, elements any distance apart are in different banks.
+  TW_INLINE static unsigned spread(unsigned at) {
+    return at + at / (128 / unsigned(sizeof(U))) * kPacked;
+  }
   TW_INLINE void sort(Side& side, Stride stride) {
     const auto key = [&](int d) {  // what repeats or goes backwards is not adjacent
       return dims[d].*stride > 0 ? dims[d].*stride : int64_t{1} << 62;
@@ -149,9 +156,7 @@ struct RelayoutBox {
     source.words_per_run = words<kRead>(source, &Dim::from, from, length);
     target.words_per_run = words<kWritten>(target, &Dim::to, to, written);
   }
-  /// Of runs side by side, words of a column lie in different banks.
   TW_INLINE static int pitch_of(int length, int runs) {
-    constexpr int kPacked = sizeof(U) < 4 ? 4 / int(sizeof(U)) : 1;
     const int count = (length + kPacked - 1) / kPacked;
     return (runs > 1 ? count | 1 : count) * kPacked;
   }
@@ -279,24 +284,21 @@ struct RelayoutBox {
       for (int t = 0; t < kTogether; ++t) put(lines[t], at[t], lanes_of[t] & 255, lanes_of[t] >> 8);
     }
   }
-  __device__ __forceinline__ void put(const Line& line, int at, int begin, int end) const {
-    constexpr int kPart = sizeof(U) < 4 ? 4 / int(sizeof(U)) : 1;  // elements of a bank's word
-    using Part = tile::Raw<U, kPart>;
-    U* const to = elements() + at;
-    const bool is_whole = end - begin == kRead;
-    if (is_whole && source.runs == 1 && at % kRead == 0) return line.store(to);
+  __device__ __forceinline__ static void put(const Line& line, int at, int begin, int end) {
+    using Part = tile::Raw<U, kPacked>;
     U lanes[kRead];
     TW_UNROLL
     for (int j = 0; j < kRead; ++j) lanes[j] = line.element(j);
-    if (is_whole && at % kPart == 0) {
-      Part parts[kRead / kPart];
+    if (end - begin == kRead && at % kPacked == 0) {
+      Part parts[kRead / kPacked];
       __builtin_memcpy(parts, lanes, sizeof(parts));
       TW_UNROLL
-      for (int j = 0; j < kRead / kPart; ++j) parts[j].store(to + j * kPart);
+      for (int j = 0; j < kRead / kPacked; ++j)
+        parts[j].store(elements() + spread(unsigned(at + j * kPacked)));
     } else {
       TW_UNROLL
       for (int j = 0; j < kRead; ++j)
-        if (j >= begin && j < end) to[j] = lanes[j];
+        if (j >= begin && j < end) elements()[spread(unsigned(at + j))] = lanes[j];
     }
   }
 
@@ -325,7 +327,7 @@ struct RelayoutBox {
       U lanes[kWritten];
       TW_UNROLL
       for (int j = 0; j < kWritten; ++j)
-        lanes[j] = j >= word.begin && j < word.end ? elements()[at[j]] : U{};
+        lanes[j] = j >= word.begin && j < word.end ? elements()[spread(at[j])] : U{};
       U* const line = to + word.run + word.column;
       if (word.is_whole(kWritten)) {
         tile::Raw<U, kWritten>::of(lanes).store(line);
