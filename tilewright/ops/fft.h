@@ -53,13 +53,23 @@ struct Fft {
   static constexpr Case kEdgeCases[] = {{"no rows", "B=0 N=8"},
                                         {"no elements", "B=3 N=0"},
                                         {"one element", "B=2 N=1"},
+                                        {"one pass", "B=3 N=16"},
                                         {"a power of 4", "B=3 N=256"},
                                         {"a power of 2", "B=2 N=512"},
                                         {"small factors", "B=2 N=360"},
+                                        {"equal factors", "B=2 N=1000"},
+                                        {"factors 7, 8 and 9", "B=2 N=504"},
+                                        {"factors 11 and 13", "B=2 N=429"},
                                         {"a square of a prime", "B=2 N=49"},
                                         {"a prime", "B=1 N=211"},
-                                        {"an odd number after 4", "B=1 N=44"},
-                                        {"the inverse", "B=2 N=90 inverse=1"}};
+                                        {"a prime after 4", "B=1 N=68"},
+                                        {"short rows", "B=800 N=12"},
+                                        {"short rows of a prime", "B=800 N=17"},
+                                        {"cut in two", "B=2 N=8250"},
+                                        {"a prime, cut in two", "B=2 N=4099"},
+                                        {"the inverse", "B=2 N=90 inverse=1"},
+                                        {"the inverse of a prime", "B=2 N=37 inverse=1"},
+                                        {"the inverse, cut in two", "B=1 N=8250 inverse=1"}};
   static constexpr Case kWorkloads[] = {{"4096", "B=64 N=4096"}, {"1 s of audio", "B=8 N=16000"}};
 };
 

@@ -1,0 +1,204 @@
+// Transforms that a GPU's program makes in shared memory, several at once: Stockham's passes, from
+// one buffer to another, a thread's butterflies in registers. The first pass reads, and the last
+// one writes, the numbers' own places, where threads side by side then have what lies side by side.
+#pragma once
+
+#include "tilewright/kernels/fft_plan.h"
+
+namespace tw::kernels {
+
+/// Where numbers lie: number j of transform t.
+template <class C>
+struct FftSide {
+  using Number = Complex<C>;
+  C* data;
+  int64_t across, step, part;  // from a transform, a number, a real part to the next
+  bool is_exchanged;           // real and imaginary parts
+  bool is_whole;               // each number is one word
+
+  TW_INLINE static FftSide of(C* data, int64_t across, int64_t step, int64_t part,
+                              bool is_exchanged) {
+    const bool is_whole = part == 1 && across % 2 == 0 && step % 2 == 0 &&
+                          reinterpret_cast<uint64_t>(data) % sizeof(Number) == 0;
+    return {data, across, step, part, is_exchanged, is_whole};
+  }
+  TW_INLINE static FftSide of(Number* data, int64_t across, int64_t step) {
+    return {&data->re, 2 * across, 2 * step, 1, false, true};
+  }
+  /// Whether numbers lie nearer to each other than transforms.
+  TW_INLINE bool is_by_number() const { return step <= across; }
+  TW_INLINE Number load(int64_t t, int64_t j) const {
+    if (is_whole) return load_word(t, j);
+    const C* const at = data + t * across + j * step;
+    return exchanged(Number{at[0], at[part]});
+  }
+  TW_INLINE void store(int64_t t, int64_t j, const Number& v) const {
+    if (is_whole) return store_word(t, j, v);
+    C* const at = data + t * across + j * step;
+    const Number w = exchanged(v);
+    at[0] = w.re;
+    at[part] = w.im;
+  }
+  TW_INLINE Number load_word(int64_t t, int64_t j) const {
+    return exchanged(*reinterpret_cast<const Number*>(data + t * across + j * step));
+  }
+  TW_INLINE void store_word(int64_t t, int64_t j, const Number& v) const {
+    *reinterpret_cast<Number*>(data + t * across + j * step) = exchanged(v);
+  }
+
+ private:
+  TW_INLINE Number exchanged(const Number& v) const {
+    return is_exchanged ? Number{v.im, v.re} : v;
+  }
+};
+
+/// Result k of transform t is turned by w^((first + t) k), w = exp(-2 pi i / n); n = 0: not.
+struct FftTurn {
+  int64_t n = 0, first = 0;
+};
+
+template <class C>
+struct FftTile {
+  using Number = Complex<C>;
+  using Side = FftSide<C>;
+  static constexpr int kLargest = sizeof(C) == sizeof(float) ? 16 : 8;  // radix
+  static constexpr int kSector = 32 / int(sizeof(Number));  // numbers that memory moves at once
+  static constexpr int kSpace = 128 / int(sizeof(Number));  // numbers between two unused ones
+
+  int length;      // of a transform
+  int count;       // of transforms that there is room for
+  int here;        // that there are
+  bool is_beside;  // number j of transform t is the (j count + t)th, or else the (t length + j)th
+  Number *from, *to;  // what the next pass reads and where it writes
+
+  TW_INLINE FftTile(int n, int room, int exist, bool beside, Number* memory)
+      : length(n), count(room), here(exist), is_beside(beside), from(memory) {
+    to = memory + spaced(int64_t{n} * room);
+  }
+
+  /// The place of a number: so that threads whose numbers are 8 or 16 apart use all banks.
+  template <class Int>
+  TW_INLINE static constexpr Int spaced(Int at) {
+    return at + at / kSpace;
+  }
+  TW_INLINE static int64_t scratch_bytes(int64_t numbers) {
+    return (2 * spaced(numbers) + 1) * int64_t{sizeof(Number)};
+  }
+  /// Transforms of so many numbers that a program has: of those that lie side by side, in words
+  /// that memory moves; of rows, while there are enough programs.
+  TW_INLINE static int beside(int64_t length) {
+    constexpr int64_t kNumbers = 32768 / int64_t{sizeof(Number)};
+    int64_t count = 4 * kSector;
+    while (count > kSector && count * length > kNumbers) count /= 2;
+    return int(count);
+  }
+  TW_INLINE static int rows(int64_t length, int64_t batch) {
+    constexpr int64_t kNumbers = 16384 / int64_t{sizeof(Number)}, kPrograms = 264;
+    const int64_t by_size = kNumbers / length, by_number = batch / kPrograms;
+    const int64_t most = by_size < by_number ? by_size : by_number;
+    return most > 1 ? int(most) : 1;
+  }
+
+  /// Whether a pass finds, or leaves, enough numbers side by side.
+  TW_INLINE bool is_direct(const Side& side, int radix) const {
+    if (radix == 0 || !side.is_whole) return false;
+    return is_beside ? side.across == 2 : side.step == 2 && length >= radix * kSector;
+  }
+  /// f(t, j, number) for all numbers here; threads side by side have numbers that are, or
+  /// transforms.
+  template <class P, class F>
+  TW_INLINE void each(P p, bool is_by_number, F&& f) const {
+    const int all = length * here;
+    TW_ROLLED
+    for (int e = p.thread(); e < all; e += p.threads()) {
+      const int high = e / (is_by_number ? length : here);
+      const int low = e - high * (is_by_number ? length : here);
+      const int t = is_by_number ? high : low, j = is_by_number ? low : high;
+      f(t, j, from[spaced(place(t, j))]);
+    }
+  }
+
+  /// The transforms of what `source` has, if it is not null, into `sink`, if that is not null.
+  template <class P>
+  TW_INLINE void run(P p, const FftPasses& passes, const Side& source, bool reads, const Side& sink,
+                     bool writes, const FftTurn& turn) {
+    int stride = 1;
+    TW_ROLLED
+    for (int i = 0; i < passes.count; ++i) {
+      const bool is_last = i + 1 == passes.count;
+      const Pass pass{stride, length / stride, reads && i == 0, writes && is_last,
+                      is_last ? turn : FftTurn{}};
+      with_radix<kLargest>(passes.radix[i],
+                           [&]<int kRadix>() TW_INLINED { make<kRadix>(p, pass, source, sink); });
+      if (pass.writes) return;
+      p.sync();
+      Number* const other = from;
+      from = to;
+      to = other;
+      stride *= passes.radix[i];
+    }
+  }
+
+ private:
+  struct Pass {
+    int stride, left;  // the product of the radices before, and of the others
+    bool reads, writes;
+    FftTurn turn;
+  };
+
+  TW_INLINE int place(int t, int j) const { return is_beside ? j * count + t : t * length + j; }
+
+  template <int kRadix, class P>
+  TW_INLINE void make(P p, const Pass& pass, const Side& source, const Side& sink) const {
+    const int each = length / kRadix, all = each * (is_beside ? count : here);
+    const int unit = is_beside ? count : 1;
+    TW_ROLLED
+    for (int b = p.thread(); b < all; b += p.threads()) {
+      const int high = int(unsigned(b) / unsigned(is_beside ? count : each));
+      const int low = b - high * (is_beside ? count : each);
+      const int t = is_beside ? low : high, i = is_beside ? high : low;
+      if (t >= here) continue;
+      const int part = int(unsigned(i) / unsigned(pass.stride));
+      const int first = i + (kRadix - 1) * pass.stride * part;  // result, the others a stride apart
+      Number v[kRadix];
+      if (pass.reads) {
+        TW_UNROLL
+        for (int j = 0; j < kRadix; ++j) v[j] = source.load_word(t, i + j * each);
+      } else {
+        const int at = place(t, i);
+        TW_UNROLL
+        for (int j = 0; j < kRadix; ++j) v[j] = from[spaced(at + j * each * unit)];
+      }
+      butterfly<kRadix>(v);
+      if (pass.left > kRadix) turn_by(v, part, pass.left);
+      if (pass.turn.n > 0) {
+        const int64_t turns = pass.turn.first + t;
+        const Number w = root_of_unity<C>(turns * first, pass.turn.n);
+        TW_UNROLL
+        for (int k = 0; k < kRadix; ++k) v[k] = v[k].times(w);
+        turn_by(v, turns * pass.stride, pass.turn.n);
+      }
+      if (pass.writes) {
+        TW_UNROLL
+        for (int k = 0; k < kRadix; ++k) sink.store_word(t, first + k * pass.stride, v[k]);
+      } else {
+        const int at = place(t, first);
+        TW_UNROLL
+        for (int k = 0; k < kRadix; ++k) to[spaced(at + k * pass.stride * unit)] = v[k];
+      }
+    }
+  }
+  /// v[k] turned by w^(at k), w = exp(-2 pi i / n): by products of the powers of two.
+  template <int kRadix, class Int>
+  TW_INLINE static void turn_by(Number (&v)[kRadix], Int at, Int n) {
+    Number w[kRadix];
+    TW_UNROLL
+    for (int k = 1, top = 1; k < kRadix; ++k) {
+      if (k == 2 * top) top = k;
+      w[k] = k == top ? root_of_unity<C>(at * k, n) : w[top].times(w[k - top]);
+      v[k] = v[k].times(w[k]);
+    }
+  }
+};
+
+}  // namespace tw::kernels
