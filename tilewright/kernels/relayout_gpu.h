@@ -54,10 +54,9 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     const auto bytes = [&](int d) { return dims.sizes[d] * int64_t{sizeof(U)}; };
     if (dims.to[last] != 1) return false;
     if (!turned) return dims.from[last] != 1 || (last > 0 && bytes(last) < kLeastRow);
-    auto bits = reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to);
-    for (int d = 0; d <= last; ++d)
-      bits |=
-          uint64_t((d == last - 1 ? 0 : dims.from[d]) | (d == last ? 0 : dims.to[d])) * sizeof(U);
+    auto bits =
+        reinterpret_cast<uint64_t>(Cut::to);  // a block may read by elements: lines are shared
+    for (int d = 0; d < last; ++d) bits |= uint64_t(dims.to[d]) * sizeof(U);
     return bits % 16 != 0 || bytes(last) < kLeastSide || bytes(last - 1) < kLeastSide;
   }
   TW_INLINE int64_t inner() const { return dims.sizes[Cut::outer - 1]; }

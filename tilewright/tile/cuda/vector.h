@@ -202,25 +202,26 @@ TW_INLINE auto fold_lanes(V v, Op op) {
   return v.lane[0];
 }
 
-namespace detail {
-/// Called, so that what few lanes need takes no registers from the others.
-template <class S, class F>
-__device__ __noinline__ S called(F f, S x) {
-  return f(x);
-}
-}  // namespace detail
+/// One lane after the other: the code of f, which few need, is there once.
 template <class M, class V, class F>
 TW_INLINE V mend_lanes(const M& is_right, V y, const V& x, F f) {
   if constexpr (kLanesOf<V> == 1) {
-    return is_right ? y : detail::called(f, x);
+    return is_right ? y : f(x);
   } else {
     bool are_right = true;
     TW_UNROLL
     for (int i = 0; i < kLanesOf<V>; ++i) are_right &= is_right.lane[i];
     if (are_right) return y;
-    TW_UNROLL
-    for (int i = 0; i < kLanesOf<V>; ++i)
-      if (!is_right.lane[i]) y.lane[i] = detail::called(f, x.lane[i]);
+    TW_ROLLED
+    for (int i = 0; i < kLanesOf<V>; ++i) {
+      auto its = x.lane[0];
+      TW_UNROLL
+      for (int j = 1; j < kLanesOf<V>; ++j) its = i == j ? x.lane[j] : its;
+      its = f(its);
+      TW_UNROLL
+      for (int j = 0; j < kLanesOf<V>; ++j)
+        if (i == j && !is_right.lane[j]) y.lane[j] = its;
+    }
     return y;
   }
 }
