@@ -209,7 +209,8 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   /// A block line by line of its columns, while the next block is on its way. Memory is quick with
   /// long runs where it is read, and with any where it is written: a row's runs follow each other.
   TW_INLINE void turn(P p) const {
-    const int64_t step = dims.from[dims.rank - 1];
+    const int last = dims.rank - 1;
+    const int64_t step = dims.from[last], unit_step = dims.to[last - 1];
     const auto group = tile::row_group(p, blocks(), kGroupWork);
     U* const turned_line = p.template scratch<U>();  // [unit, last]
     for (int64_t i = group.first; i < group.last; ++i) {
@@ -218,9 +219,14 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
       if (i + 1 < group.last) fetch.begin(block_at(i + 1));
       for (int64_t u = 0; u < block.units; u += kLine) {
         const int64_t units = block.units - u < kLine ? block.units - u : kLine;
+        U* const to = block.to + u * unit_step;
         fetch.proceed(p, u + units, block.units);
+        if (dims.sizes[last] <= kLine && dims.to[last] == 1) {  // short runs follow each other
+          tile::transpose_block(p, block.from + u, step, to, unit_step, units, block.lasts);
+          continue;
+        }
         tile::transpose_block(p, block.from + u, step, turned_line, kPitch, units, block.lasts);
-        write_units(p, turned_line, block.to + u * dims.to[dims.rank - 2], units, block.lasts);
+        write_units(p, turned_line, to, units, block.lasts);
       }
     }
   }

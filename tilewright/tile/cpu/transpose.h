@@ -144,19 +144,29 @@ TW_INLINE void transpose_lines(P, const uint16_t* from, int64_t from_stride, uin
 }
 #endif
 
+/// Of kLineRows rows, as many whole lines of units as there are; returns how many units.
+template <class P, class U>
+TW_INLINE int64_t transpose_row_lines([[maybe_unused]] P p, [[maybe_unused]] const U* from,
+                                      [[maybe_unused]] int64_t from_stride, [[maybe_unused]] U* to,
+                                      [[maybe_unused]] int64_t to_stride,
+                                      [[maybe_unused]] int64_t units) {
+  int64_t done = 0;
+#if defined(__AVX512F__)
+  if constexpr (sizeof(U) == 2 || sizeof(U) == 4)
+    for (; done + kLineUnits<U> <= units; done += kLineUnits<U>)
+      transpose_lines(p, from + done, from_stride, to + done * to_stride, to_stride);
+#endif
+  return done;
+}
+
 /// Of kTileRows rows, as many units as go through the registers; returns how many.
 template <class P, class U>
 TW_INLINE int64_t transpose_rows(P p, const U* from, int64_t from_stride, U* to, int64_t to_stride,
                                  int64_t units) {
   int64_t done = 0;
   if constexpr (sizeof(U) <= 4) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(U) > 1)
-      for (; done + kLineUnits<U> <= units; done += kLineUnits<U>)
-        for (int v = 0; v < kTileRows<P, U>; v += kLineRows)
-          transpose_lines(p, from + v * from_stride + done, from_stride, to + done * to_stride + v,
-                          to_stride);
-#endif
+    for (int v = 0; v < kTileRows<P, U>; v += kLineRows)
+      done = transpose_row_lines(p, from + v * from_stride, from_stride, to + v, to_stride, units);
     constexpr int kUnits = kTileUnits<P, U>;
     for (; done + kUnits <= units; done += kUnits)
       transpose_tile(p, from + done, from_stride, to + done * to_stride, to_stride);
@@ -172,14 +182,21 @@ TW_INLINE void transpose_block(P p, const U* from, int64_t from_stride, U* to, i
                                int64_t units, int64_t rows) {
   constexpr bool kInRegisters = sizeof(U) <= 4;
   constexpr int64_t kRows = kInRegisters ? detail::kTileRows<P, U> : 8;
-  for (int64_t begin = 0; begin < rows; begin += kRows) {
-    const int64_t end = begin + kRows < rows ? begin + kRows : rows;
+  for (int64_t begin = 0, count = 0; begin < rows; begin += count) {
+    const U* const source = from + begin * from_stride;
+    U* const target = to + begin;
+    count = rows - begin;
     int64_t done = 0;
-    if (end - begin == kRows)
-      done = detail::transpose_rows(p, from + begin * from_stride, from_stride, to + begin,
-                                    to_stride, units);
-    for (int64_t v = begin; v < end; ++v)
-      for (int64_t u = done; u < units; ++u) to[u * to_stride + v] = from[v * from_stride + u];
+    if (count >= kRows) {
+      count = kRows;
+      done = detail::transpose_rows(p, source, from_stride, target, to_stride, units);
+    } else if (count >= detail::kLineRows) {
+      count = detail::kLineRows;
+      done = detail::transpose_row_lines(p, source, from_stride, target, to_stride, units);
+    }
+    for (int64_t v = 0; v < count; ++v)
+      for (int64_t u = done; u < units; ++u)
+        target[u * to_stride + v] = source[v * from_stride + u];
   }
 }
 
