@@ -7,7 +7,10 @@
 #pragma once
 
 #include "tilewright/kernels/attention_backward_neutral.h"
-#if !defined(__CUDACC__)
+#include "tilewright/kernels/attention_backward_tiles_gpu.h"
+#if defined(__CUDACC__)
+#include "tilewright/kernels/attention_backward_tile_gpu.h"
+#else
 #include "tilewright/kernels/attention_backward_cpu.h"
 #endif
 
@@ -15,6 +18,9 @@ namespace tw::kernels {
 
 template <class T>
 struct AttentionBackward {
+  using Element = T;
+  static constexpr int kGpuRegisters = 128;
+
   View<const T, 4> grad;           // [B, S, Hq, Dv]
   View<const T, 4> q;              // [B, S, Hq, D]
   View<const T, 4> k;              // [B, L, H, D]
@@ -42,6 +48,7 @@ struct AttentionBackward {
 #if !defined(__CUDACC__)
     if constexpr (!P::kOnGpu) return attention_backward::plan<T, P>(*this, machine);
 #endif
+    if (const AttentionBackwardTiles tiles(*this); tiles.pay()) return tiles.plan();
     return attention_backward_neutral::make_plan(shape(), q.size(0) * q.size(1),
                                                  k.size(0) * k.size(1));
   }
@@ -50,6 +57,9 @@ struct AttentionBackward {
 #if !defined(__CUDACC__)
     attention_backward::run<T>(p, *this);
 #else
+    if (const AttentionBackwardTiles tiles(*this); tiles.pay())
+      return run_attention_backward_tile(p, *this, tiles,
+                                         attention_backward_neutral::scale_of(*this));
     attention_backward_neutral::run<T>(p, *this);
 #endif
   }

@@ -6,6 +6,7 @@
 #include "tilewright/kernels/attention_tiles_gpu.h"
 #include "tilewright/tile/cuda/convert.h"
 #include "tilewright/tile/cuda/matrix.h"
+#include "tilewright/tile/cuda/memory.h"
 #include "tilewright/tile/cuda/mma.h"
 
 namespace tw::kernels {
@@ -147,5 +148,27 @@ struct AttentionProducts<float> {
     return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
   }
 };
+
+/// The first `columns` sums of a lane's row i, times `factor`, to a row in memory.
+template <class Products, class O>
+__device__ __forceinline__ void store_sums(const Products& products, typename Products::Sums& sums,
+                                           int i, float factor, O* to, int64_t stride,
+                                           int columns) {
+  constexpr int kN = Products::kAdjacent;
+  using Some = tile::Raw<O, kN>;
+  TW_UNROLL
+  for (int j = 0; j < Products::kValues; j += kN) {
+    const int c = products.value(j), left = columns - c;
+    if (left <= 0) continue;
+    tile::Pack<float, kN> some;
+    TW_UNROLL
+    for (int e = 0; e < kN; ++e) some[e] = sums(i, j + e) * factor;
+    O* const at = to + c * stride;
+    if (stride == 1 && left >= kN && Some::is_aligned(at))
+      Some::narrow(some).store(at);
+    else
+      Some::narrow(some).scatter(at, stride, left < kN ? left : kN);
+  }
+}
 
 }  // namespace tw::kernels

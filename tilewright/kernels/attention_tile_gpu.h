@@ -289,10 +289,6 @@ struct AttentionTile {
   }
 
   __device__ __forceinline__ void store(const Shared& shared, State& state) const {
-    using O = attention_output_t<T>;
-    constexpr int kN = Products::kAdjacent;
-    using Some = tile::Raw<O, kN>;
-    const int columns = value_columns();
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       const float total = combine_row(state.total[i], [](float a, float b) { return a + b; });
@@ -300,21 +296,9 @@ struct AttentionTile {
       if (r >= place.rows.count) continue;
       const float inverse = total == 0 ? 0.0f : 1 / total;
       const int64_t query = shared.rows[r].query, head = shared.rows[r].q_head;
-      const View<O, 1> to = sequence.out[query][head];
-      const int64_t stride = to.stride(0);
-      TW_UNROLL
-      for (int j = 0; j < Products::kValues; j += kN) {
-        const int c = products().value(j), left = columns - c;
-        if (left <= 0) continue;
-        tile::Pack<float, kN> row;
-        TW_UNROLL
-        for (int e = 0; e < kN; ++e) row[e] = state.sums(i, j + e) * inverse;
-        O* const at = to.data + (place.first_value + c) * stride;
-        if (stride == 1 && left >= kN && Some::is_aligned(at))
-          Some::narrow(row).store(at);
-        else
-          Some::narrow(row).scatter(at, stride, left < kN ? left : kN);
-      }
+      const auto to = sequence.out[query][head];
+      store_sums(products(), state.sums, i, inverse, &to(place.first_value), to.stride(0),
+                 value_columns());
       if (sequence.lse && place.first_value == 0 && products().key(0) == 0)
         sequence.lse(head, query) = state.high[i] + tile::log(total);
     }
