@@ -45,7 +45,7 @@ struct Fft {
   TW_INLINE auto schedule() const {
 #if !defined(__CUDACC__)
     if constexpr (!P::kOnGpu)
-      return FftCpu<C>{x, inverse, out};
+      return FftCpu<C>(x, out, inverse, P::template kLanes<C>);
     else
 #endif
       return FftGpu<C>(x, out, inverse);

@@ -5,6 +5,30 @@
 
 namespace tw::kernels {
 
+namespace detail {
+
+template <class V>
+TW_DEVICE constexpr auto lane_of() {
+  if constexpr (tile::same_type<V, float> || tile::same_type<V, double>)
+    return V{};
+  else
+    return typename tile::vector_traits<V>::scalar{};
+}
+/// The type of a lane, or of a number that is none.
+template <class V>
+using lane_t = decltype(lane_of<V>());
+
+/// a b + c, of vectors or numbers; b may be a number for all lanes.
+template <class V, class S>
+TW_INLINE V fma(V a, S b, V c) {
+  if constexpr (tile::same_type<V, S>)
+    return tile::fma(a, b, c);
+  else
+    return tile::fma(a, tile::splat<V>(b), c);
+}
+
+}  // namespace detail
+
 /// A complex number, or as many of them as V has lanes. A single one is read as one word.
 template <class V>
 struct alignas(sizeof(V) <= 8 ? 2 * sizeof(V) : alignof(V)) Complex {
@@ -23,22 +47,11 @@ struct alignas(sizeof(V) <= 8 ? 2 * sizeof(V) : alignof(V)) Complex {
   TW_INLINE Complex conjugate() const { return {re, -im}; }
   template <class C>
   TW_INLINE Complex times(const Complex<C>& w) const {
-    return {re * w.re - im * w.im, re * w.im + im * w.re};
+    return {detail::fma(re, w.re, -(im * w.im)), detail::fma(re, w.im, im * w.re)};
   }
 };
 
 namespace detail {
-
-template <class V>
-TW_DEVICE constexpr auto lane_of() {
-  if constexpr (tile::same_type<V, float> || tile::same_type<V, double>)
-    return V{};
-  else
-    return typename tile::vector_traits<V>::scalar{};
-}
-/// The type of a lane, or of a number that is none.
-template <class V>
-using lane_t = decltype(lane_of<V>());
 
 /// sin x, |x| <= pi, by its series.
 TW_DEVICE constexpr double sine(double x) {
@@ -87,7 +100,7 @@ TW_INLINE Complex<V> turned_by(const Complex<V>& v) {
     return {(v.im - v.re) * kHalf, (v.re + v.im) * -kHalf};
   } else {
     constexpr S kCos = S(cosine_of_turn(kAt, kN)), kSin = S(sine_of_turn(kAt, kN));
-    return {v.re * kCos + v.im * kSin, v.im * kCos - v.re * kSin};
+    return {fma(v.re, kCos, v.im * kSin), fma(v.im, kCos, v.re * -kSin)};
   }
 }
 
@@ -139,8 +152,9 @@ TW_INLINE void butterfly(Complex<V> (&x)[kRadix]) {
         constexpr int kAt = (j + 1) * (k + 1) % kRadix;
         constexpr S kCos = S(detail::cosine_of_turn(kAt, kRadix));
         constexpr S kSin = S(detail::sine_of_turn(kAt, kRadix));
-        even = {even.re + sum[j].re * kCos, even.im + sum[j].im * kCos};
-        odd = {odd.re + difference[j].re * kSin, odd.im + difference[j].im * kSin};
+        even = {detail::fma(sum[j].re, kCos, even.re), detail::fma(sum[j].im, kCos, even.im)};
+        odd = {detail::fma(difference[j].re, kSin, odd.re),
+               detail::fma(difference[j].im, kSin, odd.im)};
       });
       x[k + 1] = even + odd.turned();
       x[kRadix - 1 - k] = even - odd.turned();

@@ -1,285 +1,250 @@
-// The discrete Fourier transform of rows of complex numbers, of any length.
+// The schedule of fft.h on a CPU. All passes go by vectors of numbers that lie side by side. A row
+// of n = a b numbers is cut for that (Bailey's four steps): number j = b i + c, result k = l + a m.
+// The transforms over i of all columns c come first, whose results l are turned by w^(c l); the
+// block is transposed, and those over c follow, of all l. Rows too short to be cut are a vector's
+// lanes. A length with a larger prime factor becomes that of a convolution (Bluestein).
 //
-//   out[k] = sum over j of x[j] w^(j k),  w = exp(-2 pi i / n), or its conjugate: `inverse`
-//
-// By the Stockham algorithm: one pass per factor r of n (4 first, then primes), between two
-// buffers, in natural order at the end. With s the product of the factors before, m = n / (s r),
-// and i = q + s p for q < s, p < m:
-//
-//   y[q + s (r p + k)] = w^(s p k) * sum over j < r of x[i + s m j] w^(j k n / r)
-//
-// One program per row. The powers of w are made first, in float64, as products of a coarse and a
-// fine step, so that sines and cosines are few. The work is in proportion to n times the sum of its
-// prime factors. The inverse is the same of numbers whose real and imaginary parts are exchanged.
+// Phases before make the powers of w, as products of a coarse and a fine one in float64, so that
+// sines and cosines are few, and the transform of the chirp.
 #pragma once
 
-#include "tilewright/kernels/fft_plan.h"
-#if !defined(__CUDACC__)
-#include "tilewright/tile/cpu/quads.h"
-#endif
+#include "tilewright/kernels/fft_passes_cpu.h"
+#include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
 template <class C>
 struct FftCpu {
+  using Place = FftPlace<C>;
+  using Transforms = FftTransforms<C>;
   static constexpr int64_t kFine = 64;  // powers of w that one coarse step spans
 
   View<const C, 3> x;  // [B, n, 2]
-  bool inverse;
-  View<C, 3> out;  // [B, n, 2]
+  View<C, 3> out;      // [B, n, 2]
+  bool inverse, is_convolved;
+  int64_t n, length;      // of the rows, and of their transforms or the convolution
+  int64_t rows, columns;  // of a transform that is cut, or one column
+  int64_t lanes;
+
+  TW_INLINE FftCpu(const View<const C, 3>& from, const View<C, 3>& to, bool is_inverse,
+                   int64_t vector)
+      : x(from), out(to), inverse(is_inverse), n(from.size(1)), lanes(vector) {
+    is_convolved = !FftPasses::are_for(n);
+    length = is_convolved ? chirp_length(n) : n;
+    if (is_convolved && length < lanes * lanes) length = lanes * lanes;
+    rows = smaller_half(length);
+    if (rows < lanes) rows = length;
+    columns = rows > 0 ? length / rows : 1;
+  }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    const int64_t n = x.size(1), coarse = (n + kFine - 1) / kFine;
-    tile::Plan plan = tile::plan_of(n > 0 ? 1 : 0, 4 * n * int64_t{sizeof(C)}).over(n);
-    plan.phases = 3;
-    plan.grid[1] = coarse;
-    plan.grid[2] = n > 0 ? x.size(0) : 0;
-    plan.workspace_bytes = 2 * kFine * int64_t{sizeof(double)} + 2 * n * int64_t{sizeof(C)};
+  TW_INLINE tile::Plan plan(const Machine&) const {
+    if (n == 0 || x.size(0) == 0) return tile::plan_of(0);
+    tile::Plan plan =
+        tile::plan_of((table_size() + kFine - 1) / kFine, 2 * buffer_size() * int64_t{sizeof(C)});
+    plan.phases = 4;
+    plan.grid[1] = is_cut() ? rows : 0;
+    plan.grid[2] = is_convolved;
+    plan.grid[3] = is_cut() ? x.size(0) : (x.size(0) + lanes - 1) / lanes;
+    plan.workspace_bytes = table_size() * int64_t{sizeof(Complex<double>)} +
+                           2 * (length + (is_convolved ? length : 0)) * int64_t{sizeof(C)};
     return plan;
   }
 
-  template <tile::Program P>
-  TW_DEVICE void operator()(P p) const {
-    if (p.phase() == 0) return each(p, kFine, [&](int64_t i) { fine(p)[i] = root(i); });
-    if (p.phase() == 2) return transform(p);
-    const int64_t first = p.index() * kFine, rest = x.size(1) - first;
-    const Complex<double> step = root(first);
-    each(p, rest < kFine ? rest : kFine, [&](int64_t i) {
-      const Complex<double> w = step.times(fine(p)[i]);
-      roots(p)[first + i] = {C(w.re), C(w.im)};
-    });
+  template <class P>
+  TW_INLINE void operator()(P p) const {
+    if (p.phase() == 0) return tabulate(p);
+    if (p.phase() == 1) return tabulate_turns(p);
+    if (p.phase() == 2) return transform_chirp(p);
+    if (!is_cut()) return transform_lanes(p);
+    if (is_convolved) return convolve(p);
+    transform_row(p);
   }
 
  private:
-  struct Pass {
-    int64_t radix, stride, length;  // r, s and n / s
-    TW_INLINE int64_t parts() const { return length / radix; }
+  TW_INLINE bool is_cut() const { return columns > 1; }
+
+  // The tables of the workspace: powers of w by one and by kFine, in float64; then, in as much
+  // room, those of the roots of a column's transform, of a row's, and the chirp. What turns the
+  // results of columns, and the transform of the chirp, follow.
+  struct Tables {
+    Complex<double>*fine, *coarse;
+    Complex<C>*of_rows, *of_columns, *chirp;
+    Place turns, chirp_result;
   };
-  /// A row, real and imaginary parts apart.
-  struct Buffer {
-    C *re, *im;
-  };
-
-  template <class P>
-  TW_INLINE static Complex<double>* fine(P p) {
-    return p.template workspace<Complex<double>>();
+  TW_INLINE int64_t coarse_size() const { return (length + kFine - 1) / kFine; }
+  TW_INLINE int64_t table_size() const {
+    return kFine + coarse_size() + rows + columns + (is_convolved ? n : 0);
   }
   template <class P>
-  TW_INLINE static Complex<C>* roots(P p) {
-    return reinterpret_cast<Complex<C>*>(fine(p) + kFine);
-  }
-  TW_INLINE Complex<double> root(int64_t i) const {
-    const double angle = -6.283185307179586 * double(i) / double(x.size(1));
-    return {__builtin_cos(angle), __builtin_sin(angle)};
-  }
-
-  /// f(i) for i < n, by the threads of the program in turn.
-  template <class P, class F>
-  TW_INLINE static void each(P p, int64_t n, F&& f) {
-    int64_t begin = 0, step = 1;
-    if constexpr (P::kOnGpu) {
-      begin = p.thread();
-      step = p.threads();
-    }
-    for (int64_t i = begin; i < n; i += step) f(i);
-  }
-
-  template <class P>
-  TW_INLINE void transform(P p) const {
-    const int64_t n = x.size(1);
-    C* const memory = p.template scratch<C>();
-    Buffer from{memory, memory + n}, to{memory + 2 * n, memory + 3 * n};
-    read(p, inverse ? from.im : from.re, inverse ? from.re : from.im);
-    tile::sync(p);
-    int64_t stride = 1, divisor = 4;
-    while (stride < n) {
-      const int64_t length = n / stride;
-      if (length % divisor != 0) {  // 4, then 2, 3, and odd numbers; a prime is its own root's end
-        divisor = divisor == 4 ? 2 : divisor == 2 ? 3 : divisor + 2;
-        if (divisor * divisor > length && divisor > 3) divisor = length;
-        continue;
-      }
-      run(p, Pass{divisor, stride, length}, from, to);
-      tile::sync(p);
-      const Buffer other = from;
-      from = to;
-      to = other;
-      stride *= divisor;
-    }
-    write(p, inverse ? from.im : from.re, inverse ? from.re : from.im);
-    tile::sync(p);  // another row of this instance writes the same memory
-  }
-
-  /// The two parts of a row's numbers apart, and side by side again. On a CPU by vectors, where
-  /// they lie in order.
-  template <class P>
-  TW_INLINE void read(P p, C* __restrict first, C* __restrict second) const {
-    const View<const C, 2> row = x[p.index()];
-    if (!P::kOnGpu && row.stride(0) == 2 && row.stride(1) == 1)
-      return split(row.data, row.size(0), first, second);
-    each(p, row.size(0), [&](int64_t i) {
-      first[i] = row(i, 0);
-      second[i] = row(i, 1);
-    });
+  TW_INLINE Tables tables(P p) const {
+    Tables t;
+    t.fine = p.template workspace<Complex<double>>();
+    t.coarse = t.fine + kFine;
+    t.of_rows = reinterpret_cast<Complex<C>*>(t.coarse + coarse_size());
+    t.of_columns = t.of_rows + rows;
+    t.chirp = t.of_columns + columns;
+    C* const after = reinterpret_cast<C*>(t.fine + table_size());
+    t.turns = {Place::kApart, after, after + length};
+    t.chirp_result = {Place::kApart, after + 2 * length, after + 3 * length};
+    return t;
   }
   template <class P>
-  TW_INLINE void write(P p, const C* first, const C* second) const {
-    const View<C, 2> row = out[p.index()];
-    if (!P::kOnGpu && row.stride(0) == 2 && row.stride(1) == 1)
-      return join(first, second, row.size(0), row.data);
-    each(p, row.size(0), [&](int64_t i) {
-      row(i, 0) = first[i];
-      row(i, 1) = second[i];
-    });
-  }
-  TW_INLINE static void split(const C* __restrict pairs, int64_t n, C* __restrict first,
-                              C* __restrict second) {
-    for (int64_t i = 0; i < n; ++i) {
-      first[i] = pairs[2 * i];
-      second[i] = pairs[2 * i + 1];
+  TW_INLINE void tabulate(P p) const {
+    const Tables t = tables(p);
+    const int64_t first = p.index() * kFine, last = tile::lesser(first + kFine, table_size());
+    for (int64_t i = first; i < last; ++i) {
+      int64_t at = i;
+      if (at < kFine)
+        t.fine[at] = root_of_unity<double>(at % length, length);
+      else if ((at -= kFine) < coarse_size())
+        t.coarse[at] = root_of_unity<double>(at * kFine, length);
+      else if ((at -= coarse_size()) < rows)
+        t.of_rows[at] = root_of_unity<C>(at, rows);
+      else if ((at -= rows) < columns)
+        t.of_columns[at] = root_of_unity<C>(at, columns);
+      else
+        t.chirp[at - columns] = kernels::chirp<C>(at - columns, n);
     }
   }
-  TW_INLINE static void join(const C* __restrict first, const C* __restrict second, int64_t n,
-                             C* __restrict pairs) {
-    for (int64_t i = 0; i < n; ++i) {
-      pairs[2 * i] = first[i];
-      pairs[2 * i + 1] = second[i];
+  template <class P>
+  TW_INLINE void tabulate_turns(P p) const {
+    const Tables t = tables(p);
+    const int64_t l = p.index();
+    for (int64_t c = 0, at = 0; c < columns; ++c, at += l) {
+      const Complex<double> w = t.coarse[at / kFine].times(t.fine[at % kFine]);
+      t.turns.re[l * columns + c] = C(w.re);
+      t.turns.im[l * columns + c] = C(w.im);
     }
   }
 
-  /// One pass: on a CPU over vectors of q where there are enough of them, or else of i.
+  TW_INLINE int64_t buffer_size() const { return 2 * length * (is_cut() ? 1 : lanes); }
   template <class P>
-  TW_INLINE void run(P p, const Pass& pass, const Buffer& from, const Buffer& to) const {
-    const auto number = [&](int64_t i) {
-      const int64_t part = index_quotient(i, pass.stride);
-      combine_at<C>(p, pass, part, i - part * pass.stride, from, to);
-    };
-    if constexpr (P::kOnGpu) {
-      each(p, pass.stride * pass.parts(), number);
-    } else if (pass.stride < P::template kLanes<C>) {
-      for (int64_t i = run_quads(p, pass, from, to); i < pass.stride * pass.parts(); ++i) number(i);
-    } else {
-      using V = typename P::template Vec<C>;
-      for (int64_t part = 0; part < pass.parts(); ++part) {
-        int64_t q = 0;
-        for (; q + tile::kLanesOf<V> <= pass.stride; q += tile::kLanesOf<V>)
-          combine_at<V>(p, pass, part, q, from, to);
-        for (; q < pass.stride; ++q) combine_at<C>(p, pass, part, q, from, to);
-      }
+  TW_INLINE Place buffer(P p, int which) const {
+    C* const data = p.template scratch<C>() + which * buffer_size();
+    return {is_cut() ? Place::kApart : Place::kVectors, data, data + length};
+  }
+  /// The transform of a row that is cut, from either buffer or another place.
+  template <class P>
+  TW_INLINE Place transform(P p, const Place& source, const Place& sink, const Place& factors,
+                            bool exchanges_source, bool exchanges_sink) const {
+    const Tables t = tables(p);
+    const int used = source.re != buffer(p, 0).re;
+    const Place a = buffer(p, 1 - used), b = buffer(p, used);
+    const Transforms of_column{rows, columns, t.of_rows, FftPasses::of(rows, Transforms::kLargest)};
+    const Transforms of_row{columns, rows, t.of_columns,
+                            FftPasses::of(columns, Transforms::kLargest)};
+    const Place turned = of_column.run(p, source, {}, a, b, t.turns, exchanges_source, false);
+    const Place other = turned.re == a.re ? b : a;
+    transpose(p, turned.re, other.re);
+    transpose(p, turned.im, other.im);
+    return of_row.run(p, other, sink, turned, other, factors, false, exchanges_sink);
+  }
+  /// Blocks of as many rows as a vector has lanes, the last one from the end, as the last units
+  /// are.
+  template <class P>
+  TW_INLINE void transpose(P p, const C* from, C* to) const {
+    const int64_t most = columns / kUnits * kUnits, last = columns - kUnits;
+    for (int64_t begin = 0; begin < rows; begin += lanes) {
+      const int64_t l = begin + lanes <= rows ? begin : rows - lanes;
+      turn(p, from + l * columns, columns, to + l, rows, most, lanes);
+      if (most < columns)
+        turn(p, from + l * columns + last, columns, to + last * rows + l, rows, kUnits, lanes);
     }
   }
-  /// The outputs of the inputs from q of a part on.
-  template <class V, class P>
-  TW_INLINE void combine_at(P p, const Pass& pass, int64_t part, int64_t q, const Buffer& from,
-                            const Buffer& to) const {
-    const int64_t in = pass.stride * part + q, first = pass.stride * pass.radix * part + q;
-    combine<V>(
-        p, pass, part,
-        [&](int64_t at) {
-          return Complex<V>{load<V>(from.re + in + at), load<V>(from.im + in + at)};
-        },
-        [&](int64_t at, const Complex<V>& v) {
-          store(to.re + first + at, v.re);
-          store(to.im + first + at, v.im);
-        });
+  static constexpr int64_t kUnits = 4;  // that registers transpose
+  /// to[u * to_stride + v] = from[v * from_stride + u] for u < units, v < count.
+  template <class P>
+  TW_INLINE void turn(P p, const C* from, int64_t from_stride, C* to, int64_t to_stride,
+                      int64_t units, int64_t count) const {
+    const bool is_float = sizeof(C) == sizeof(float);
+    const int64_t some = is_float ? units / kUnits * kUnits : 0, most = count / lanes * lanes;
+    if (is_float)
+      tile::transpose_block(p, reinterpret_cast<const uint32_t*>(from), from_stride,
+                            reinterpret_cast<uint32_t*>(to), to_stride, some, most);
+    for (int64_t v = 0; v < count; ++v)
+      for (int64_t u = v < most ? some : 0; u < units; ++u)
+        to[u * to_stride + v] = from[v * from_stride + u];
   }
-  template <class V>
-  TW_INLINE static V load(const C* from) {
-    if constexpr (tile::same_type<V, C>)
-      return *from;
+
+  TW_INLINE bool are_pairs(const int64_t (&stride)[3]) const {
+    return stride[1] == 2 && stride[2] == 1;
+  }
+  template <class P>
+  TW_INLINE void transform_row(P p) const {
+    Place source = buffer(p, 1), sink;
+    if (are_pairs(x.strides))
+      source = {Place::kPairs, const_cast<C*>(&x(p.index(), 0, 0)), nullptr};
     else
-      return tile::load<V>(from);
+      read(p.index(), source);
+    if (are_pairs(out.strides)) sink = {Place::kPairs, &out(p.index(), 0, 0), nullptr};
+    const Place result = transform(p, source, sink, {}, inverse, inverse);
+    if (sink.re == nullptr) write(p.index(), result);
   }
-  template <class V>
-  TW_INLINE static void store(C* to, V v) {
-    if constexpr (tile::same_type<V, C>)
-      *to = v;
-    else
-      tile::store(to, v);
-  }
-
-  /// As many i as fill vectors, of a pass of radix 4 whose outputs are runs of four numbers: those
-  /// of an i if s = 1, of four q if s = 4. Returns their number.
-  template <class P>
-  TW_INLINE int64_t run_quads([[maybe_unused]] P p, [[maybe_unused]] const Pass& pass,
-                              [[maybe_unused]] const Buffer& from,
-                              [[maybe_unused]] const Buffer& to) const {
-    int64_t i = 0;
-#if !defined(__CUDACC__)
-    if constexpr (!P::kOnGpu && sizeof(C) == sizeof(float)) {
-      using V = typename P::template Vec<C>;
-      constexpr int kLanes = tile::kLanesOf<V>, kRadix = 4;
-      const bool first = pass.stride == 1;
-      if (pass.radix != kRadix || (!first && pass.stride != kRadix)) return 0;
-      const int64_t step = pass.stride * pass.parts();
-      const Complex<C>* const w = roots(p);
-      for (; i + kLanes <= step; i += kLanes) {
-        const auto load = [&](int64_t j) {
-          return Complex<V>{tile::load<V>(from.re + i + j * step),
-                            tile::load<V>(from.im + i + j * step)};
-        };
-        const auto powers = [&](int64_t k) -> Complex<V> {
-          const Complex<C>* const of = w + i * k;
-          if (first) return {tile::gather<V>(&of->re, 2 * k), tile::gather<V>(&of->im, 2 * k)};
-          return {tile::splat_quads<V>([&](int64_t j) { return of[kRadix * j * k].re; }),
-                  tile::splat_quads<V>([&](int64_t j) { return of[kRadix * j * k].im; })};
-        };
-        Complex<V> y[kRadix];
-        of_four(load(0), load(1), load(2), load(3), y);
-        for (int k = 1; k < kRadix; ++k) y[k] = y[k].times(powers(k));
-        V re[kRadix] = {y[0].re, y[1].re, y[2].re, y[3].re};
-        V im[kRadix] = {y[0].im, y[1].im, y[2].im, y[3].im};
-        if (first) {
-          tile::transpose_quads(re);
-          tile::transpose_quads(im);
-        }
-        for (int k = 0; k < kRadix; ++k) {
-          const int64_t place = kRadix * (i + k);
-          tile::store_quads(re[k], [&](int j) { return to.re + place + 4 * kRadix * j; });
-          tile::store_quads(im[k], [&](int j) { return to.im + place + 4 * kRadix * j; });
-        }
-      }
+  TW_INLINE void read(int64_t row, const Place& to) const {
+    for (int64_t i = 0; i < n; ++i) {
+      to.re[i] = x(row, i, 0);
+      to.im[i] = x(row, i, 1);
     }
-#endif
-    return i;
   }
-  template <class V>
-  TW_INLINE static void of_four(const Complex<V>& a, const Complex<V>& b, const Complex<V>& c,
-                                const Complex<V>& d, Complex<V> (&y)[4]) {
-    const Complex<V> even = a + c, odd = a - c, sum = b + d, turned = (b - d).turned();
-    y[0] = even + sum;
-    y[1] = odd + turned;
-    y[2] = even - sum;
-    y[3] = odd - turned;
+  TW_INLINE void write(int64_t row, const Place& from) const {
+    for (int64_t i = 0; i < n; ++i) {
+      out(row, i, 0) = from.re[i];
+      out(row, i, 1) = from.im[i];
+    }
   }
 
-  /// The r outputs of one set of inputs: load(s m j), store(s k, value).
-  template <class V, class P, class Load, class Store>
-  TW_INLINE void combine(P p, const Pass& pass, int64_t part, Load&& load, Store&& store) const {
-    const Complex<C>* const w = roots(p);
-    const int64_t step = pass.stride * pass.parts(), power = pass.stride * part;
-    const auto put = [&](int64_t k, const Complex<V>& v) {
-      store(pass.stride * k, v.times(w[power * k]));
-    };
-    if (pass.radix == 4) {
-      Complex<V> y[4];
-      of_four(load(0), load(step), load(2 * step), load(3 * step), y);
-      for (int k = 0; k < 4; ++k) put(k, y[k]);
-    } else if (pass.radix == 2) {
-      const Complex<V> a = load(0), b = load(step);
-      put(0, a + b);
-      put(1, a - b);
-    } else {
-      const int64_t turn = x.size(1) / pass.radix;
-      for (int64_t k = 0; k < pass.radix; ++k) {
-        Complex<V> sum = load(0);
-        for (int64_t j = 1, at = k; j < pass.radix; ++j) {
-          sum = sum + load(step * j).times(w[turn * at]);
-          at = at + k < pass.radix ? at + k : at + k - pass.radix;
-        }
-        put(k, sum);
-      }
+  /// Rows as the lanes of vectors; those that are missing are any.
+  template <class P>
+  TW_INLINE void transform_lanes(P p) const {
+    const int64_t first = p.index() * lanes, here = tile::lesser(lanes, x.size(0) - first);
+    const Place a = buffer(p, 0), b = buffer(p, 1);
+    if (are_pairs(x.strides) && here == lanes)
+      turn(p, &x(first, 0, 0), x.stride(0), b.re, lanes, 2 * n, lanes);
+    else
+      for (int64_t i = 0; i < 2 * n; ++i)
+        for (int64_t r = 0; r < lanes; ++r)
+          b.re[i * lanes + r] = r < here ? x(first + r, i / 2, i % 2) : C{};
+    const Transforms all{n, lanes, tables(p).of_rows, FftPasses::of(n, Transforms::kLargest)};
+    const Place result = all.run(p, b, {}, a, b, {}, inverse, inverse);
+    if (are_pairs(out.strides) && here == lanes)
+      turn(p, result.re, lanes, &out(first, 0, 0), out.stride(0), lanes, 2 * n);
+    else
+      for (int64_t i = 0; i < 2 * n; ++i)
+        for (int64_t r = 0; r < here; ++r) out(first + r, i / 2, i % 2) = result.re[i * lanes + r];
+  }
+
+  /// The chirp that rows are convolved with, the same from either end.
+  template <class P>
+  TW_INLINE void transform_chirp(P p) const {
+    const Tables t = tables(p);
+    const Place from = buffer(p, 1);
+    for (int64_t j = 0; j < length; ++j) {
+      const int64_t near = tile::lesser(j, length - j);
+      const Complex<C> w = near < n ? t.chirp[near].conjugate() : Complex<C>{};
+      from.re[j] = w.re;
+      from.im[j] = w.im;
+    }
+    transform(p, from, t.chirp_result, {}, false, false);
+  }
+  template <class P>
+  TW_INLINE void convolve(P p) const {
+    const Tables t = tables(p);
+    const Place from = buffer(p, 1);
+    for (int64_t j = 0; j < length; ++j) {
+      Complex<C> v{};
+      if (j < n)
+        v = Complex<C>{x(p.index(), j, inverse), x(p.index(), j, !inverse)}.times(t.chirp[j]);
+      from.re[j] = v.re;
+      from.im[j] = v.im;
+    }
+    const Place there = transform(p, from, {}, t.chirp_result, false, true);
+    const Place back = transform(p, there, {}, {}, false, true);
+    const C scale = C(1) / C(length);
+    for (int64_t k = 0; k < n; ++k) {
+      const Complex<C> y = Complex<C>{back.re[k] * scale, back.im[k] * scale}.times(t.chirp[k]);
+      out(p.index(), k, inverse) = y.re;
+      out(p.index(), k, !inverse) = y.im;
     }
   }
 };

@@ -113,7 +113,9 @@ TW_INLINE auto add_quads(V v) {
 template <int kFirst, class V>
 TW_INLINE V every_other(V a, V b) {
   constexpr int k = kFirst;
-  if constexpr (kLanesOf<V> == 8)
+  if constexpr (kLanesOf<V> == 4)
+    return V(__builtin_shufflevector(a, b, k, k + 2, k + 4, k + 6));
+  else if constexpr (kLanesOf<V> == 8)
     return V(__builtin_shufflevector(a, b, k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14));
   else
     return V(__builtin_shufflevector(a, b, k, k + 2, k + 4, k + 6, k + 8, k + 10, k + 12, k + 14,
