@@ -108,11 +108,10 @@ struct FftTile {
   /// transforms.
   template <class P, class F>
   TW_INLINE void each(P p, bool is_by_number, F&& f) const {
-    const int all = length * here;
+    const int all = length * here, inner = is_by_number ? length : here;
     TW_ROLLED
     for (int e = p.thread(); e < all; e += p.threads()) {
-      const int high = e / (is_by_number ? length : here);
-      const int low = e - high * (is_by_number ? length : here);
+      const int high = int(unsigned(e) / unsigned(inner)), low = e - high * inner;
       const int t = is_by_number ? high : low, j = is_by_number ? low : high;
       f(t, j, from[spaced(place(t, j))]);
     }
@@ -151,11 +150,10 @@ struct FftTile {
   template <int kRadix, class P>
   TW_INLINE void make(P p, const Pass& pass, const Side& source, const Side& sink) const {
     const int each = length / kRadix, all = each * (is_beside ? count : here);
-    const int unit = is_beside ? count : 1;
+    const int unit = is_beside ? count : 1, inner = is_beside ? count : each;
     TW_ROLLED
     for (int b = p.thread(); b < all; b += p.threads()) {
-      const int high = int(unsigned(b) / unsigned(is_beside ? count : each));
-      const int low = b - high * (is_beside ? count : each);
+      const int high = int(unsigned(b) / unsigned(inner)), low = b - high * inner;
       const int t = is_beside ? low : high, i = is_beside ? high : low;
       if (t >= here) continue;
       const int part = int(unsigned(i) / unsigned(pass.stride));
