@@ -7,10 +7,12 @@
 //
 // and without beta d = v, dv = dd and m = 0. One program per head of q goes back through time. It
 // needs the states that going forth made: a first pass keeps every sqrt(L)th, and each stretch
-// between two of them is walked again before its gradients, which keeps all of it.
+// between two of them is walked again before its gradients, which keeps all of it. On a GPU a
+// program has some columns, unless there are very many rows (linear_attention_backward_gpu.h).
 #pragma once
 
 #include "tilewright/kernels/linear_attention.h"
+#include "tilewright/kernels/linear_attention_backward_sums_gpu.h"
 
 namespace tw::kernels {
 
@@ -97,6 +99,9 @@ struct LinearAttentionBackward {
 
   TW_INLINE int64_t length() const { return v.size(1); }
   TW_INLINE int64_t group() const { return v.size(2) / (q.size(2) > 0 ? q.size(2) : 1); }
+  TW_INLINE float score_scale() const {
+    return scale != 0 ? scale : tile::rsqrt(static_cast<float>(q.size(3)));
+  }
   TW_INLINE int64_t stretch() const {
     int64_t steps = 1;
     while (steps * steps < length()) ++steps;
@@ -106,6 +111,8 @@ struct LinearAttentionBackward {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      if (LinearBackwardOnGpu::takes(q.size(3))) return on_gpu().plan(q.size(2));
     const int64_t dims = q.size(3), columns = v.size(3), steps = stretch();
     const int64_t floats = dims * columns * (2 + steps + stretches()) + columns * (steps + 5) +
                            6 * dims + (group() > 1 ? 2 * length() * dims : 0);
@@ -114,6 +121,9 @@ struct LinearAttentionBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if defined(__CUDACC__)
+    if (LinearBackwardOnGpu::takes(q.size(3))) return run_columns(p);
+#endif
     const int64_t b = index_quotient(p.index(), q.size(2)), head = p.index() - b * q.size(2);
     for (int64_t h = head * group(); h < (head + 1) * group(); ++h) {
       const Head<P> one{p, *this, b, head, h};
@@ -134,6 +144,23 @@ struct LinearAttentionBackward {
  private:
   using Kernel = LinearAttentionBackward;
 
+  TW_INLINE LinearBackwardOnGpu on_gpu() const {
+    return {v.size(0), length(), v.size(2), q.size(3), v.size(3)};
+  }
+#if defined(__CUDACC__)
+  template <class P>
+  __device__ __forceinline__ void run_columns(P p) const {
+    const LinearBackwardOnGpu with = on_gpu();
+    if (p.phase() > 0) return LinearBackwardSums<P, T, U, Kernel>{p, *this, with}.run();
+    LinearBackwardOnGpu::with_layout<T>(q.size(3), [&](auto layout) {
+      if (beta)
+        StateWalkBack<P, T, U, Kernel, decltype(layout), true>::run(p, *this, with);
+      else
+        StateWalkBack<P, T, U, Kernel, decltype(layout), false>::run(p, *this, with);
+    });
+  }
+#endif
+
   /// One head of v, and where it has its scratch.
   template <class P>
   struct Head {
@@ -144,9 +171,6 @@ struct LinearAttentionBackward {
 
     TW_INLINE int64_t dims() const { return kernel.q.size(3); }
     TW_INLINE int64_t columns() const { return kernel.v.size(3); }
-    TW_INLINE float scale() const {
-      return kernel.scale != 0 ? kernel.scale : tile::rsqrt(static_cast<float>(dims()));
-    }
     /// States by number: the present one, its gradient, those of a stretch, the firsts of all.
     TW_INLINE LinearState<P> state(int64_t i) const {
       return {p, p.template scratch<float>() + i * dims() * columns(), dims(), columns()};
@@ -183,7 +207,7 @@ struct LinearAttentionBackward {
     }
     __attribute__((noinline)) TW_DEVICE void load_rows(int64_t t) const {
       load_step(p, step_rows(), kernel.q[b][t][head], kernel.k[b][t][head], kernel.g[b][t][h],
-                scale());
+                kernel.score_scale());
     }
     TW_INLINE void set_change(int64_t t, const View<float, 1>& e) const {
       const float factor = beta(t);
@@ -241,7 +265,7 @@ struct LinearAttentionBackward {
       slopes.by_rows(step_rows(), past, {out_grad().data, change().data, held_grad().data}, seen,
                      dim_row(3).data, dim_row(4).data, dim_row(5).data);
       tile::sync(p);
-      add(0, t, scale(), kernel.q_grad[b][t][head]);
+      add(0, t, kernel.score_scale(), kernel.q_grad[b][t][head]);
       add(1, t, 1, kernel.k_grad[b][t][head]);
       narrow(p, dim_row(5), kernel.g_grad[b][t][h]);
     }

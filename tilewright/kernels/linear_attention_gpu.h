@@ -79,68 +79,19 @@ __device__ __forceinline__ tile::Pack<float, kN> load_floats(const float* at) {
   return tile::Raw<float, kN>::load(at).template widen<float>();
 }
 
-/// Some columns of a state. S: StateInRegisters.
-template <class P, class T, class U, class Kernel, class S, bool kHasBeta>
-struct StateWalk {
+/// A step in shared memory: of kDims rows exp(g), k and scale * q; v of the block's columns.
+struct StepInShared {
+  const float *decays, *keys, *queries, *values;
+  float beta;
+};
+
+/// The columns of a state that a thread has rows of. S: StateInRegisters.
+template <class P, class U, class S, bool kHasBeta>
+struct StateColumns {
   P p;
-  const Kernel& of;
-  static constexpr int kTogether = S::template kTogether<kHasBeta>;
-  int64_t b, h, head, begin;  // the block's first column
-  float scale;
+  int64_t begin;  // the block's first column
   float state[S::kRows][S::kOwn] = {};
 
-  __device__ __forceinline__ StateWalk(P program, const Kernel& kernel)
-      : p(program), of(kernel), scale(kernel.score_scale()) {
-    const int64_t blocks = index_quotient(of.v.size(3) + S::kColumns - 1, S::kColumns);
-    const int64_t row = index_quotient(p.index(), blocks);
-    begin = (p.index() - row * blocks) * S::kColumns;
-    b = index_quotient(row, of.v.size(2));
-    h = row - b * of.v.size(2);
-    head = index_quotient(h, index_quotient(of.v.size(2), of.q.size(2)));
-  }
-
-  __device__ __noinline__ static void run(P p, const Kernel& of) {
-    StateWalk walk(p, of);
-    walk.go();
-  }
-  __device__ __forceinline__ void go() {
-    if (of.initial_state) load_state(of.initial_state[b][h]);
-    const int64_t length = of.length();
-    int64_t to_keep = of.states ? 0 : int64_t{1} << 62, kept = 0;  // steps until a state is kept
-    Batch next = fetch(0);
-    int turn = 0;
-    TW_ROLLED
-    for (int64_t first = 0; first < length; first += S::kSteps, turn ^= 1) {
-      float* const batch = shared() + turn * S::kFloats;
-      put(next, batch);
-      next = fetch(first + S::kSteps);
-      p.sync();  // who writes this batch's place again has met all once more by then
-      const int count = int(tile::lesser(length - first, S::kSteps));
-      TW_ROLLED
-      for (int s = 0; s < count;) {
-        if (to_keep == 0) {
-          store_state(of.states[b][h][kept++]);
-          to_keep = of.chunk_size;
-        }
-        const bool is_many = s + kTogether <= count && to_keep >= kTogether;
-        if (is_many)
-          advance<kTogether>(batch, s, first + s);
-        else
-          advance<1>(batch, s, first + s);
-        const int steps = is_many ? kTogether : 1;
-        s += steps;
-        to_keep -= steps;
-      }
-    }
-    if (of.states) store_state(of.states[b][h][of.chunks()]);
-    store_state(of.final_state[b][h]);
-  }
-
- private:
-  /// The program has a block, of which it fits the shared memory on any GPU.
-  __device__ __forceinline__ static float* shared() {
-    return reinterpret_cast<float*>(tile::cuda::shared_scratch);
-  }
   __device__ __forceinline__ int lane() const { return p.thread() % S::kLanes; }
   /// The first of the thread's columns, in the block.
   __device__ __forceinline__ int own() const { return p.thread() / S::kLanes * S::kOwn; }
@@ -172,6 +123,115 @@ struct StateWalk {
     }
   }
 
+  /// A step; adds what the thread's rows of state^T query are to `sums`.
+  __device__ __forceinline__ void step(const StepInShared& at, float* sums) {
+    const int first = 4 * lane();
+    const float *const decays = at.decays + first, *const keys = at.keys + first;
+    const float* const queries = at.queries + first;
+    float change[S::kOwn], held[S::kOwn] = {};
+    if (!kHasBeta) {
+      const auto value = load_floats<S::kOwn>(at.values + own());
+      TW_UNROLL
+      for (int c = 0; c < S::kOwn; ++c) change[c] = value[c];
+    }
+    TW_UNROLL
+    for (int r = 0; r < S::kRows; r += 4) {
+      const auto decay = load_floats<4>(decays + r * S::kLanes),
+                 key = load_floats<4>(keys + r * S::kLanes);
+      TW_UNROLL
+      for (int i = 0; i < 4 * S::kOwn; ++i) {
+        float& x = state[r + i / S::kOwn][i % S::kOwn];
+        x *= decay[i / S::kOwn];
+        if (kHasBeta) held[i % S::kOwn] = tile::fma(key[i / S::kOwn], x, held[i % S::kOwn]);
+      }
+    }
+    if (kHasBeta) correct(at, held, change);
+    TW_UNROLL
+    for (int r = 0; r < S::kRows; r += 4) {
+      const auto key = load_floats<4>(keys + r * S::kLanes),
+                 query = load_floats<4>(queries + r * S::kLanes);
+      TW_UNROLL
+      for (int i = 0; i < 4 * S::kOwn; ++i) {
+        float& x = state[r + i / S::kOwn][i % S::kOwn];
+        x = tile::fma(key[i / S::kOwn], change[i % S::kOwn], x);
+        sums[i % S::kOwn] = tile::fma(query[i / S::kOwn], x, sums[i % S::kOwn]);
+      }
+    }
+  }
+  /// change = beta (value - held), where held is yet to be added up over the lanes.
+  __device__ __forceinline__ void correct(const StepInShared& at, float (&held)[S::kOwn],
+                                          float (&change)[S::kOwn]) const {
+    constexpr int kEach = S::kLanes / S::kOwn;
+    const float value = at.values[own() + lane() / kEach];
+    const float mine = at.beta * (value - add_lanes<S::kLanes>(held, lane()));
+    TW_UNROLL
+    for (int c = 0; c < S::kOwn; ++c)
+      change[c] = __shfl_sync(0xffffffffu, mine, c * kEach, S::kLanes);
+  }
+};
+
+/// Goes through time.
+template <class P, class T, class U, class Kernel, class S, bool kHasBeta>
+struct StateWalk : StateColumns<P, U, S, kHasBeta> {
+  using Columns = StateColumns<P, U, S, kHasBeta>;
+  using Columns::begin, Columns::p, Columns::lane, Columns::own;
+  const Kernel& of;
+  static constexpr int kTogether = S::template kTogether<kHasBeta>;
+  int64_t b, h, head;
+  float scale;
+
+  __device__ __forceinline__ StateWalk(P program, const Kernel& kernel)
+      : Columns{program, 0}, of(kernel), scale(kernel.score_scale()) {
+    const int64_t blocks = index_quotient(of.v.size(3) + S::kColumns - 1, S::kColumns);
+    const int64_t row = index_quotient(p.index(), blocks);
+    begin = (p.index() - row * blocks) * S::kColumns;
+    b = index_quotient(row, of.v.size(2));
+    h = row - b * of.v.size(2);
+    head = index_quotient(h, index_quotient(of.v.size(2), of.q.size(2)));
+  }
+
+  __device__ __noinline__ static void run(P p, const Kernel& of) {
+    StateWalk walk(p, of);
+    walk.go();
+  }
+  __device__ __forceinline__ void go() {
+    if (of.initial_state) this->load_state(of.initial_state[b][h]);
+    const int64_t length = of.length();
+    int64_t to_keep = of.states ? 0 : int64_t{1} << 62, kept = 0;  // steps until a state is kept
+    Batch next = fetch(0);
+    int turn = 0;
+    TW_ROLLED
+    for (int64_t first = 0; first < length; first += S::kSteps, turn ^= 1) {
+      float* const batch = shared() + turn * S::kFloats;
+      put(next, batch);
+      next = fetch(first + S::kSteps);
+      p.sync();  // who writes this batch's place again has met all once more by then
+      const int count = int(tile::lesser(length - first, S::kSteps));
+      TW_ROLLED
+      for (int s = 0; s < count;) {
+        if (to_keep == 0) {
+          this->store_state(of.states[b][h][kept++]);
+          to_keep = of.chunk_size;
+        }
+        const bool is_many = s + kTogether <= count && to_keep >= kTogether;
+        if (is_many)
+          advance<kTogether>(batch, s, first + s);
+        else
+          advance<1>(batch, s, first + s);
+        const int steps = is_many ? kTogether : 1;
+        s += steps;
+        to_keep -= steps;
+      }
+    }
+    if (of.states) this->store_state(of.states[b][h][of.chunks()]);
+    this->store_state(of.final_state[b][h]);
+  }
+
+ private:
+  /// The program has a block, of which it fits the shared memory on any GPU.
+  __device__ __forceinline__ static float* shared() {
+    return reinterpret_cast<float*>(tile::cuda::shared_scratch);
+  }
   /// What a thread brings of a batch, on its way.
   struct Batch {
     tile::Raw<T, S::kVector> q, k;
@@ -212,63 +272,23 @@ struct StateWalk {
       values[S::kSteps * S::kColumns + p.thread()] = from.beta;
   }
 
+  __device__ __forceinline__ static StepInShared step_at(const float* batch, int s) {
+    const float *const decays = batch + s * S::kDims, *const values = batch + 3 * S::kRowFloats;
+    return {decays, decays + S::kRowFloats, decays + 2 * S::kRowFloats, values + s * S::kColumns,
+            kHasBeta ? values[S::kSteps * S::kColumns + s] : 0.0f};
+  }
   /// kN steps, of which the first is number s of the batch, and their outputs.
   template <int kN>
   __device__ __forceinline__ void advance(const float* batch, int s, int64_t t) {
     float sums[kN * S::kOwn] = {};
     TW_UNROLL
-    for (int i = 0; i < kN; ++i) step(batch, s + i, sums + i * S::kOwn);
+    for (int i = 0; i < kN; ++i) this->step(step_at(batch, s + i), sums + i * S::kOwn);
     constexpr int kEach = S::kLanes / (kN * S::kOwn);  // lanes that have the same sum
     const float sum = add_lanes<S::kLanes>(sums, lane());
     const int which = lane() / kEach;
     const int64_t column = begin + own() + which % S::kOwn;
     if (lane() % kEach == 0 && column < of.out.size(3))
       of.out(b, t + which / S::kOwn, h, column) = T(sum);
-  }
-  __device__ __forceinline__ void step(const float* batch, int s, float* sums) {
-    const float* const decays = batch + s * S::kDims + 4 * lane();
-    const float *const keys = decays + S::kRowFloats, *const queries = keys + S::kRowFloats;
-    const float* const values = batch + 3 * S::kRowFloats + s * S::kColumns;
-    float change[S::kOwn], held[S::kOwn] = {};
-    if (!kHasBeta) {
-      const auto value = load_floats<S::kOwn>(values + own());
-      TW_UNROLL
-      for (int c = 0; c < S::kOwn; ++c) change[c] = value[c];
-    }
-    TW_UNROLL
-    for (int r = 0; r < S::kRows; r += 4) {
-      const auto decay = load_floats<4>(decays + r * S::kLanes),
-                 key = load_floats<4>(keys + r * S::kLanes);
-      TW_UNROLL
-      for (int i = 0; i < 4 * S::kOwn; ++i) {
-        float& x = state[r + i / S::kOwn][i % S::kOwn];
-        x *= decay[i / S::kOwn];
-        if (kHasBeta) held[i % S::kOwn] = tile::fma(key[i / S::kOwn], x, held[i % S::kOwn]);
-      }
-    }
-    if (kHasBeta) correct(values, s, held, change);
-    TW_UNROLL
-    for (int r = 0; r < S::kRows; r += 4) {
-      const auto key = load_floats<4>(keys + r * S::kLanes),
-                 query = load_floats<4>(queries + r * S::kLanes);
-      TW_UNROLL
-      for (int i = 0; i < 4 * S::kOwn; ++i) {
-        float& x = state[r + i / S::kOwn][i % S::kOwn];
-        x = tile::fma(key[i / S::kOwn], change[i % S::kOwn], x);
-        sums[i % S::kOwn] = tile::fma(query[i / S::kOwn], x, sums[i % S::kOwn]);
-      }
-    }
-  }
-  /// change = beta (value - held), where held is yet to be added up over the lanes.
-  __device__ __forceinline__ void correct(const float* values, int s, float (&held)[S::kOwn],
-                                          float (&change)[S::kOwn]) const {
-    constexpr int kEach = S::kLanes / S::kOwn;
-    const float beta = values[(S::kSteps - s) * S::kColumns + s];
-    const float value = values[own() + lane() / kEach];
-    const float mine = beta * (value - add_lanes<S::kLanes>(held, lane()));
-    TW_UNROLL
-    for (int c = 0; c < S::kOwn; ++c)
-      change[c] = __shfl_sync(0xffffffffu, mine, c * kEach, S::kLanes);
   }
 };
 

@@ -61,7 +61,11 @@ struct LinearAttentionBackward : LinearAttentionFamily {
       {"gates, shared keys", "B=1 L=20 H=2 Hv=6 D=13 Dv=27 scale=0.5 +initial_state +initial_grad"},
       {"delta rule", "B=1 L=50 H=2 Hv=2 D=32 Dv=45 +beta +beta_grad"},
       {"delta rule, shared keys",
-       "B=1 L=19 H=1 Hv=2 D=16 Dv=9 +beta +beta_grad +initial_state +final_grad +initial_grad"}};
+       "B=1 L=19 H=1 Hv=2 D=16 Dv=9 +beta +beta_grad +initial_state +final_grad +initial_grad"},
+      {"two stretches, two blocks", "B=1 L=19 H=1 Hv=1 D=65 Dv=70 +beta +beta_grad +final_grad"},
+      {"gates, 130 rows", "B=1 L=9 H=1 Hv=2 D=130 Dv=18 +final_grad +initial_grad"},
+      {"delta rule, 130 rows", "B=1 L=5 H=1 Hv=1 D=130 Dv=36 +beta +beta_grad"},
+      {"delta rule, 260 rows", "B=1 L=3 H=1 Hv=1 D=260 Dv=4 +beta +beta_grad +initial_state"}};
   static constexpr Case kWorkloads[] = {
       {"qwen3-next/512", "B=1 L=512 H=16 Hv=32 D=128 Dv=128 +beta +beta_grad"},
       {"gla-1.3b/512", "B=1 L=512 H=4 Hv=4 D=256 Dv=512"}};
