@@ -85,14 +85,73 @@ TW_INLINE void with_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in)
   f(block.first_row * out.cols + block.begin, part(out), part(in)...);
 }
 
+#if defined(__CUDACC__)
+/// Of the innermost leading dimension. An array that is indexed by constants stays in registers.
+template <class T>
+TW_INLINE int64_t last_lead(const Rows<T>& rows, const int64_t (&values)[Rows<T>::kMaxLead]) {
+  int64_t out = values[0];
+  TW_UNROLL
+  for (int d = 1; d < Rows<T>::kMaxLead; ++d) out = d == rows.lead - 1 ? values[d] : out;
+  return out;
+}
+/// Whether the rows lie side by side, so that lines of memory are columns.
+template <class T>
+TW_INLINE bool is_turned(const Rows<T>& rows) {
+  return rows.col_stride * int64_t{sizeof(T)} > 64 && last_lead(rows, rows.lead_strides) == 1;
+}
+/// Whether kTurnedRows rows from a multiple of them on are one stride apart.
+template <class T>
+TW_INLINE bool is_even(const Rows<T>& rows) {
+  return rows.lead == 1 || last_lead(rows, rows.lead_sizes) % tile::kTurnedRows == 0;
+}
+
+/// What a program has where an operand is turned: some columns of so many rows, instead of as many
+/// columns of one.
+template <class P, class T>
+TW_INLINE ElementwiseBlock turned_block_of(P p, const Rows<T>& out) {
+  constexpr int64_t kLine = 16;  // columns: of two spans
+  const int64_t per_row = ElementwiseGrid::of<P>(out).blocks_per_row;
+  const int64_t group = index_quotient(p.index(), tile::kTurnedRows * per_row);
+  const int64_t first = group * tile::kTurnedRows, left = out.rows - first;
+  const int64_t rows = left < tile::kTurnedRows ? left : tile::kTurnedRows;
+  const int64_t programs = rows * per_row;  // that share these rows
+  const int64_t lines = (out.cols + kLine - 1) / kLine;
+  const int64_t width = index_quotient(lines + programs - 1, programs) * kLine;
+  const int64_t begin = (p.index() - first * per_row) * width, rest = out.cols - begin;
+  return {first, first + rows, begin, rest < width ? rest : width};
+}
+/// The logarithm of so many rows, rounded up: what is left of kTurnedRows has threads for itself.
+TW_INLINE int row_bits(int64_t rows) {
+  int bits = 0;
+  TW_ROLLED
+  while (int64_t{1} << bits < rows) ++bits;
+  return bits;
+}
+/// The work of one program on a GPU.
+template <class C, class P, class T, class F, class... In>
+TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
+  const bool turned =
+      out.rows > 1 && (is_turned(in) || ...) && is_even(out) && (is_even(in) && ...);
+  const ElementwiseBlock block = turned ? turned_block_of(p, out) : block_of(p, out);
+  if (block.count <= 0) return;
+  const auto part = [&]<class U>(const Rows<U>& rows) -> View<U, 2> {
+    const int64_t before = out.rows > 1 ? rows.row(block.first_row).data - rows.data : 0;
+    return {rows.data + before + block.begin * rows.col_stride,
+            {block.end_row - block.first_row, block.count},
+            {turned ? last_lead(rows, rows.lead_strides) : 0, rows.col_stride}};
+  };
+  const int bits = turned ? row_bits(block.end_row - block.first_row) : 0;
+  tile::map_rows<C>(p, bits, part(out), f, part(in)...);
+}
+#endif
+
 /// The work of one program: f over its block, in arithmetic type C. kChains: see tile::for_row.
 template <class C, int kChains = 1, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
   if constexpr (P::kOnGpu) {
-    with_block(
-        p, out,
-        [&](int64_t, const auto& to, const auto&... from) { tile::map_row<C>(p, to, f, from...); },
-        in...);
+#if defined(__CUDACC__)
+    map_block<C>(p, out, f, in...);
+#endif
   } else {
     const ElementwiseBlock block = block_of(p, out);
     const bool adjacent = out.col_stride == 1 && ((in.col_stride == 1) && ...);

@@ -65,6 +65,9 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
 template <class U>
 inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};
 
+/// Rows that a program has together where an operand's lie side by side (map_rows).
+inline constexpr int64_t kTurnedRows = 64;
+
 /// The rows [first, last) that one program walks.
 struct RowGroup {
   int64_t first, last;

@@ -268,12 +268,31 @@ __device__ __forceinline__ void for_loose(P p, int64_t n, Put&& put, const Loose
   (order(from), ...);
   for_row<C>(p, n, [&](const auto& at) { put(at, load_raw(from, at).template widen<C>()...); });
 }
-/// Functions of their own, so that those for aligned rows have the registers for themselves.
+// Functions of their own, so that those for aligned rows have the registers for themselves.
+
+/// to = f(from ...) of 2^row_bits rows at most. Threads side by side have two spans of a row and
+/// then the next row.
 template <class C, class P, class T, class F, class... In>
-__device__ __noinline__ void map_loose(P p, View<T, 1> to, F f, View<In, 1>... from) {
-  const auto loose = LooseRow<T>::template of<C>(p, to);
-  const auto put = [&](const auto& at, const auto&... v) { store_loose(loose, at, f(v...)); };
-  for_loose<C>(p, to.size(0), put, LooseRow<In>::template of<C>(p, from)...);
+__device__ __noinline__ void map_loose(P p, int row_bits, View<T, 2> to, F f, View<In, 2>... from) {
+  constexpr int kN = P::template kLanes<C>;
+  const auto order = [p](const auto& row) {
+    if (row.is_adjacent) fetch_later(p, row.adjacent());
+  };
+  if (row_bits == 0) (order(LooseRow<In>::template of<C>(p, from[0])), ...);
+  const int64_t n = to.size(1), all = (n + 2 * kN - 1) / (2 * kN) * 2 << row_bits;
+  TW_ROLLED
+  for (int64_t i = p.thread(); i < all; i += p.threads()) {
+    const int64_t by_two = i >> 1, twos = by_two >> row_bits, r = by_two - (twos << row_bits);
+    const int64_t c = (2 * twos + (i & 1)) * kN;
+    if (r >= to.size(0) || c >= n) continue;
+    const auto at = span_of<C>(p, c, n);
+    store_loose(LooseRow<T>::template of<C>(p, to[r]), at,
+                f(load_raw(LooseRow<In>::template of<C>(p, from[r]), at).template widen<C>()...));
+  }
+}
+template <class T>
+__device__ __forceinline__ View<T, 2> one_row(const View<T, 1>& row) {
+  return {row.data, {1, row.size(0)}, {0, row.stride(0)}};
 }
 template <class C, class P, class T, class F, class... In>
 __device__ __noinline__ void map_loose_to_two(P p, View<T, 1> first, View<T, 1> second, F f,
@@ -322,17 +341,25 @@ __device__ __forceinline__ bool map_constant(P p, const View<T, 1>& to, F&& f,
 
 }  // namespace detail
 
+/// to[r, c] = f(from[r, c] ...) of a row, or of 2^row_bits rows at most, which threads side by side
+/// have: of an operand whose rows lie side by side in memory, they read the same lines.
+template <class C = float, class P, class T, class F, class... In>
+__device__ __forceinline__ void map_rows(P p, int row_bits, const View<T, 2>& to, F&& f,
+                                         const View<In, 2>&... from) {
+  if (row_bits == 0) {
+    if constexpr (sizeof...(In) == 2)
+      if (detail::map_constant<C>(p, to[0], f, from[0]...)) return;
+    if (detail::is_aligned<C>(p, to[0]) && (detail::is_aligned<C>(p, from[0]) && ...))
+      return detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to[0], 0), f,
+                                    detail::as<AlignedRow>(p, from[0], 0)...);
+  }
+  detail::map_loose<C>(p, row_bits, to, f, from...);
+}
 /// to[c] = f(from[c] ...) for every column.
 template <class C = float, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
                                         const View<In, 1>&... from) {
-  if constexpr (sizeof...(In) == 2)
-    if (detail::map_constant<C>(p, to, f, from...)) return;
-  if (detail::is_aligned<C>(p, to) && (detail::is_aligned<C>(p, from) && ...))
-    detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to, 0), f,
-                           detail::as<AlignedRow>(p, from, 0)...);
-  else
-    detail::map_loose<C>(p, to, f, from...);
+  map_rows<C>(p, 0, detail::one_row(to), f, detail::one_row(from)...);
 }
 
 /// first[c] and second[c] = both members of f(from[c] ...).
