@@ -86,23 +86,10 @@ TW_INLINE void with_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in)
 }
 
 #if defined(__CUDACC__)
-/// Of the innermost leading dimension. An array that is indexed by constants stays in registers.
-template <class T>
-TW_INLINE int64_t last_lead(const Rows<T>& rows, const int64_t (&values)[Rows<T>::kMaxLead]) {
-  int64_t out = values[0];
-  TW_UNROLL
-  for (int d = 1; d < Rows<T>::kMaxLead; ++d) out = d == rows.lead - 1 ? values[d] : out;
-  return out;
-}
-/// Whether the rows lie side by side, so that lines of memory are columns.
+/// Whether rows of one leading dimension lie side by side, so that lines of memory are columns.
 template <class T>
 TW_INLINE bool is_turned(const Rows<T>& rows) {
-  return rows.col_stride * int64_t{sizeof(T)} > 64 && last_lead(rows, rows.lead_strides) == 1;
-}
-/// Whether kTurnedRows rows from a multiple of them on are one stride apart.
-template <class T>
-TW_INLINE bool is_even(const Rows<T>& rows) {
-  return rows.lead == 1 || last_lead(rows, rows.lead_sizes) % tile::kTurnedRows == 0;
+  return rows.col_stride * int64_t{sizeof(T)} > 64 && rows.lead_strides[0] == 1;
 }
 
 /// What a program has where an operand is turned: some columns of so many rows, instead of as many
@@ -130,15 +117,16 @@ TW_INLINE int row_bits(int64_t rows) {
 /// The work of one program on a GPU.
 template <class C, class P, class T, class F, class... In>
 TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
-  const bool turned =
-      out.rows > 1 && (is_turned(in) || ...) && is_even(out) && (is_even(in) && ...);
+  constexpr bool kMayBeTurned = sizeof...(In) <= 2;  // registers are short with more
+  const bool turned = kMayBeTurned && out.rows > 1 && (is_turned(in) || ...) && out.lead == 1 &&
+                      ((in.lead == 1) && ...);
   const ElementwiseBlock block = turned ? turned_block_of(p, out) : block_of(p, out);
   if (block.count <= 0) return;
   const auto part = [&]<class U>(const Rows<U>& rows) -> View<U, 2> {
     const int64_t before = out.rows > 1 ? rows.row(block.first_row).data - rows.data : 0;
     return {rows.data + before + block.begin * rows.col_stride,
             {block.end_row - block.first_row, block.count},
-            {turned ? last_lead(rows, rows.lead_strides) : 0, rows.col_stride}};
+            {rows.lead_strides[0], rows.col_stride}};
   };
   const int bits = turned ? row_bits(block.end_row - block.first_row) : 0;
   tile::map_rows<C>(p, bits, part(out), f, part(in)...);
