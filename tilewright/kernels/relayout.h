@@ -219,14 +219,14 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
       if (i + 1 < group.last) fetch.begin(block_at(i + 1));
       for (int64_t u = 0; u < block.units; u += kLine) {
         const int64_t units = block.units - u < kLine ? block.units - u : kLine;
-        U* const to = block.to + u * unit_step;
+        U* const target = block.to + u * unit_step;
         fetch.proceed(p, u + units, block.units);
         if (dims.sizes[last] <= kLine && dims.to[last] == 1) {  // short runs follow each other
-          tile::transpose_block(p, block.from + u, step, to, unit_step, units, block.lasts);
+          tile::transpose_block(p, block.from + u, step, target, unit_step, units, block.lasts);
           continue;
         }
         tile::transpose_block(p, block.from + u, step, turned_line, kPitch, units, block.lasts);
-        write_units(p, turned_line, to, units, block.lasts);
+        write_units(p, turned_line, target, units, block.lasts);
       }
     }
   }
