@@ -43,9 +43,9 @@ std::string dtypes_text(const std::vector<DType>& combo) {
   return out;
 }
 
-/// These two share kernels, which are not those of the CPU.
+/// These share kernels, which are not those of the CPU.
 bool is_product(const OperatorInfo& op) {
-  return op.name() == "matmul" || op.name() == "linear";
+  return op.name() == "matmul" || op.name() == "linear" || op.name() == "k_grouped_matmul";
 }
 
 /// What a GPU would have compiled, by the operator that it says it is for.
