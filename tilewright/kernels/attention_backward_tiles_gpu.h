@@ -65,8 +65,7 @@ struct AttentionBackwardTiles : AttentionTileSizes {
            kRows * kWeightPitch * int64_t{sizeof(float)};
   }
   TW_INLINE tile::Plan plan() const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
-    tile::Plan out = tile::plan_of(0, scratch_bytes()).over(kThreads * kColumnsOfThread);
+    tile::Plan out = tile::plan_of(0, scratch_bytes()).over_threads(kThreads);
     out.phases = 2;
     for (int phase = 0; phase < 2; ++phase)
       out.grid[phase] = batch * shape.kv_heads * tiles(phase) * slices(phase);

@@ -107,11 +107,9 @@ struct AttentionTiles : AttentionTileSizes {
 
   /// The ends of sequences are not known here, where they are in a table: each adds a tile at most.
   TW_INLINE tile::Plan plan() const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
     const int64_t all = lengths.q_offsets ? tiles(queries) + lengths.sequences
                                           : tiles(lengths.queries) * lengths.sequences;
-    return tile::plan_of(all * shape.kv_heads * slices(), scratch_bytes())
-        .over(kThreads * kColumnsOfThread);
+    return tile::plan_of(all * shape.kv_heads * slices(), scratch_bytes()).over_threads(kThreads);
   }
 
   /// Of program `index`. The last tile of a sequence comes first: causal, it sees most keys.

@@ -30,8 +30,7 @@ struct DeltaRuleScratch {
     return tile::lesser(tiles > pitch ? tiles : pitch, kMostThreads);
   }
   TW_INLINE tile::Plan plan(int64_t chunks) const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
-    return tile::plan_of(chunks, bytes()).over(threads() * kColumnsOfThread);
+    return tile::plan_of(chunks, bytes()).over(threads() * tile::Plan::kColumnsOfThread);
   }
 };
 

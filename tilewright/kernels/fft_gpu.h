@@ -160,14 +160,13 @@ struct FftGpu {
   }
   /// A thread for each butterfly of the first pass.
   TW_INLINE void add_phase(tile::Plan& plan, bool is_of_columns, int64_t transforms) const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
     const int each = is_of_columns ? tile_columns : tile_rows;
     const FftPasses& passes = is_of_columns ? of_column : of_row;
     const int64_t numbers = int64_t{each} * (is_of_columns ? rows : columns);
     const int64_t threads = passes.count > 0 ? numbers / passes.radix[0] : numbers;
     plan.grid[plan.phases] = is_cut() ? transforms * tiles_of(is_of_columns ? columns : rows, each)
                                       : tiles_of(transforms, each);
-    plan.columns[plan.phases++] = (threads > 64 ? threads : 64) * kColumnsOfThread;
+    plan.columns[plan.phases++] = tile::Plan::columns_of(threads > 64 ? threads : 64);
     const int64_t bytes = Tile::scratch_bytes(numbers);
     if (bytes > plan.scratch_bytes) plan.scratch_bytes = bytes;
   }

@@ -107,9 +107,8 @@ struct GemmSm90 {
     if constexpr (!kBuild.grouped_k)
       return {first_k() * kTileK, last_k() - first_k(), kTileK};
     else {
-      const auto inside = [&](int64_t k) { return k < 0 ? 0 : k > given.k ? given.k : int(k); };
-      const int begin = inside(given.k_groups.begin(place.batch));
-      const int end = inside(given.k_groups.end(place.batch));
+      const RowGroups::Stretch part = given.k_groups.group_inside(place.batch, given.k);
+      const int begin = int(part.begin), end = int(part.end);
       const int blocks = end > begin ? (end - begin + kTileK - 1) / kTileK : 0;
       return {begin, blocks, end - begin - (blocks - 1) * kTileK};
     }

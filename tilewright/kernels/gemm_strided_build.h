@@ -64,11 +64,11 @@ struct GemmStridedArguments {
   int activation;      // an Activation
   RowGroups k_groups;  // the part of k of each batch, or none: all; parts of it are not divided
 
-  /// The values of k of a block. Those outside are no group's, whatever the offsets say.
+  /// The values of k of a block.
   TW_INLINE RowGroups::Stretch part(int64_t group, int64_t z) const {
-    const auto inside = [&](int64_t i) { return i < 0 ? 0 : i < k ? i : k; };
-    if (k_groups.ends) return {inside(k_groups.begin(group)), inside(k_groups.end(group))};
-    return {z * k_part, inside((z + 1) * k_part)};
+    if (k_groups.ends) return k_groups.group_inside(group, k);
+    const int64_t end = (z + 1) * k_part;
+    return {z * k_part, end < k ? end : k};
   }
   TW_INLINE int64_t parts_pitch() const { return (out.cols + 3) / 4 * 4; }
 };

@@ -63,10 +63,9 @@ struct LinearBackwardOnGpu {
   TW_INLINE int64_t sum_floats() const { return groups() * (kSums * lanes * 8 + 4); }
 
   TW_INLINE tile::Plan plan(int64_t query_heads) const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
     const int64_t floats = batch_floats() + 2 * sum_floats() + 2 * state_floats();
     tile::Plan plan =
-        tile::plan_of(programs(), floats * int64_t{sizeof(float)}).over(threads * kColumnsOfThread);
+        tile::plan_of(programs(), floats * int64_t{sizeof(float)}).over_threads(threads);
     plan.phases = 2;
     const int64_t rows = batch * steps * query_heads;
     plan.grid[1] = index_quotient(rows + kFoldedRows - 1, kFoldedRows);

@@ -45,10 +45,9 @@ struct LinearAttentionOnGpu {
   TW_INLINE static tile::Plan plan(int64_t states, int64_t dims, int64_t columns) {
     return with_layout<T>(dims, [&](auto layout) {
       using S = decltype(layout);
-      constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
       const int64_t blocks = index_quotient(columns + S::kColumns - 1, S::kColumns);
       return tile::plan_of(states * blocks, 2 * S::kFloats * int64_t{sizeof(float)})
-          .over(S::kThreads * kColumnsOfThread);
+          .over_threads(S::kThreads);
     });
   }
 };

@@ -16,20 +16,15 @@
 
 namespace tw::kernels {
 
+#if defined(__CUDACC__)
 /// Where row i begins, without the divisions of all leading sizes spelled out for every row that is
 /// on its way.
 template <class T>
-TW_INLINE const T* begin_of_row(const Rows<const T>& of, int64_t i) {
+__device__ __forceinline__ auto begin_of_row(const Rows<const T>& of, int64_t i) {
   if (of.lead == 1) return of.data + i * of.lead_strides[0];
-  int64_t offset = 0;
-  TW_ROLLED
-  for (int d = of.lead - 1; d > 0; --d) {
-    const int64_t next = index_quotient(i, of.lead_sizes[d]);
-    offset += (i - next * of.lead_sizes[d]) * of.lead_strides[d];
-    i = next;
-  }
-  return of.data + offset + i * of.lead_strides[0];
+  return tile::RowsOf<tile::AlignedRow<const T>, const T, true>{of}.row(i).data;
 }
+#endif
 
 /// What the positions are:
 ///   count()      how many

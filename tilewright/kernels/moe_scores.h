@@ -6,6 +6,9 @@
 
 namespace tw::kernels {
 
+/// Of what can still be chosen, the lowest: also for NaN.
+inline constexpr float kLowestGate = -0x1.fffffep127f;
+
 /// Writes the scores, but for a factor, and gives what they are to be divided by. scoring 0:
 /// softmax, 1: sigmoid.
 template <class P, class Row, class Scores>

@@ -14,8 +14,6 @@ namespace tw::kernels {
 
 template <class T>
 struct MoeTopk {
-  static constexpr float kLowest = -0x1.fffffep127f;  // of what can still be chosen
-
   View<const T, 2> gating;  // [tokens, experts]
   int64_t top_k;
   View<const float, 1> bias;  // [experts], or no data
@@ -55,7 +53,7 @@ struct MoeTopk {
     tile::for_row(p, keys, [&](auto at) {
       V key = bias ? tile::load(scores, at) / total + tile::load(bias, at)
                    : tile::load(gating[token], at);
-      key = tile::select(key > kLowest, key, tile::splat<V>(kLowest));
+      key = tile::select(key > kLowestGate, key, tile::splat<V>(kLowestGate));
       tile::store_cached(keys, at, key);
     });
     tile::sync(p);

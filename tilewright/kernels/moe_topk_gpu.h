@@ -3,6 +3,7 @@
 // reductions of whole numbers and struck out, top_k times; lane k remembers the k-th.
 #pragma once
 
+#include "tilewright/kernels/moe_scores.h"
 #include "tilewright/kernels/select.h"
 #include "tilewright/tile/tile.h"
 
@@ -24,7 +25,7 @@ struct MoeTopkOnGpu {
   TW_INLINE tile::Plan plan() const {
     int64_t lanes = 1;
     while (lanes < kWarp && lanes < experts()) lanes *= 2;
-    return tile::plan_of(gating.size(0)).over(lanes * P::template kLanes<float>);
+    return tile::plan_of(gating.size(0)).over_threads(lanes);
   }
 
 #if defined(__CUDACC__)
@@ -62,8 +63,7 @@ struct MoeTopkOnGpu {
   }
   /// What is compared, as a whole number, of what can still be chosen: > 0.
   __device__ __forceinline__ static uint32_t key_of(float v) {
-    constexpr float kLowest = -0x1.fffffep127f;
-    return RankSelect::ordered_bits(v > kLowest ? v + 0.0f : kLowest);  // -0 is 0
+    return RankSelect::ordered_bits(v > kLowestGate ? v + 0.0f : kLowestGate);  // -0 is 0
   }
 
   template <int kEach>

@@ -29,7 +29,7 @@ struct RelayoutBox {
   static constexpr int kTogether = 2;                     // words of a thread on their way
   static constexpr int64_t kLeastRun = 64, kSector = 32;  // bytes
   static constexpr int64_t kLeast = 4 << 10, kMost = 16 << 10, kMany = 512;  // boxes
-  static constexpr int64_t kColumns = 8192;                                  // 256 threads
+  static constexpr int64_t kThreads = 256;
 
   struct Dim {
     int64_t size, from, to, boxes;
@@ -82,7 +82,7 @@ struct RelayoutBox {
     for (int d = 0; d < rank; ++d) boxes *= dims[d].boxes;
     const int64_t all = spread(unsigned(pitch * source.runs)) + kPacked;
     const int64_t elements = kHeader / int64_t{sizeof(U)} + all;
-    return tile::plan_of(boxes, elements * int64_t{sizeof(U)}).over(kColumns);
+    return tile::plan_of(boxes, elements * int64_t{sizeof(U)}).over_threads(kThreads);
   }
 
  private:

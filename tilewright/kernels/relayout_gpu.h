@@ -11,7 +11,7 @@ template <class P, class U>
 struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>> {
   using Cut = RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
-  static constexpr int64_t kTurnedColumns = 8192;  // threads of a GPU's block: 256
+  static constexpr int64_t kTurnedThreads = 256;
   /// Rows of one span a thread are copied together, so that loads of all are under way at once.
   static constexpr int64_t kTogether = 4, kShortRow = 256;
   /// Bytes of a side below which neither a turned block nor a row is worth its threads.
@@ -29,7 +29,8 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
 
   TW_INLINE tile::Plan plan(const Machine&) const {
     if (box.rank > 0) return box.plan();
-    if (turned) return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over(kTurnedColumns);
+    if (turned)
+      return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over_threads(kTurnedThreads);
     if (groups > 0) return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0, width = grid.block;
     return tile::plan_of(grid.programs).over(cols < width ? cols : width);

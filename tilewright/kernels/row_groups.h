@@ -26,6 +26,12 @@ struct RowGroups {
     if (!ends) return {0, rows};
     return {begin(g), end(g)};
   }
+  /// The same without what is no row, whatever the offsets say: they may be known to a GPU alone.
+  TW_INLINE Stretch group_inside(int64_t g, int64_t rows) const {
+    const auto inside = [rows](int64_t i) { return i < 0 ? 0 : i < rows ? i : rows; };
+    const Stretch all = group(g, rows);
+    return {inside(all.begin), inside(all.end)};
+  }
   /// What is in front of group g of so many and belongs to none; behind the last for g = groups.
   TW_INLINE Stretch gap(int64_t g, int64_t groups, int64_t rows) const {
     return {g > 0 ? group(g - 1, rows).end : 0, g < groups ? group(g, rows).begin : rows};

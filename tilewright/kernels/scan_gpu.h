@@ -40,11 +40,10 @@ struct ScanBeside {
   TW_INLINE int64_t inner() const { return x.lead_sizes[x.lead - 1]; }
 
   TW_INLINE tile::Plan plan() const {
-    constexpr int64_t kColumnsOfThread = 32;  // as tile::cuda::threads_for has it
     const int64_t threads = across * shares;
     return tile::plan_of(index_quotient(x.rows, inner()) * blocks,
                          2 * threads * kRows * int64_t{sizeof(double)})
-        .over(threads * kColumnsOfThread);
+        .over_threads(threads);
   }
 
 #if defined(__CUDACC__)

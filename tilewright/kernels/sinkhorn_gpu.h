@@ -28,8 +28,7 @@ struct SinkhornOnGpu {
 
   TW_INLINE tile::Plan plan() const {
     const int64_t elements = rows() * cols(), matrices = elements > 0 ? x.size(0) : 0;
-    if (is_small())
-      return tile::plan_of(matrices).over(lanes_of(cols(), kMost) * P::template kLanes<float>);
+    if (is_small()) return tile::plan_of(matrices).over_threads(lanes_of(cols(), kMost));
     return tile::plan_of(matrices, (elements + kMostThreads) * int64_t{sizeof(float)})
         .over(elements);
   }

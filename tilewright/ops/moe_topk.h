@@ -46,7 +46,7 @@ struct MoeTopk {
       for (size_t e = 0; e < experts; ++e) {
         if (k.scoring == 0) scores[e] /= total;
         const double key = k.bias ? scores[e] + double(k.bias(int64_t(e))) : x(e);
-        keys[e] = key > double(Kernel<T>::kLowest) ? key : double(Kernel<T>::kLowest);
+        keys[e] = key > double(kernels::kLowestGate) ? key : double(kernels::kLowestGate);
       }
       double chosen = 0;
       for (int64_t i = 0; i < k.top_k; ++i) {

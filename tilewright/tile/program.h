@@ -43,6 +43,13 @@ struct Plan {
   TW_INLINE Plan over_at_most(int64_t width, int64_t most) const {
     return over(lesser(width, most));
   }
+  /// Columns that so many threads of a GPU are worth: whole warps, or a power of two below.
+  static constexpr int kColumnsOfLane = 8, kColumnsOfThread = 32;
+  TW_INLINE static int64_t columns_of(int64_t threads) {
+    return threads * (threads > 32 ? kColumnsOfThread : kColumnsOfLane);
+  }
+  /// For kernels that deal out their work themselves.
+  TW_INLINE Plan over_threads(int64_t threads) const { return over(columns_of(threads)); }
 };
 
 /// Columns that the threads of a GPU's program are worth where its row is read once: of many rows,

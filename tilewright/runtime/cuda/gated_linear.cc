@@ -47,7 +47,7 @@ std::string_view launch_in_two(const kernels::GatedLinear<T>& call, int device, 
 
 template <class T>
 std::string_view launch_own(const kernels::GatedLinear<T>& call, int device, Stream stream) {
-  if (call.out.rows == 0 || call.out.cols == 0) return "cuda";
+  if (call.out.rows == 0 || call.out.cols == 0) return kPortable;
   if constexpr (GroupedProduct<kernels::GatedLinear<T>>)
     if (call.out.rows > kFewRows && supports_sm90(call, device)) {
       launch_sm90(call, device, stream);

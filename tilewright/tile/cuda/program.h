@@ -61,6 +61,8 @@ TW_INLINE constexpr int threads_for(int64_t columns, int each = kSlots * kSpan, 
   return threads;
 }
 
+static_assert(kSpan == Plan::kColumnsOfLane && kSlots * kSpan == Plan::kColumnsOfThread);
+
 /// Blocks of an instance whose threads take `spans` spans of a row while there are blocks for it.
 TW_INLINE constexpr int ranks_for(int64_t columns, int spans) {
   int ranks = 1;
