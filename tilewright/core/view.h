@@ -28,11 +28,12 @@ struct View {
     return data[offset];
   }
 
-  /// The elements [begin, begin + count).
-  TW_INLINE View part(int64_t begin, int64_t count) const
-    requires(kRank == 1)
-  {
-    return {data + begin * strides[0], {count}, {strides[0]}};
+  /// [begin, begin + count) of the first dimension.
+  TW_INLINE View part(int64_t begin, int64_t count) const {
+    View out = *this;
+    out.data += begin * strides[0];
+    out.sizes[0] = count;
+    return out;
   }
 
   /// The sub-view at index i of the first dimension.
@@ -106,6 +107,17 @@ struct Rows {
   TW_INLINE T& operator()(int64_t r, int64_t c) const { return row(r).data[c * col_stride]; }
 };
 
+/// Those of a matrix.
+template <class T>
+TW_INLINE Rows<T> rows(const View<T, 2>& matrix) {
+  Rows<T> out;
+  out.data = matrix.data;
+  out.rows = out.lead_sizes[0] = matrix.size(0);
+  out.cols = matrix.size(1);
+  out.col_stride = matrix.stride(1);
+  out.lead_strides[0] = matrix.stride(0);
+  return out;
+}
 /// Contiguous rows.
 template <class T>
 TW_INLINE Rows<T> rows(T* data, int64_t count, int64_t cols) {

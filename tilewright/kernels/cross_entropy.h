@@ -93,6 +93,10 @@ struct CrossEntropy {
   Rows<T> loss;        // [rows], or one element
   View<float, 1> lse;  // [rows], or no data; 0 where the label is ignored
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(rows(x));
+  }
   /// A program per row, or on a GPU per part of one and then per row; and one that adds up.
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
@@ -156,7 +160,7 @@ struct CrossEntropy {
     const auto look = [&](const auto& logits) {
       row = CrossEntropyRow::of(p, logits, label, label_smoothing, z_loss);
     };
-    if (label != ignore_index) tile::with_rows(p, look, x[r]);
+    if (label != ignore_index) tile::run_rows(p, *this, [&](const auto& in) { look(in.row(r)); });
     put(p, r, row);
   }
   template <class P>
@@ -176,7 +180,7 @@ struct CrossEntropy {
       below = tile::reduce_row(p, tile::Sum{}, logits,
                                [&](auto at) { return tile::load(logits, at) - base; });
     };
-    tile::with_rows(p, look, x[r].part(part.begin, part.size));
+    tile::run_rows(p, *this, [&](const auto& in) { look(in.row(r).part(part.begin, part.size)); });
     float* const to = found(p, p.index());
     to[0] = high, to[1] = total, to[2] = below;
   }

@@ -20,6 +20,10 @@ struct FusedAddRmsNorm {
   Rows<T> out;           // [*, cols], may alias x
   Rows<T> residual_out;  // [*, cols], may alias residual
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, residual, weight, residual_out, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
@@ -49,7 +53,7 @@ struct FusedAddRmsNorm {
             };
           });
     };
-    tile::with_rows(p, run, x, residual, weight, residual_out, out);
+    tile::run_rows(p, *this, run);
   }
 };
 

@@ -41,6 +41,11 @@ struct LayerNorm {
   tile::compute_t<T> eps;
   Rows<T> out;  // [*, cols], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    const View<const T, 1> any = x.row(0);  // what is absent is not read: any row will do
+    return f(x, weight ? weight : any, bias ? bias : any, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine)).over(x.cols);
@@ -69,9 +74,7 @@ struct LayerNorm {
         });
       }
     };
-    // What is absent is not read: any row will do.
-    const auto any = x.row(group.first);
-    tile::with_rows(p, run, x, scaled ? weight : any, shifted ? bias : any, out);
+    tile::run_rows(p, *this, run);
   }
 };
 

@@ -19,6 +19,10 @@ struct LogSoftmax {
   int64_t dim;      // the caller moved this dimension into the last place
   Rows<T> out;      // [*, cols], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
@@ -30,19 +34,20 @@ struct LogSoftmax {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     if constexpr (P::kOnGpu) {
-      const auto run = [&](const auto& from, const auto& to) {
-        const auto row = tile::keep_row<C>(p, from);
+      const auto run = [&](const auto& in, const auto& outs) {
+        const auto to = outs.row(p.index());
+        const auto row = tile::keep_row<C>(p, in.row(p.index()));
         C high = C(-__builtin_inf()), total = 0;
         add_exponentials(p, row, high, total);
         tile::for_row<C>(p, row, difference(p, row, to, {high, scalar_log<C, P>(total)}));
       };
-      tile::with_rows<C>(p, run, x.row(p.index()), out.row(p.index()));
+      tile::run_rows(p, *this, run);
     } else {
 #if !defined(__CUDACC__)
       if (ColumnBlock<P, T>::takes(x)) return run_block(p);
 #endif
       const auto run = [&](const auto& from, const auto& to) { run_group(p, from, to); };
-      tile::with_rows<C>(p, run, x, out);
+      tile::run_rows(p, *this, run);
     }
   }
 

@@ -17,13 +17,15 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   /// Bytes of a side below which neither a turned block nor a row is worth its threads.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
   int64_t groups = 0;  // of the innermost outer dimension's short rows; 0: they come one by one
+  bool is_aligned = false;  // whether rows that come one by one are
   RelayoutBox<U> box;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
     if (Cut::rows > 0 && dims.rank > 0 && goes_by_boxes())
       box = RelayoutBox<U>(dims, Cut::from, Cut::to);
-    if (box.rank > 0) return;
-    if (turned || Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
+    if (box.rank > 0 || turned) return;
+    is_aligned = has_aligned_rows();
+    if (Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
     groups = (inner() + kTogether - 1) / kTogether;
   }
 
@@ -36,17 +38,24 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     return tile::plan_of(grid.programs).over(cols < width ? cols : width);
   }
 
-  TW_INLINE void operator()(P p) const {
+  TW_INLINE bool runs_apart() const { return !turned && groups == 0 && !is_aligned; }
+  template <class Part>
+  TW_INLINE void operator()(Part p) const {
 #if defined(__CUDACC__)
-    if (box.rank > 0) return box.move(p, Cut::from, Cut::to);
-#endif
-    if (turned) return turn(p);
-#if defined(__CUDACC__)
-    if (groups > 0) return copy_together(p);
-#endif
+    if constexpr (Part::kIsApart)
+      if (box.rank > 0) return box.move(p, Cut::from, Cut::to);
+    if constexpr (!Part::kIsApart) {
+      if (turned) return turn(p);
+      if (groups > 0) return copy_together(p);
+    }
     for_rows(p.index(), [&](const auto& in, const auto& out) {
-      tile::map_row<U>(p, out, [](auto v) { return v; }, in);
+      const auto same = [](auto v) { return v; };
+      if constexpr (Part::kIsApart)
+        tile::map_row<U>(p, out, same, in);
+      else
+        tile::map_aligned_row<U>(p, out, same, in);
     });
+#endif
   }
 
  private:
@@ -59,6 +68,15 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
         reinterpret_cast<uint64_t>(Cut::to);  // a block may read by elements: lines are shared
     for (int d = 0; d < last; ++d) bits |= uint64_t(dims.to[d]) * sizeof(U);
     return bits % 16 != 0 || bytes(last) < kLeastSide || bytes(last - 1) < kLeastSide;
+  }
+  TW_INLINE bool has_aligned_rows() const {
+    if (dims.rank == 0) return false;
+    const int last = dims.rank - 1;
+    const auto bits_of = [](int64_t elements) { return uint64_t(elements) * sizeof(U); };
+    auto bits = reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to) |
+                bits_of(dims.sizes[last]) | bits_of(grid.block);
+    for (int d = 0; d < last; ++d) bits |= bits_of(dims.from[d]) | bits_of(dims.to[d]);
+    return dims.from[last] == 1 && dims.to[last] == 1 && bits % 16 == 0;
   }
   TW_INLINE int64_t inner() const { return dims.sizes[Cut::outer - 1]; }
 

@@ -18,6 +18,10 @@ struct RmsNorm {
   tile::compute_t<T> eps;   // > 0 keeps an all-zero row finite
   Rows<T> out;              // [*, cols], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, weight, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     return tile::plan_of(tile::row_groups<P>(x.rows, x.cols, machine),
@@ -47,7 +51,7 @@ struct RmsNorm {
       else
         pipeline_rows<float, 2>(p, tile::Sum{}, group, open, read, write);
     };
-    tile::with_rows(p, run, x, weight, out);
+    tile::run_rows(p, *this, run);
   }
 };
 

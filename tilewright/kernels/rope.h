@@ -202,13 +202,7 @@ struct Rope {
   }
   template <class U>
   TW_INLINE static Rows<U> heads_of(const View<U, 2>& token, int64_t first, int heads) {
-    Rows<U> out;
-    out.data = token.data + first * token.stride(0);
-    out.rows = out.lead_sizes[0] = heads;
-    out.cols = token.size(1);
-    out.col_stride = token.stride(1);
-    out.lead_strides[0] = token.stride(0);
-    return out;
+    return rows(token.part(first, heads));
   }
   template <class U>
   TW_INLINE Rows<U> half(Rows<U> rows, int which, int64_t pairs) const {

@@ -35,6 +35,12 @@ struct CutRows {
   Kernel kernel;
   RowParts parts;
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const
+    requires requires { kernel.row_operands(f); }
+  {
+    return kernel.row_operands(f);
+  }
   template <class P>
   TW_DEVICE void operator()(P p) const {
     kernel.run(p, parts);

@@ -23,6 +23,10 @@ struct Softmax {
   int64_t dim;      // the caller moved this dimension into the last place
   Rows<T> out;      // [*, cols], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
@@ -66,7 +70,7 @@ struct Softmax {
             };
           });
     };
-    tile::with_rows<C>(p, run, x, out);
+    tile::run_rows(p, *this, run);
   }
 
  private:

@@ -107,6 +107,12 @@ TW_INLINE void with_rows(P p, F&& f, const Operand&... operands) {
   else
     f(detail::loose(operands)...);
 }
+/// The same of the kernel's row_operands.
+template <class P, class Kernel, class F>
+TW_INLINE void run_rows(P p, const Kernel& kernel, F&& f) {
+  kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest)
+                          TW_INLINED { with_rows<compute_t<T>>(p, f, first, rest...); });
+}
 
 /// Elements that StagedRows takes at a time.
 inline constexpr int64_t kStaged = 256;

@@ -2,51 +2,99 @@
 #pragma once
 
 #include "tilewright/tile/cuda/grid_dependency.h"
-#include "tilewright/tile/cuda/program.h"
+#include "tilewright/tile/cuda/with_rows.h"
 
 namespace tw::tile::cuda {
 
-/// Runs the instances of one phase that fall to this block, or to its cluster.
+namespace detail {
+struct Nothing {
+  template <class... Operand>
+  __device__ void operator()(const Operand&...) const {}
+};
 template <class Kernel>
-__device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) {
-  using P = program_t<Kernel>;
-  __shared__ double reductions[32];
+inline constexpr bool has_row_operands = requires(Kernel k) { k.row_operands(Nothing{}); };
+template <class Kernel>
+inline constexpr bool has_parts =
+    has_row_operands<Kernel> || requires(Kernel k) { k.runs_apart(); };
+
+/// Whether all programs of a kernel are those that Part is told of: what the kernel says, or that
+/// the rows it names are not all aligned.
+template <class P, class Kernel>
+__device__ __forceinline__ bool runs_apart(const Kernel& kernel) {
+  if constexpr (has_row_operands<Kernel>) {
+    P p{};
+#if __CUDA_ARCH__ >= 900
+    if constexpr (P::kSpans > 0) p.ranks_ = cluster_ranks();
+#endif
+    return !has_aligned_rows(p, kernel);
+  } else {
+    return kernel.runs_apart();
+  }
+}
+}  // namespace detail
+
+/// Runs the instances of one phase that fall to this block, or to its cluster, as programs P.
+template <class P, class Kernel>
+__device__ __forceinline__ void run_as(const Kernel& kernel, const Launch& launch,
+                                       double* reductions, Exchange* exchange) {
   int64_t first = blockIdx.x, step = gridDim.x;
   int rank = 0, ranks = 1, turns = 0;
-  Exchange* exchange = nullptr;
 #if __CUDA_ARCH__ >= 900
   if constexpr (P::kSpans > 0) {
-    __shared__ Exchange shared_exchange;
-    exchange = &shared_exchange;
     rank = cluster_rank();
     ranks = cluster_ranks();
     first = blockIdx.x / unsigned(ranks);
     step = gridDim.x / unsigned(ranks);
-    if (ranks > 1) {
-      if (threadIdx.x < 2) exchange->full[threadIdx.x].init(1);
-      fence_barrier_init();
-      cluster_sync();
-    }
   }
 #endif
   const int64_t slot = first * blockDim.y + threadIdx.y;
   char* const scratch = launch.scratch != nullptr
                             ? static_cast<char*>(launch.scratch) + slot * launch.scratch_bytes
                             : shared_scratch + int64_t{threadIdx.y} * launch.scratch_bytes;
-  wait_for_grids_before();
-  launch_grids_after();
   const int64_t shared = launch.scratch != nullptr ? 0 : launch.scratch_bytes;
   for (int64_t i = slot; i < launch.instances; i += step * blockDim.y) {
     const Program common{i, launch.phase, reductions, launch.workspace, scratch, shared};
-    const auto run_as = [&](const auto& program) {
+    const auto run_program = [&](const auto& program) {
       kernel(program);
       program.sync();  // scratch is the next instance's
     };
     if constexpr (P::kSpans > 0)
-      run_as(P{common, rank, ranks, exchange, &turns});
+      run_program(P{program_t<Kernel>{common, rank, ranks, exchange, &turns}});
     else
-      run_as(common);
+      run_program(P{common});
   }
+}
+/// A function of its own: the rest has the registers to itself.
+template <class P, class Kernel>
+__device__ __noinline__ void run_apart(const Kernel& kernel, const Launch& launch,
+                                       double* reductions, Exchange* exchange) {
+  run_as<P>(kernel, launch, reductions, exchange);
+}
+
+template <class Kernel>
+__device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) {
+  using P = program_t<Kernel>;
+  __shared__ double reductions[32];
+  Exchange* exchange = nullptr;
+#if __CUDA_ARCH__ >= 900
+  if constexpr (P::kSpans > 0) {
+    __shared__ Exchange shared_exchange;
+    exchange = &shared_exchange;
+    if (cluster_ranks() > 1) {
+      if (threadIdx.x < 2) exchange->full[threadIdx.x].init(1);
+      fence_barrier_init();
+      cluster_sync();
+    }
+  }
+#endif
+  wait_for_grids_before();
+  launch_grids_after();
+  if constexpr (!detail::has_parts<Kernel>)
+    run_as<P>(kernel, launch, reductions, exchange);
+  else if (detail::runs_apart<P>(kernel))
+    run_apart<Part<P, true>>(kernel, launch, reductions, exchange);
+  else
+    run_as<Part<P, false>>(kernel, launch, reductions, exchange);
 }
 
 }  // namespace tw::tile::cuda

@@ -362,6 +362,14 @@ __device__ __forceinline__ void map_row(P p, const View<T, 1>& to, F&& f,
   map_rows<C>(p, 0, detail::one_row(to), f, detail::one_row(from)...);
 }
 
+/// The same of rows that are known to be aligned.
+template <class C = float, class P, class T, class F, class... In>
+__device__ __forceinline__ void map_aligned_row(P p, const View<T, 1>& to, F&& f,
+                                                const View<In, 1>&... from) {
+  detail::map_aligned<C>(p, detail::as<AlignedRow>(p, to, 0), f,
+                         detail::as<AlignedRow>(p, from, 0)...);
+}
+
 /// first[c] and second[c] = both members of f(from[c] ...).
 template <class C = float, int kChains = 1, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const View<T, 1>& second,

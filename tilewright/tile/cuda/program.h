@@ -219,6 +219,13 @@ struct SpreadProgram : Program {
 #endif
 };
 
+/// A program of a kernel that has two functions (entry.h): one apart from the other, for what is
+/// long and seldom, so that the loops of the other have the registers to themselves.
+template <class P, bool kApart>
+struct Part : P {
+  static constexpr bool kIsApart = kApart;
+};
+
 /// The program of a kernel: spread, if it says how many spans of a row its threads take.
 template <class Kernel>
 TW_DEVICE constexpr int spans_of() {

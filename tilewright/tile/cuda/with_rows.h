@@ -91,17 +91,55 @@ __device__ __forceinline__ int phase_bits(P, const View<T, 1>&, const Operand&..
 
 }  // namespace detail
 
+namespace detail {
+
+template <class C, class P, class... Operand>
+__device__ __forceinline__ bool are_aligned(P p, const Operand&... operands) {
+  return (is_aligned<C>(p, operands) && ...);
+}
+template <class C, class P, class F, class... Operand>
+__device__ __forceinline__ void with_aligned_rows(P p, F&& f, const Operand&... operands) {
+  f(as<AlignedRow>(p, operands, 0)...);
+}
+template <class C, class P, class F, class... Operand>
+__device__ __forceinline__ void with_other_rows(P p, F&& f, const Operand&... operands) {
+  if constexpr (may_be_adjacent<C, P, Operand...>)
+    if ((is_adjacent<C>(p, operands) && ...)) {
+      const int in_word = phase_bits<C>(p, operands...);
+      return f(as<AdjacentRow>(p, operands, in_word)...);
+    }
+  f(operands...);
+}
+
+}  // namespace detail
+
 /// f of the operands, each a View of rank 1 or Rows, as rows that lie as all of them do.
 template <class C = float, class P, class F, class... Operand>
 __device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands) {
-  if ((detail::is_aligned<C>(p, operands) && ...))
-    return f(detail::as<AlignedRow>(p, operands, 0)...);
-  if constexpr (detail::may_be_adjacent<C, P, Operand...>)
-    if ((detail::is_adjacent<C>(p, operands) && ...)) {
-      const int in_word = detail::phase_bits<C>(p, operands...);
-      return f(detail::as<AdjacentRow>(p, operands, in_word)...);
-    }
-  f(operands...);
+  if (detail::are_aligned<C>(p, operands...))
+    detail::with_aligned_rows<C>(p, f, operands...);
+  else
+    detail::with_other_rows<C>(p, f, operands...);
+}
+
+/// with_rows of the kernel's row_operands, for arithmetic on elements of the first. Where these are
+/// not aligned, the kernel runs apart.
+template <class P, class Kernel, class F>
+__device__ __forceinline__ void run_rows(P p, const Kernel& kernel, F&& f) {
+  kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest) {
+    using C = compute_t<T>;
+    if constexpr (P::kIsApart)
+      detail::with_other_rows<C>(p, f, first, rest...);
+    else
+      detail::with_aligned_rows<C>(p, f, first, rest...);
+  });
+}
+/// Whether they are aligned.
+template <class P, class Kernel>
+__device__ __forceinline__ bool has_aligned_rows(P p, const Kernel& kernel) {
+  return kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest) {
+    return detail::are_aligned<compute_t<T>>(p, first, rest...);
+  });
 }
 /// The same of one row.
 template <class C = float, class P, class F, class T>
