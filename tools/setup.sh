@@ -8,6 +8,7 @@
 #   tools/setup.sh dev     and clang, linters, ccache and mold
 #   tools/setup.sh peers   and .venv-peers with what benchmarks compare with (builds llama.cpp)
 #   tools/setup.sh all     the same as dev
+#   tools/setup.sh apt     of all that the system packages alone
 #
 # Debian 12 and Ubuntu 24.04. System packages come from apt (with sudo unless root), Python packages
 # go into .venv inside the repository. A stamp in .venv makes a second run instant.
@@ -103,8 +104,13 @@ setup_test() {
   once test install_test_python
 }
 
+setup_packages() {
+  install_packages "${BUILD_PACKAGES[@]}" "${PYTHON_PACKAGES[@]}" "${TEST_PACKAGES[@]}" \
+    "${DEV_PACKAGES[@]}"
+}
+
 setup_dev() {
-  install_packages "${DEV_PACKAGES[@]}"
+  setup_packages
   setup_test
   once dev pip_install -r tools/requirements-dev.txt
 }
@@ -142,10 +148,11 @@ case ${1:-} in
   wheel) setup_wheel ;;
   demo) setup_demo ;;
   test) setup_test ;;
+  apt) setup_packages ;;
   peers) setup_peers ;;
   dev | all) setup_dev ;;
   *)
-    sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac
