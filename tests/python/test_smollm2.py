@@ -192,6 +192,7 @@ def test_a_conversation_at_a_terminal_goes_on_after_an_error(smollm):
     os.close(keyboard)
     assert process.returncode == 0, err
     assert b"not valid UTF-8" in err
+    assert err.endswith(b"> \n")  # the shell's prompt has a line of its own
     assert out.strip()
 
 
@@ -199,7 +200,11 @@ def test_text_goes_to_stdout_and_speed_to_stderr(smollm):
     result = run_tool("generate", smollm, "-p", "The capital of France is", "-n", 4, "--greedy")
     assert result.returncode == 0
     assert result.stdout.startswith(" Paris.")
+    assert "| prompt 5 tokens, " in result.stderr
     assert "tok/s" in result.stderr
+    one = run_tool("generate", smollm, "-p", "The", "-n", 1, "--threads", 1)
+    assert "| prompt 1 token, " in one.stderr
+    assert one.stderr.endswith(", 1 thread]\n")
 
 
 def test_json_says_what_was_measured(smollm):

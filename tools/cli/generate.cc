@@ -116,6 +116,11 @@ Answer answer(LoadedModel& model, models::Generator& generator,
   return out;
 }
 
+/// "1 token", "2 tokens".
+std::string counted(int64_t n, const char* what) {
+  return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+}
+
 double rate(size_t tokens, double seconds) {
   return seconds > 0 ? double(tokens) / seconds : 0;
 }
@@ -144,11 +149,10 @@ void report(const LoadedModel& model, const GenerateCommandOptions& options, con
     return;
   }
   std::fflush(stdout);
-  std::fprintf(stderr,
-               "\n[load %.0f ms | prompt %lld tokens, %.0f tok/s | %zu tokens, %.1f tok/s | %s, "
-               "%d threads]\n",
-               1e3 * model.load_seconds, static_cast<long long>(r.prompt_tokens), prefill,
-               r.tokens.size(), decode, name(model.context.isa()), model.context.pool().threads());
+  std::fprintf(stderr, "\n[load %.0f ms | prompt %s, %.0f tok/s | %s, %.1f tok/s | %s, %s]\n",
+               1e3 * model.load_seconds, counted(r.prompt_tokens, "token").c_str(), prefill,
+               counted(std::ssize(r.tokens), "token").c_str(), decode, name(model.context.isa()),
+               counted(model.context.pool().threads(), "thread").c_str());
 }
 
 void converse(LoadedModel& model, models::Generator& generator,
@@ -169,6 +173,7 @@ void converse(LoadedModel& model, models::Generator& generator,
       if (chat) chat->forget_question();
     }
   }
+  std::fputc('\n', stderr);  // ends the line of the last "> "
 }
 
 void run_generate(GenerateCommandOptions options) {
