@@ -37,6 +37,7 @@ check layers python3 tools/lint/layers.py
 check catalog python3 tools/lint/catalog.py
 check budget python3 tools/lint/budget.py
 check refs python3 tools/lint/refs.py
+check links python3 tools/lint/links.py
 check figures python3 benchmarks/report.py --check
 check clang-format over_files clang-format-19 --dry-run -Werror -- '*.h' '*.cc' '*.cu'
 check shellcheck over_files shellcheck -- '*.sh' .ci/run
