@@ -41,7 +41,7 @@ TW_DEVICE constexpr const char* name(Isa isa) {
 struct Machine {
   Isa isa = Isa::avx2;
   int threads = 1;
-  int64_t l1d_bytes = 32 << 10;
+  int64_t l1d_bytes = 32 << 10;  // of a GPU what a block of threads may have
   int64_t l2_bytes = 512 << 10;  // per core
   int64_t l3_bytes = 16 << 20;   // shared; 0 when there is none
   double f32_fma_gflops = 100;

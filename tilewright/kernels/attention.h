@@ -26,7 +26,7 @@ TW_INLINE tile::Plan plan_attention(const K& kernel, const Machine& machine) {
 #if !defined(__CUDACC__)
   if constexpr (!P::kOnGpu) return attention_detail::make_plan<T, U, P>(kernel, machine);
 #endif
-  const auto tiles = attention_tiles<T, U>(kernel);
+  const auto tiles = attention_tiles<T, U>(kernel, machine.l1d_bytes);
   return tiles.pay() ? tiles.plan() : attention_neutral::make_plan(kernel);
 }
 template <class T, class U, class P, class K>
@@ -34,7 +34,7 @@ TW_INLINE void run_attention(P p, const K& kernel) {
 #if !defined(__CUDACC__)
   attention_detail::run<T, U>(p, kernel);
 #else
-  if (const auto tiles = attention_tiles<T, U>(kernel); tiles.pay())
+  if (const auto tiles = attention_tiles<T, U>(kernel, p.shared_scratch()); tiles.pay())
     return run_attention_tile<T, U>(p, kernel, tiles);
   attention_neutral::run<T, U>(p, kernel);
 #endif

@@ -19,7 +19,7 @@ struct AttentionBackwardTile {
   using Row = typename Tiles::Row;
   using T = typename Tiles::T;
   using E = typename Tiles::E;
-  using Products = AttentionProducts<E>;
+  using Products = AttentionProducts<E, Tiles::kKeys, Tiles::kColumns>;
   using Scores = typename Products::Scores;
   using Sums = typename Products::Sums;
   static constexpr int kOwn = Products::kRows, kRows = Tiles::kRows, kOthers = Tiles::kKeys;
@@ -136,7 +136,8 @@ struct AttentionBackwardTile {
     const View<const T, 4>& x =
         is_of_scores ? (is_of_keys ? kernel.k : kernel.q) : (is_of_keys ? kernel.v : kernel.grad);
     const int dims = int(x.size(3));
-    const AttentionLoad<E> load{P::thread(), to, int(pitch), int(tiles.padded(dims)), dims};
+    const AttentionLoad<E, Tiles::kThreads> load{P::thread(), to, int(pitch),
+                                                 int(tiles.padded(dims)), dims};
     load.template run<T, kCount>(
         load.is_whole(x.data, x.stride(3), x.stride(0) | x.stride(1), x.stride(2)), x.stride(3),
         [&](int r) { return is_of_scores ? from[r].of_scores : from[r].of_values; });
@@ -153,8 +154,16 @@ struct AttentionBackwardTile {
     return out;
   }
   __device__ __forceinline__ void add(Sums& sums, Scores& factors) const {
-    products().template add<Tiles::kColumns>(sums, factors, staged(), others + call.first_dim,
-                                             int(tiles.pitch(tiles.most_dims())));
+    const E* const from = others + call.first_dim;
+    const int pitch = int(tiles.pitch(tiles.most_dims()));
+    if constexpr (tile::same_type<E, float>) {
+      products().stage(factors, staged(), kWeightPitch);
+      __syncwarp();
+      products().template add_staged<kOthers>(sums, 0, staged(), kWeightPitch, from, pitch);
+      __syncwarp();
+    } else {
+      products().template add<Tiles::kColumns>(sums, factors, from, pitch);
+    }
   }
 
   /// Products to weights, and products of gradients and values to the scores' gradients.

@@ -13,7 +13,8 @@ struct AttentionBackwardTiles : AttentionTileSizes {
   using T = typename K::Element;
   using E = attention_operand_t<T, T>;
   static constexpr int kUnit = 16 / int(sizeof(E));  // elements of a word
-  static constexpr int kColumns = 64;                // dims of a gradient that a program has
+  static constexpr int kThreads = 128, kKeys = 32;   // of a block of the other side
+  static constexpr int kDims = 128, kWeightPitch = kKeys + 4;
   static constexpr int64_t kLeastRows = 16;
 
   AttentionShape shape;
@@ -27,7 +28,7 @@ struct AttentionBackwardTiles : AttentionTileSizes {
 
   TW_INLINE int64_t rows() const { return queries * shape.group(); }  // of a kv head
   TW_INLINE bool pay() const {
-    return shape.dims <= kDims && shape.value_dims <= kValueDims && rows() >= kLeastRows &&
+    return shape.dims <= kDims && shape.value_dims <= kDims && rows() >= kLeastRows &&
            keys >= kLeastRows;
   }
   TW_INLINE static int64_t padded(int64_t dims) {

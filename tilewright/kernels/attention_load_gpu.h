@@ -2,14 +2,15 @@
 #pragma once
 
 #include "tilewright/kernels/attention_tiles_gpu.h"
+#include "tilewright/tile/cuda/copy_async.h"
 #include "tilewright/tile/cuda/memory.h"
 
 namespace tw::kernels {
 
-/// A block of rows of S in shared memory, as operands of type E, by all threads of a program.
-template <class E>
+/// A block of rows of S in shared memory, as operands of type E, by all threads of a program. They
+/// are there after wait_copies() and a barrier.
+template <class E, int kThreads>
 struct AttentionLoad {
-  static constexpr int kThreads = AttentionTileSizes::kThreads;
   static constexpr int kUnit = 16 / int(sizeof(E));
   static constexpr int kTogether = 4;  // words that a thread has on their way
   template <class S>
@@ -37,17 +38,40 @@ struct AttentionLoad {
   template <class S, int kRows, class Row, class... Factor>
   __device__ __forceinline__ void run(bool is_whole, int64_t stride, Row&& row,
                                       Factor... factor) const {
-    if (is_whole)
-      words<S, kRows>(row, factor...);
-    else
+    if (!is_whole)
       elements<S, kRows>(stride, row, factor...);
+    else if constexpr (tile::same_type<S, E> && sizeof...(factor) == 0)
+      copies<kRows>(row);
+    else
+      words<S, kRows>(row, factor...);
   }
 
  private:
+  /// That share a row.
+  TW_INLINE int threads_across() const {
+    int out = 1;
+    while (out < 32 && out * kUnit < columns) out *= 2;
+    return out;
+  }
+  /// No register sees them, so that they are on their way while the step before is multiplied.
+  template <int kRows, class Row>
+  __device__ __forceinline__ void copies(Row&& row) const {
+    const int across = threads_across(), down = kThreads / across;
+    TW_ROLLED
+    for (int c = thread % across * kUnit; c < columns; c += across * kUnit) {
+      TW_UNROLL_LOADS
+      for (int r = thread / across; r < kRows; r += down) {
+        const E* const from = c < dims ? row(r) : nullptr;
+        if (from != nullptr)
+          tile::cuda::copy_async_or_zero<16>(to + r * pitch + c, from + c, 16);
+        else
+          Word<E>{}.store(to + r * pitch + c);
+      }
+    }
+  }
   template <class S, int kRows, class Row, class... Factor>
   __device__ __forceinline__ void words(Row&& row, Factor... factor) const {
-    int across = 1;  // threads that share a row
-    while (across < 32 && across * kUnit < columns) across *= 2;
+    const int across = threads_across();
     const int down = kThreads / across, own = thread / across;
     TW_ROLLED
     for (int c = thread % across * kUnit; c < columns; c += across * kUnit) {
@@ -63,17 +87,12 @@ struct AttentionLoad {
         TW_UNROLL
         for (int i = 0; i < kTogether; ++i) {
           const int r = first + i * down;
-          if (r < kRows) put<S>(to + r * pitch + c, raw[i], factor(r)...);
+          if (r >= kRows) continue;
+          Word<E>::narrow((raw[i].template widen<float>() * ... * factor(r)))
+              .store(to + r * pitch + c);
         }
       }
     }
-  }
-  template <class S, class... Factor>
-  __device__ __forceinline__ static void put(E* at, const Word<S>& raw, Factor... factor) {
-    if constexpr (tile::same_type<S, E> && sizeof...(factor) == 0)
-      raw.store(at);
-    else
-      Word<E>::narrow((raw.template widen<float>() * ... * factor)).store(at);
   }
   template <class S, int kRows, class Row, class... Factor>
   __device__ __forceinline__ void elements(int64_t stride, Row&& row, Factor... factor) const {

@@ -1,6 +1,6 @@
-// The products of a warp of attention_tile_gpu.h: 16 rows of queries with 32 keys, and the keys'
-// weights with up to 128 dims of values. Of 16-bit operands by the matrix instruction, else by
-// multiply-adds of float32.
+// The products of a warp of attention_tile_gpu.h: 16 rows of queries with keys, and the keys'
+// weights with dims of values. Of 16-bit operands by the matrix instruction, else by multiply-adds
+// of float32.
 #pragma once
 
 #include "tilewright/kernels/attention_tiles_gpu.h"
@@ -11,25 +11,31 @@
 
 namespace tw::kernels {
 
-/// By the matrix instruction (tile/cuda/mma.h): a lane has two rows, of each pairs of neighbours.
-template <class E>
-struct AttentionProducts {
-  static constexpr int kRows = 2, kKeys = 8, kValues = 32;  // of a lane
-  static constexpr int kLanes = 4;                          // that share a row
-  static constexpr int kAdjacent = 2;                       // values
+/// Numbers of a lane, one for each of its rows and columns.
+template <int kRows, int kColumns>
+struct LaneTile {
+  float each[kRows][kColumns] = {};
+  TW_INLINE float& operator()(int i, int j) { return each[i][j]; }
+};
+/// The same as the matrix instruction has them: of two rows, pairs of neighbours.
+template <int kColumns>
+struct LaneFragments {
+  float four[kColumns / 2][4] = {};
+  TW_INLINE float& operator()(int i, int j) { return four[j / 2][2 * i + j % 2]; }
+};
 
-  struct Scores {
-    float four[kKeys / 2][4] = {};
-    TW_INLINE float& operator()(int i, int j) { return four[j / 2][2 * i + j % 2]; }
-  };
-  struct Sums {
-    float four[kValues / 2][4] = {};
-    TW_INLINE float& operator()(int i, int j) { return four[j / 2][2 * i + j % 2]; }
-  };
+/// By the matrix instruction (tile/cuda/mma.h): a lane has two rows, of each pairs of neighbours.
+template <class E, int kWarpKeys, int kWarpValues>
+struct AttentionProducts {
+  static constexpr int kRows = 2, kKeys = kWarpKeys / 4, kValues = kWarpValues / 4;  // of a lane
+  static constexpr int kLanes = 4;     // that share a row
+  static constexpr int kAdjacent = 2;  // values
+  using Scores = LaneFragments<kKeys>;
+  using Sums = LaneFragments<kValues>;
 
   int lane;
 
-  /// Of the warp's rows, the block's keys and the slice's values.
+  /// Of the warp's rows, keys and values.
   TW_INLINE int row(int i) const { return lane / 4 + 8 * i; }
   TW_INLINE int key(int j) const { return pair(j); }
   TW_INLINE int value(int j) const { return pair(j); }
@@ -50,52 +56,71 @@ struct AttentionProducts {
       }
     }
   }
-  /// kColumns of the values' dims.
+  /// kColumns of the values' dims, weighted by the lane's own scores.
   template <int kColumns>
-  __device__ __forceinline__ void add(Sums& sums, Scores& weights, float*, const E* values,
+  __device__ __forceinline__ void add(Sums& sums, Scores& weights, const E* values,
                                       int pitch) const {
-    const E* from = values + lane % 16 * pitch + lane / 16 * 8;
     TW_UNROLL
     for (int k = 0; k < kKeys / 4; ++k) {
       const auto &low = weights.four[2 * k], &high = weights.four[2 * k + 1];
       const uint32_t left[4] = {
           tile::cuda::pack<E>(low[0], low[1]), tile::cuda::pack<E>(low[2], low[3]),
           tile::cuda::pack<E>(high[0], high[1]), tile::cuda::pack<E>(high[2], high[3])};
-      TW_UNROLL
-      for (int c = 0; c < kColumns / 16; ++c) {
-        uint32_t right[4];
-        tile::cuda::load_matrices_transposed(right, from + k * 16 * pitch + c * 16);
-        tile::cuda::mma(sums.four[2 * c], left, {right[0], right[1]}, E{});
-        tile::cuda::mma(sums.four[2 * c + 1], left, {right[2], right[3]}, E{});
-      }
+      add_step<kColumns>(sums, left, values + k * 16 * pitch, pitch);
     }
+  }
+  /// The same, by weights of kCount keys that several warps have staged.
+  template <int kColumns, int kCount>
+  __device__ __forceinline__ void add_staged(Sums& sums, const E* weights, int weight_pitch,
+                                             const E* values, int pitch) const {
+    const E* const a = weights + lane % 16 * weight_pitch + lane / 16 * 8;
+    TW_ROLLED
+    for (int k = 0; k < kCount; k += 16) {
+      uint32_t left[4];
+      tile::cuda::load_matrices(left, a + k);
+      add_step<kColumns>(sums, left, values + k * pitch, pitch);
+    }
+  }
+  __device__ __forceinline__ void stage(Scores& weights, E* to, int pitch) const {
+    TW_UNROLL
+    for (int j = 0; j < kKeys; j += 2) TW_UNROLL
+    for (int i = 0; i < kRows; ++i)
+      *reinterpret_cast<uint32_t*>(to + row(i) * pitch + key(j)) =
+          tile::cuda::pack<E>(weights(i, j), weights(i, j + 1));
   }
 
  private:
   TW_INLINE int pair(int j) const { return j / 2 * 8 + lane % 4 * 2 + j % 2; }
+  /// Of 16 keys.
+  template <int kColumns>
+  __device__ __forceinline__ void add_step(Sums& sums, const uint32_t (&left)[4], const E* values,
+                                           int pitch) const {
+    const E* const from = values + lane % 16 * pitch + lane / 16 * 8;
+    TW_UNROLL
+    for (int c = 0; c < kColumns / 16; ++c) {
+      uint32_t right[4];
+      tile::cuda::load_matrices_transposed(right, from + c * 16);
+      tile::cuda::mma(sums.four[2 * c], left, {right[0], right[1]}, E{});
+      tile::cuda::mma(sums.four[2 * c + 1], left, {right[2], right[3]}, E{});
+    }
+  }
 };
 
-/// Of float32: a lane has four rows, of each every eighth key and four values of every 32.
-template <>
-struct AttentionProducts<float> {
-  static constexpr int kRows = 4, kKeys = 4, kValues = 16;
-  static constexpr int kLanes = 8;
+/// Of float32: a lane has every second row, of each every 16th key and four values of every 64.
+/// Neighbouring lanes share keys, so that half a warp reads 128 bytes at a time.
+template <int kWarpKeys, int kWarpValues>
+struct AttentionProducts<float, kWarpKeys, kWarpValues> {
+  static constexpr int kRows = 8, kKeys = kWarpKeys / 16, kValues = kWarpValues / 16;
+  static constexpr int kLanes = 16;
   static constexpr int kAdjacent = 4;
-
-  struct Scores {
-    float each[kRows][kKeys] = {};
-    TW_INLINE float& operator()(int i, int j) { return each[i][j]; }
-  };
-  struct Sums {
-    float each[kRows][kValues] = {};
-    TW_INLINE float& operator()(int i, int j) { return each[i][j]; }
-  };
+  using Scores = LaneTile<kRows, kKeys>;
+  using Sums = LaneTile<kRows, kValues>;
 
   int lane;
 
-  TW_INLINE int row(int i) const { return lane / 8 + 4 * i; }
-  TW_INLINE int key(int j) const { return lane % 8 + 8 * j; }
-  TW_INLINE int value(int j) const { return lane % 8 * 4 + j / 4 * 32 + j % 4; }
+  TW_INLINE int row(int i) const { return lane % 2 + 2 * i; }
+  TW_INLINE int key(int j) const { return lane / 2 + 16 * j; }
+  TW_INLINE int value(int j) const { return lane / 2 * 4 + j / 4 * 64 + j % 4; }
 
   __device__ __forceinline__ void multiply(Scores& scores, const float* queries, int query_pitch,
                                            const float* keys, int key_pitch, int dims) const {
@@ -103,43 +128,43 @@ struct AttentionProducts<float> {
     const float* const b = keys + key(0) * key_pitch;
     TW_ROLLED
     for (int d = 0; d < dims; d += 4) {
-      float4 q[kRows];
+      float4 k[kKeys];
       TW_UNROLL
-      for (int i = 0; i < kRows; ++i) q[i] = four(a + i * 4 * query_pitch + d);
+      for (int j = 0; j < kKeys; ++j) k[j] = four(b + j * 16 * key_pitch + d);
       TW_UNROLL
-      for (int j = 0; j < kKeys; ++j) {
-        const float4 k = four(b + j * 8 * key_pitch + d);
+      for (int i = 0; i < kRows; ++i) {
+        const float4 q = four(a + i * 2 * query_pitch + d);
         TW_UNROLL
         for (int part = 0; part < 4; ++part) TW_UNROLL
-        for (int i = 0; i < kRows; ++i) scores.each[i][j] += of(q[i], part) * of(k, part);
+        for (int j = 0; j < kKeys; ++j) scores.each[i][j] += of(q, part) * of(k[j], part);
       }
     }
   }
-  /// Through `staged`, the warp's: lanes have keys of a row each, and need all.
-  template <int kColumns>
-  __device__ __forceinline__ void add(Sums& sums, Scores& weights, float* staged,
-                                      const float* values, int pitch) const {
-    constexpr int kPitch = AttentionTileSizes::kWeightPitch;
-    TW_UNROLL
-    for (int i = 0; i < kRows; ++i) TW_UNROLL
-    for (int j = 0; j < kKeys; ++j) staged[row(i) * kPitch + key(j)] = weights.each[i][j];
-    __syncwarp();
-    const float *a = staged + row(0) * kPitch, *b = values + value(0);
+  /// 64 of the values' dims from `first` of the lane's on, by weights of kCount keys that the warp
+  /// has staged: lanes have keys of a row each, and need all.
+  template <int kCount>
+  __device__ __forceinline__ void add_staged(Sums& sums, int first, const float* weights,
+                                             int weight_pitch, const float* values,
+                                             int pitch) const {
+    const float *a = weights + row(0) * weight_pitch, *b = values + value(0);
     TW_ROLLED
-    for (int k = 0; k < AttentionTileSizes::kKeys; k += 4) {
-      float4 w[kRows];
+    for (int k = 0; k < kCount; k += 4) {
+      float4 v[4];
       TW_UNROLL
-      for (int i = 0; i < kRows; ++i) w[i] = four(a + i * 4 * kPitch + k);
+      for (int part = 0; part < 4; ++part) v[part] = four(b + (k + part) * pitch);
       TW_UNROLL
-      for (int part = 0; part < 4; ++part, b += pitch) TW_UNROLL
-      for (int c = 0; c < kColumns / 32; ++c) {
-        const float4 v = four(b + c * 32);
+      for (int i = 0; i < kRows; ++i) {
+        const float4 w = four(a + i * 2 * weight_pitch + k);
         TW_UNROLL
-        for (int e = 0; e < 4; ++e) TW_UNROLL
-        for (int i = 0; i < kRows; ++i) sums.each[i][4 * c + e] += of(w[i], part) * of(v, e);
+        for (int part = 0; part < 4; ++part) TW_UNROLL
+        for (int e = 0; e < 4; ++e) sums.each[i][first + e] += of(w, part) * of(v[part], e);
       }
     }
-    __syncwarp();
+  }
+  __device__ __forceinline__ void stage(Scores& weights, float* to, int pitch) const {
+    TW_UNROLL
+    for (int i = 0; i < kRows; ++i) TW_UNROLL
+    for (int j = 0; j < kKeys; ++j) to[row(i) * pitch + key(j)] = weights.each[i][j];
   }
 
  private:

@@ -1,6 +1,6 @@
 // A tile of attention on a GPU: the rows' scores over block after block of keys with a running
-// maximum (FlashAttention-2, arXiv:2307.08691), whose sums of values stay in registers. A warp has
-// 16 rows.
+// maximum (FlashAttention-2, arXiv:2307.08691), whose sums of values stay in registers. Keys and
+// values come in steps, of which one is on its way while the one before is multiplied.
 #pragma once
 
 #include "tilewright/kernels/attention_load_gpu.h"
@@ -9,22 +9,30 @@
 
 namespace tw::kernels {
 
-template <class P, class T, class U>
+template <class P, class T, class U, AttentionCut kCut>
 struct AttentionTile {
   using Tiles = AttentionTiles<T, U>;
   using E = typename Tiles::E;
-  using Products = AttentionProducts<E>;
+  using Products = AttentionProducts<E, kCut.warp_keys(), kCut.warp_values()>;
   using Scores = typename Products::Scores;
-  static constexpr int kOwn = Products::kRows, kKeys = Tiles::kKeys;
-  static constexpr int kWarpRows = 16, kWeightPitch = Tiles::kWeightPitch;
+  static constexpr int kOwn = Products::kRows, kKeys = kCut.keys, kAcross = kCut.across;
+  static constexpr int kWarpRows = 16, kWeightPitch = kKeys + 4, kNarrowPitch = kKeys + 8;
+  static constexpr int kThreads = kCut.threads();
+  /// Weights of a row are in the registers of the lanes that multiply them.
+  static constexpr bool kKeepsWeights = !Tiles::kIsFloat && kAcross == 1;
+  /// Steps that a block of values takes, and dims of each.
+  static constexpr int kValueStep = tile::lesser(kCut.dims, kCut.value_dims);
+  static constexpr int kValueSteps = kCut.value_dims / kValueStep;
   static constexpr float kLow = -__builtin_inff();
 
   /// What the block shares.
   struct Shared {
-    E *queries, *keys, *values;
+    E *queries, *buffers;
     typename Tiles::Row* rows;
     typename Tiles::Key* block;  // of two: the one that is worked on, then the next
     float* weights;
+    float* told;  // of each row, by the warps that share it
+    int at;       // the buffer that is multiplied
   };
   /// Of a lane's rows.
   struct State {
@@ -64,8 +72,10 @@ struct AttentionTile {
     find_keys(shared.block, any, first_block);
     P::sync();
     State state = begin(shared);
-    if (tiles.holds_queries()) load_queries(shared, 0, int(tiles.shape.dims));
-
+    if (first_block < any.end) {
+      if (tiles.holds_queries()) load_queries(shared.queries, shared, 0, int(tiles.shape.dims));
+      start_keys(shared, 0);
+    }
     const bool changes = ChangedScore<P, T>::changes(sequence, options);
     TW_ROLLED
     for (int64_t first = first_block; first < any.end; first += kKeys) {
@@ -75,29 +85,33 @@ struct AttentionTile {
         change(scores, shared, first);
       else if (first < all.begin || first + kKeys > all.end)
         hide(scores, shared, first);
-      weigh(scores, state);
-      add_values(state, scores, shared);
-      shared.block = other_block(shared);
+      weigh(scores, state, shared);
+      stage(scores, shared);
+      add_values(state, scores, shared, first + kKeys < any.end);
     }
     store(shared, state);
   }
 
   TW_INLINE Products products() const { return {P::thread() % 32}; }
-  TW_INLINE int first_row() const { return P::thread() / 32 * kWarpRows; }
+  TW_INLINE int first_row() const { return P::thread() / 32 % 4 * kWarpRows; }
   TW_INLINE int row(int i) const { return first_row() + products().row(i); }
+  /// Among the warps that share rows.
+  TW_INLINE int rank() const { return kAcross == 1 ? 0 : P::thread() / 128; }
+  TW_INLINE int key(int j) const { return rank() * kCut.warp_keys() + products().key(j); }
   /// Of the program's slice.
   TW_INLINE int value_columns() const {
-    return int(tile::lesser(tiles.shape.value_dims - place.first_value, Tiles::kValueDims));
+    return int(tile::lesser(tiles.shape.value_dims - place.first_value, kCut.value_dims));
   }
 
   __device__ __forceinline__ Shared cut(char* memory) const {
     Shared out;
     out.queries = reinterpret_cast<E*>(memory);
-    out.keys = out.queries + Tiles::kRows * tiles.query_pitch();
-    out.values = out.keys + kKeys * tiles.key_pitch();
-    out.rows = reinterpret_cast<typename Tiles::Row*>(out.queries + tiles.operand_elements());
+    out.buffers = out.queries + tiles.query_elements();
+    out.rows = reinterpret_cast<typename Tiles::Row*>(out.buffers + 2 * tiles.buffer_elements());
     out.block = reinterpret_cast<typename Tiles::Key*>(out.rows + Tiles::kRows);
     out.weights = reinterpret_cast<float*>(out.block + 2 * kKeys);
+    out.told = out.weights + Tiles::kRows * kWeightPitch;
+    out.at = 1;
     return out;
   }
 
@@ -107,7 +121,7 @@ struct AttentionTile {
     for (int i = 0; i < kOwn; ++i) {
       const bool sinks = options.sinks && row(i) < place.rows.count;
       out.high[i] = sinks ? options.sinks(shared.rows[row(i)].q_head) : kLow;
-      out.total[i] = sinks && products().key(0) == 0 ? 1.0f : 0.0f;
+      out.total[i] = sinks && key(0) == 0 ? 1.0f : 0.0f;
     }
     return out;
   }
@@ -135,11 +149,26 @@ struct AttentionTile {
     return shared.block == one ? one + kKeys : one;
   }
 
+  /// The other buffer.
+  TW_INLINE E* next(const Shared& shared) const {
+    return shared.buffers + (1 - shared.at) * tiles.buffer_elements();
+  }
+  TW_INLINE const E* present(const Shared& shared) const {
+    return shared.buffers + shared.at * tiles.buffer_elements();
+  }
+  /// What was on its way is there, and the buffer before is free.
+  __device__ __forceinline__ static void turn(Shared& shared) {
+    tile::cuda::wait_copies();
+    P::sync();
+    shared.at = 1 - shared.at;
+  }
+
   /// Dims [first, first + count) of the tile's queries.
-  __device__ __forceinline__ void load_queries(const Shared& shared, int first, int count) const {
+  __device__ __forceinline__ void load_queries(E* to, const Shared& shared, int first,
+                                               int count) const {
     const View<const T, 3>& q = sequence.q;
-    const AttentionLoad<E> load{P::thread(), shared.queries, int(tiles.query_pitch()),
-                                int(Tiles::padded(count)), count};
+    const AttentionLoad<E, kThreads> load{P::thread(), to, int(tiles.query_pitch()),
+                                          int(Tiles::padded(count)), count};
     load.template run<T, Tiles::kRows>(
         load.is_whole(q.data, q.stride(2), q.stride(0), q.stride(1)), q.stride(2), [&](int r) {
           const auto& row = shared.rows[r];
@@ -148,23 +177,29 @@ struct AttentionTile {
                                       : nullptr;
         });
   }
-  /// Dims [first, first + count) of the block's keys.
-  __device__ __forceinline__ void load_keys(const Shared& shared, int first, int count) const {
+  /// A step of the block's keys, from dim `first` on, and of the queries that are not held.
+  __device__ __forceinline__ void start_keys(const Shared& shared, int first) const {
+    const int count = int(tile::lesser(tiles.shape.dims - first, kCut.dims));
     const KeySource<U>& k = sequence.k;
-    const AttentionLoad<E> load{P::thread(), shared.keys, int(tiles.key_pitch()),
-                                int(Tiles::padded(count)), count};
+    const AttentionLoad<E, kThreads> load{P::thread(), next(shared), int(tiles.key_pitch()),
+                                          int(Tiles::padded(count)), count};
     load.template run<U, kKeys>(load.is_whole(k), k.dim_stride, [&](int r) {
       const U* const from = shared.block[r].key;
       return from != nullptr ? from + first * k.dim_stride : nullptr;
     });
+    if (!tiles.holds_queries())
+      load_queries(shared.queries + (1 - shared.at) * Tiles::kRows * tiles.query_pitch(), shared,
+                   first, count);
   }
-  __device__ __forceinline__ void load_values(const Shared& shared) const {
+  /// A step of the block's values.
+  __device__ __forceinline__ void start_values(const Shared& shared, int step) const {
     const KeySource<U>& v = sequence.v;
-    const AttentionLoad<E> load{P::thread(), shared.values, int(tiles.value_pitch()),
-                                int(tiles.value_columns()), value_columns()};
+    const int first = step * kValueStep;
+    const AttentionLoad<E, kThreads> load{P::thread(), next(shared), int(tiles.value_pitch()),
+                                          int(tiles.value_columns()), value_columns() - first};
     const auto row = [&](int r) {
       const U* const from = shared.block[r].value;
-      return from != nullptr ? from + place.first_value * v.dim_stride : nullptr;
+      return from != nullptr ? from + (place.first_value + first) * v.dim_stride : nullptr;
     };
     if (sequence.v_scale)
       load.template run<U, kKeys>(load.is_whole(v), v.dim_stride, row,
@@ -172,45 +207,87 @@ struct AttentionTile {
     else
       load.template run<U, kKeys>(load.is_whole(v), v.dim_stride, row);
   }
-  /// Brings a block of keys, as many dims at a time as shared memory has room for, and of values;
-  /// gives the tile's products with the keys.
-  __device__ __forceinline__ Scores multiply(const Shared& shared, const KeyRange& seen,
+
+  /// The warp's products of a block of keys; the last step begins to bring the values.
+  __device__ __forceinline__ Scores multiply(Shared& shared, const KeyRange& seen,
                                              int64_t block) const {
     Scores scores;
-    const int dims = int(tiles.shape.dims);
+    const int dims = int(tiles.shape.dims), pitch = int(tiles.query_pitch());
+    const int key_pitch = int(tiles.key_pitch());
     const bool holds = tiles.holds_queries();
+    int first = 0;
     TW_ROLLED
-    for (int first = 0; first < dims; first += Tiles::kDims) {
-      const int count = dims - first < Tiles::kDims ? dims - first : Tiles::kDims;
-      P::sync();  // what was there has been read
-      load_keys(shared, first, count);
-      if (!holds) load_queries(shared, first, count);
-      if (first == 0) {
-        load_values(shared);
-        find_keys(other_block(shared), seen, block + kKeys);
-      }
-      P::sync();
-      const int pitch = int(tiles.query_pitch());
-      products().multiply(scores, shared.queries + first_row() * pitch + (holds ? first : 0), pitch,
-                          shared.keys, int(tiles.key_pitch()), int(Tiles::padded(count)));
-    }
+    do {
+      turn(shared);
+      if (first == 0) find_keys(other_block(shared), seen, block + kKeys);
+      if (first + kCut.dims < dims)
+        start_keys(shared, first + kCut.dims);
+      else
+        start_values(shared, 0);
+      const E* const queries =
+          shared.queries + (holds ? first : shared.at * Tiles::kRows * pitch) + first_row() * pitch;
+      products().multiply(scores, queries, pitch,
+                          present(shared) + rank() * kCut.warp_keys() * key_pitch, key_pitch,
+                          int(Tiles::padded(tile::lesser(dims - first, kCut.dims))));
+      first += kCut.dims;
+    } while (first < dims);
     return scores;
   }
-  __device__ __forceinline__ void add_values(State& state, Scores& weights,
-                                             const Shared& shared) const {
-    float* const staged = shared.weights + first_row() * kWeightPitch;
+  /// Weights to where all lanes that multiply them find them.
+  __device__ __forceinline__ void stage(Scores& weights, const Shared& shared) const {
+    if constexpr (Tiles::kIsFloat)
+      products().stage(weights, shared.weights + first_row() * kWeightPitch, kWeightPitch);
+    else if constexpr (!kKeepsWeights)
+      products().stage(weights, narrow_weights(shared) + rank() * kCut.warp_keys(), kNarrowPitch);
+  }
+  TW_INLINE E* narrow_weights(const Shared& shared) const {
+    return reinterpret_cast<E*>(shared.weights) + first_row() * kNarrowPitch;
+  }
+  /// The last step begins to bring the next block's keys, if there is one.
+  __device__ __forceinline__ void add_values(State& state, Scores& weights, Shared& shared,
+                                             bool goes_on) const {
+    TW_UNROLL
+    for (int step = 0; step < kValueSteps; ++step) {
+      turn(shared);
+      if (step + 1 < kValueSteps) {
+        start_values(shared, step + 1);
+      } else {
+        shared.block = other_block(shared);
+        if (goes_on) start_keys(shared, 0);
+      }
+      add_step(state, weights, shared, step);
+    }
+  }
+  __device__ __forceinline__ void add_step(State& state, Scores& weights, const Shared& shared,
+                                           int step) const {
+    const Products lanes = products();
     const int pitch = int(tiles.value_pitch());
-    if (tiles.value_columns() == Tiles::kValueDims)
-      products().template add<Tiles::kValueDims>(state.sums, weights, staged, shared.values, pitch);
-    else
-      products().template add<Tiles::kValueDims / 2>(state.sums, weights, staged, shared.values,
-                                                     pitch);
+    if constexpr (Tiles::kIsFloat) {
+      lanes.template add_staged<kKeys>(state.sums, step * Products::kValues / kValueSteps,
+                                       shared.weights + first_row() * kWeightPitch, kWeightPitch,
+                                       present(shared), pitch);
+    } else {
+      constexpr int kColumns = kCut.warp_values();
+      const int first = rank() * kColumns, columns = int(tiles.value_columns()) - first;
+      const auto add = [&]<int kCount>() {
+        const E* const values = present(shared) + first;
+        if constexpr (kKeepsWeights)
+          lanes.template add<kCount>(state.sums, weights, values, pitch);
+        else
+          lanes.template add_staged<kCount, kKeys>(state.sums, narrow_weights(shared), kNarrowPitch,
+                                                   values, pitch);
+      };
+      if (columns > kColumns / 2)
+        add.template operator()<kColumns>();
+      else if (columns > 0)
+        add.template operator()<kColumns / 2>();
+    }
   }
 
   __device__ __forceinline__ void scale_by_keys(Scores& scores, const Shared& shared) const {
     TW_UNROLL
     for (int j = 0; j < Products::kKeys; ++j) {
-      const float factor = shared.block[products().key(j)].factor;
+      const float factor = shared.block[key(j)].factor;
       TW_UNROLL
       for (int i = 0; i < kOwn; ++i) scores(i, j) *= factor;
     }
@@ -221,8 +298,8 @@ struct AttentionTile {
       const KeyRange seen = shared.rows[row(i)].seen;
       TW_UNROLL
       for (int j = 0; j < Products::kKeys; ++j) {
-        const int64_t key = first + products().key(j);
-        if (key < seen.begin || key >= seen.end) scores(i, j) = kLow;
+        const int64_t at = first + key(j);
+        if (at < seen.begin || at >= seen.end) scores(i, j) = kLow;
       }
     }
   }
@@ -230,12 +307,11 @@ struct AttentionTile {
   /// most of the kernel. Lanes read back what they wrote.
   __device__ __forceinline__ void change(Scores& scores, const Shared& shared,
                                          int64_t first) const {
-    const Products lanes = products();
     const auto for_all = [&](auto&& f) {
       TW_UNROLL
       for (int i = 0; i < kOwn; ++i) TW_UNROLL
       for (int j = 0; j < Products::kKeys; ++j)
-        f(scores(i, j), shared.weights[row(i) * kWeightPitch + lanes.key(j)]);
+        f(scores(i, j), shared.weights[row(i) * kWeightPitch + key(j)]);
     };
     for_all([](float score, float& place) { place = score; });
     TW_ROLLED
@@ -246,33 +322,52 @@ struct AttentionTile {
       const ChangedScore<P, T> changed(sequence, options, its.q_head, its.query);
       TW_ROLLED
       for (int j = 0; j < Products::kKeys; ++j) {
-        const int64_t key = first + lanes.key(j);
-        float& score = shared.weights[r * kWeightPitch + lanes.key(j)];
-        score = key >= seen.begin && key < seen.end ? changed(score, key) : kLow;
+        const int64_t at = first + key(j);
+        float& score = shared.weights[r * kWeightPitch + key(j)];
+        score = at >= seen.begin && at < seen.end ? changed(score, at) : kLow;
       }
     }
     for_all([](float& score, float place) { score = place; });
     __syncwarp();  // before others' weights are written there
   }
 
-  /// f(mine, another lane's) over the lanes that share a row.
+  /// Of each of a lane's rows, f over the lanes, and then the warps, that share it.
   template <class F>
-  __device__ __forceinline__ static float combine_row(float value, F&& f) {
+  __device__ __forceinline__ void combine_rows(float (&of_rows)[kOwn], const Shared& shared,
+                                               F&& f) const {
     TW_UNROLL
-    for (int lane = 1; lane < Products::kLanes; lane *= 2)
-      value = f(value, __shfl_xor_sync(0xffffffffu, value, lane));
-    return value;
+    for (int i = 0; i < kOwn; ++i) TW_UNROLL
+    for (int lane = 1; lane < Products::kLanes; lane *= 2) {
+      const int other = Tiles::kIsFloat ? 2 * lane : lane;
+      of_rows[i] = f(of_rows[i], __shfl_xor_sync(0xffffffffu, of_rows[i], other));
+    }
+    if constexpr (kAcross > 1) {
+      TW_UNROLL
+      for (int i = 0; i < kOwn; ++i)
+        if (products().key(0) == 0) shared.told[rank() * Tiles::kRows + row(i)] = of_rows[i];
+      P::sync();
+      TW_UNROLL
+      for (int i = 0; i < kOwn; ++i) {
+        of_rows[i] = shared.told[row(i)];
+        TW_UNROLL
+        for (int other = 1; other < kAcross; ++other)
+          of_rows[i] = f(of_rows[i], shared.told[other * Tiles::kRows + row(i)]);
+      }
+    }
   }
   /// Scores to weights. The totals are of a lane's own keys.
-  __device__ __forceinline__ void weigh(Scores& scores, State& state) const {
+  __device__ __forceinline__ void weigh(Scores& scores, State& state, const Shared& shared) const {
+    float highs[kOwn];
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
-      const float before = state.high[i];
-      float high = scores(i, 0);
+      highs[i] = scores(i, 0);
       TW_UNROLL
-      for (int j = 1; j < Products::kKeys; ++j) high = fmaxf(high, scores(i, j));
-      high = combine_row(high, [](float a, float b) { return fmaxf(a, b); });
-      high = fmaxf(high, before);
+      for (int j = 1; j < Products::kKeys; ++j) highs[i] = fmaxf(highs[i], scores(i, j));
+    }
+    combine_rows(highs, shared, [](float a, float b) { return fmaxf(a, b); });
+    TW_UNROLL
+    for (int i = 0; i < kOwn; ++i) {
+      const float before = state.high[i], high = fmaxf(highs[i], before);
       const float base = high == kLow ? 0.0f : high;  // -inf - -inf is NaN, but these weigh nothing
       const float keep = tile::exp(before - base);
       float total = state.total[i] * keep;
@@ -289,17 +384,20 @@ struct AttentionTile {
   }
 
   __device__ __forceinline__ void store(const Shared& shared, State& state) const {
+    combine_rows(state.total, shared, [](float a, float b) { return a + b; });
+    const int64_t first = place.first_value + rank() * kCut.warp_values();
+    const int columns =
+        int(tile::lesser(value_columns() - rank() * kCut.warp_values(), kCut.warp_values()));
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
-      const float total = combine_row(state.total[i], [](float a, float b) { return a + b; });
+      const float total = state.total[i];
       const int r = row(i);
       if (r >= place.rows.count) continue;
       const float inverse = total == 0 ? 0.0f : 1 / total;
       const int64_t query = shared.rows[r].query, head = shared.rows[r].q_head;
       const auto to = sequence.out[query][head];
-      store_sums(products(), state.sums, i, inverse, &to(place.first_value), to.stride(0),
-                 value_columns());
-      if (sequence.lse && place.first_value == 0 && products().key(0) == 0)
+      store_sums(products(), state.sums, i, inverse, &to(first), to.stride(0), columns);
+      if (sequence.lse && place.first_value == 0 && key(0) == 0)
         sequence.lse(head, query) = state.high[i] + tile::log(total);
     }
   }
@@ -321,7 +419,11 @@ __device__ __forceinline__ void run_attention_tile(P p, const K& kernel,
     }
   }
   p.sync();
-  AttentionTile<P, T, U>::run();
+  using Tiles = AttentionTiles<T, U>;
+  if (tiles.is_large)
+    AttentionTile<P, T, U, Tiles::kLargeCut>::run();
+  else
+    AttentionTile<P, T, U, Tiles::kCut>::run();
 }
 
 }  // namespace tw::kernels

@@ -138,7 +138,9 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   ops::CudaLaunch prepared;
-  build_.entries[combo].prepare(kernel, Machine{}, prepared);
+  Machine machine;
+  machine.l1d_bytes = on.shared_bytes - kSharedStatic;
+  build_.entries[combo].prepare(kernel, machine, prepared);
   Function& function = find(combo, prepared.mods, on);
   tile::Plan& plan = prepared.plan;
   plan.scratch_bytes = round_up(plan.scratch_bytes, kScratchAlignment);
