@@ -3,9 +3,9 @@
 // values come in steps, of which one is on its way while the one before is multiplied.
 #pragma once
 
-#include "tilewright/kernels/attention_load_gpu.h"
 #include "tilewright/kernels/attention_products_gpu.h"
 #include "tilewright/kernels/attention_score.h"
+#include "tilewright/kernels/attention_tile_steps_gpu.h"
 
 namespace tw::kernels {
 
@@ -15,25 +15,17 @@ struct AttentionTile {
   using E = typename Tiles::E;
   using Products = AttentionProducts<E, kCut.warp_keys(), kCut.warp_values()>;
   using Scores = typename Products::Scores;
+  using Steps = AttentionTileSteps<P, T, U, kCut>;
+  using Shared = typename Steps::Shared;
   static constexpr int kOwn = Products::kRows, kKeys = kCut.keys, kAcross = kCut.across;
-  static constexpr int kWarpRows = 16, kWeightPitch = kKeys + 4, kNarrowPitch = kKeys + 8;
-  static constexpr int kThreads = kCut.threads();
+  static constexpr int kWarpRows = 16, kWeightPitch = Steps::kWeightPitch, kNarrowPitch = kKeys + 8;
   /// Weights of a row are in the registers of the lanes that multiply them.
   static constexpr bool kKeepsWeights = !Tiles::kIsFloat && kAcross == 1;
-  /// Steps that a block of values takes, and dims of each.
-  static constexpr int kValueStep = tile::lesser(kCut.dims, kCut.value_dims);
-  static constexpr int kValueSteps = kCut.value_dims / kValueStep;
   static constexpr float kLow = -__builtin_inff();
 
-  /// What the block shares.
-  struct Shared {
-    E *queries, *buffers;
-    typename Tiles::Row* rows;
-    typename Tiles::Key* block;  // of two: the one that is worked on, then the next
-    float* weights;
-    float* told;  // of each row, by the warps that share it
-    int at;       // the buffer that is multiplied
-  };
+  /// Maxima and totals of rows are in shared memory: registers are the sums'.
+  static constexpr bool kParks = Tiles::kIsFloat;
+
   /// Of a lane's rows.
   struct State {
     float high[kOwn], total[kOwn];
@@ -45,6 +37,7 @@ struct AttentionTile {
   const AttentionTilePlace& place = call.place;
   const AttentionSequence<T, U>& sequence = call.sequence;
   const AttentionOptions& options = call.options;
+  const Steps steps{call};
 
   /// A function that is called, so that it has the registers to itself.
   __device__ __noinline__ static void run() {
@@ -55,7 +48,7 @@ struct AttentionTile {
 
  private:
   __device__ __forceinline__ void walk(char* memory) const {
-    Shared shared = cut(memory);
+    Shared shared = steps.cut(memory);
     const StackedRows& rows = place.rows;
     const AttentionMask mask = options.mask(sequence.q_len(), sequence.kv_len);
     if (P::thread() < Tiles::kRows) {
@@ -69,12 +62,13 @@ struct AttentionTile {
     const KeyRange any = mask.keys(rows.first_query, last_query);
     const KeyRange all{mask.keys(last_query).begin, mask.keys(rows.first_query).end};
     const int64_t first_block = any.empty() ? any.end : any.begin / kKeys * kKeys;
-    find_keys(shared.block, any, first_block);
+    steps.find_keys(shared.block, any, first_block);
     P::sync();
     State state = begin(shared);
     if (first_block < any.end) {
-      if (tiles.holds_queries()) load_queries(shared.queries, shared, 0, int(tiles.shape.dims));
-      start_keys(shared, 0);
+      if (tiles.holds_queries())
+        steps.load_queries(shared.queries, shared, 0, int(tiles.shape.dims));
+      steps.start_keys(shared, 0);
     }
     const bool changes = ChangedScore<P, T>::changes(sequence, options);
     TW_ROLLED
@@ -98,22 +92,6 @@ struct AttentionTile {
   /// Among the warps that share rows.
   TW_INLINE int rank() const { return kAcross == 1 ? 0 : P::thread() / 128; }
   TW_INLINE int key(int j) const { return rank() * kCut.warp_keys() + products().key(j); }
-  /// Of the program's slice.
-  TW_INLINE int value_columns() const {
-    return int(tile::lesser(tiles.shape.value_dims - place.first_value, kCut.value_dims));
-  }
-
-  __device__ __forceinline__ Shared cut(char* memory) const {
-    Shared out;
-    out.queries = reinterpret_cast<E*>(memory);
-    out.buffers = out.queries + tiles.query_elements();
-    out.rows = reinterpret_cast<typename Tiles::Row*>(out.buffers + 2 * tiles.buffer_elements());
-    out.block = reinterpret_cast<typename Tiles::Key*>(out.rows + Tiles::kRows);
-    out.weights = reinterpret_cast<float*>(out.block + 2 * kKeys);
-    out.told = out.weights + Tiles::kRows * kWeightPitch;
-    out.at = 1;
-    return out;
-  }
 
   __device__ __forceinline__ State begin(const Shared& shared) const {
     State out{};
@@ -121,91 +99,29 @@ struct AttentionTile {
     for (int i = 0; i < kOwn; ++i) {
       const bool sinks = options.sinks && row(i) < place.rows.count;
       out.high[i] = sinks ? options.sinks(shared.rows[row(i)].q_head) : kLow;
-      out.total[i] = sinks && key(0) == 0 ? 1.0f : 0.0f;
+      out.total[i] = sinks && (kParks || key(0) == 0) ? 1.0f : 0.0f;
     }
+    park(out, shared);
     return out;
   }
-
-  /// Where the keys of the block are that begins with key `first`.
-  __device__ __forceinline__ void find_keys(typename Tiles::Key* block, const KeyRange& seen,
-                                            int64_t first) const {
-    if (P::thread() >= kKeys) return;
-    const int64_t key = first + P::thread();
-    typename Tiles::Key out{nullptr, nullptr, call.scale, 1};
-    if (key >= seen.begin && key < seen.end) {
-      const auto find = [&](const auto& from) {
-        return from.head(place.rows.kv_head).at(key, key + 1).data;
-      };
-      out.key = find(sequence.k);
-      out.value = find(sequence.v);
-      if (sequence.k_scale) out.factor *= *find(sequence.k_scale);
-      if (sequence.v_scale) out.value_factor = *find(sequence.v_scale);
+  __device__ __forceinline__ void park(const State& state, const Shared& shared) const {
+    if constexpr (kParks) {
+      __syncwarp();  // what was there has been read
+      TW_UNROLL
+      for (int i = 0; i < kOwn; ++i) {
+        if (key(0) != 0) continue;
+        shared.told[row(i)] = state.high[i];
+        shared.told[Tiles::kRows + row(i)] = state.total[i];
+      }
+      __syncwarp();
     }
-    block[P::thread()] = out;
   }
-  __device__ __forceinline__ typename Tiles::Key* other_block(const Shared& shared) const {
-    typename Tiles::Key* const one =
-        reinterpret_cast<typename Tiles::Key*>(shared.rows + Tiles::kRows);
-    return shared.block == one ? one + kKeys : one;
-  }
-
-  /// The other buffer.
-  TW_INLINE E* next(const Shared& shared) const {
-    return shared.buffers + (1 - shared.at) * tiles.buffer_elements();
-  }
-  TW_INLINE const E* present(const Shared& shared) const {
-    return shared.buffers + shared.at * tiles.buffer_elements();
-  }
-  /// What was on its way is there, and the buffer before is free.
-  __device__ __forceinline__ static void turn(Shared& shared) {
-    tile::cuda::wait_copies();
-    P::sync();
-    shared.at = 1 - shared.at;
-  }
-
-  /// Dims [first, first + count) of the tile's queries.
-  __device__ __forceinline__ void load_queries(E* to, const Shared& shared, int first,
-                                               int count) const {
-    const View<const T, 3>& q = sequence.q;
-    const AttentionLoad<E, kThreads> load{P::thread(), to, int(tiles.query_pitch()),
-                                          int(Tiles::padded(count)), count};
-    load.template run<T, Tiles::kRows>(
-        load.is_whole(q.data, q.stride(2), q.stride(0), q.stride(1)), q.stride(2), [&](int r) {
-          const auto& row = shared.rows[r];
-          return r < place.rows.count ? q.data + row.query * q.stride(0) +
-                                            row.q_head * q.stride(1) + first * q.stride(2)
-                                      : nullptr;
-        });
-  }
-  /// A step of the block's keys, from dim `first` on, and of the queries that are not held.
-  __device__ __forceinline__ void start_keys(const Shared& shared, int first) const {
-    const int count = int(tile::lesser(tiles.shape.dims - first, kCut.dims));
-    const KeySource<U>& k = sequence.k;
-    const AttentionLoad<E, kThreads> load{P::thread(), next(shared), int(tiles.key_pitch()),
-                                          int(Tiles::padded(count)), count};
-    load.template run<U, kKeys>(load.is_whole(k), k.dim_stride, [&](int r) {
-      const U* const from = shared.block[r].key;
-      return from != nullptr ? from + first * k.dim_stride : nullptr;
-    });
-    if (!tiles.holds_queries())
-      load_queries(shared.queries + (1 - shared.at) * Tiles::kRows * tiles.query_pitch(), shared,
-                   first, count);
-  }
-  /// A step of the block's values.
-  __device__ __forceinline__ void start_values(const Shared& shared, int step) const {
-    const KeySource<U>& v = sequence.v;
-    const int first = step * kValueStep;
-    const AttentionLoad<E, kThreads> load{P::thread(), next(shared), int(tiles.value_pitch()),
-                                          int(tiles.value_columns()), value_columns() - first};
-    const auto row = [&](int r) {
-      const U* const from = shared.block[r].value;
-      return from != nullptr ? from + (place.first_value + first) * v.dim_stride : nullptr;
-    };
-    if (sequence.v_scale)
-      load.template run<U, kKeys>(load.is_whole(v), v.dim_stride, row,
-                                  [&](int r) { return shared.block[r].value_factor; });
-    else
-      load.template run<U, kKeys>(load.is_whole(v), v.dim_stride, row);
+  __device__ __forceinline__ void unpark(State& state, const Shared& shared) const {
+    TW_UNROLL
+    for (int i = 0; i < kOwn && kParks; ++i) {
+      state.high[i] = shared.told[row(i)];
+      state.total[i] = shared.told[Tiles::kRows + row(i)];
+    }
   }
 
   /// The warp's products of a block of keys; the last step begins to bring the values.
@@ -218,16 +134,16 @@ struct AttentionTile {
     int first = 0;
     TW_ROLLED
     do {
-      turn(shared);
-      if (first == 0) find_keys(other_block(shared), seen, block + kKeys);
+      steps.turn(shared);
+      if (first == 0) steps.find_keys(steps.other_block(shared), seen, block + kKeys);
       if (first + kCut.dims < dims)
-        start_keys(shared, first + kCut.dims);
+        steps.start_keys(shared, first + kCut.dims);
       else
-        start_values(shared, 0);
+        steps.start_values(shared, 0);
       const E* const queries =
           shared.queries + (holds ? first : shared.at * Tiles::kRows * pitch) + first_row() * pitch;
       products().multiply(scores, queries, pitch,
-                          present(shared) + rank() * kCut.warp_keys() * key_pitch, key_pitch,
+                          steps.present(shared) + rank() * kCut.warp_keys() * key_pitch, key_pitch,
                           int(Tiles::padded(tile::lesser(dims - first, kCut.dims))));
       first += kCut.dims;
     } while (first < dims);
@@ -247,13 +163,13 @@ struct AttentionTile {
   __device__ __forceinline__ void add_values(State& state, Scores& weights, Shared& shared,
                                              bool goes_on) const {
     TW_UNROLL
-    for (int step = 0; step < kValueSteps; ++step) {
-      turn(shared);
-      if (step + 1 < kValueSteps) {
-        start_values(shared, step + 1);
+    for (int step = 0; step < Steps::kValueSteps; ++step) {
+      steps.turn(shared);
+      if (step + 1 < Steps::kValueSteps) {
+        steps.start_values(shared, step + 1);
       } else {
-        shared.block = other_block(shared);
-        if (goes_on) start_keys(shared, 0);
+        shared.block = steps.other_block(shared);
+        if (goes_on) steps.start_keys(shared, 0);
       }
       add_step(state, weights, shared, step);
     }
@@ -263,14 +179,14 @@ struct AttentionTile {
     const Products lanes = products();
     const int pitch = int(tiles.value_pitch());
     if constexpr (Tiles::kIsFloat) {
-      lanes.template add_staged<kKeys>(state.sums, step * Products::kValues / kValueSteps,
+      lanes.template add_staged<kKeys>(state.sums, step * Products::kValues / Steps::kValueSteps,
                                        shared.weights + first_row() * kWeightPitch, kWeightPitch,
-                                       present(shared), pitch);
+                                       steps.present(shared), pitch);
     } else {
       constexpr int kColumns = kCut.warp_values();
       const int first = rank() * kColumns, columns = int(tiles.value_columns()) - first;
       const auto add = [&]<int kCount>() {
-        const E* const values = present(shared) + first;
+        const E* const values = steps.present(shared) + first;
         if constexpr (kKeepsWeights)
           lanes.template add<kCount>(state.sums, weights, values, pitch);
         else
@@ -355,9 +271,9 @@ struct AttentionTile {
       }
     }
   }
-  /// Scores to weights. The totals are of a lane's own keys.
+  /// Scores to weights. The totals are of a lane's own keys, unless they are parked.
   __device__ __forceinline__ void weigh(Scores& scores, State& state, const Shared& shared) const {
-    float highs[kOwn];
+    float highs[kOwn], totals[kOwn] = {};
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       highs[i] = scores(i, 0);
@@ -365,29 +281,35 @@ struct AttentionTile {
       for (int j = 1; j < Products::kKeys; ++j) highs[i] = fmaxf(highs[i], scores(i, j));
     }
     combine_rows(highs, shared, [](float a, float b) { return fmaxf(a, b); });
+    unpark(state, shared);
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       const float before = state.high[i], high = fmaxf(highs[i], before);
       const float base = high == kLow ? 0.0f : high;  // -inf - -inf is NaN, but these weigh nothing
       const float keep = tile::exp(before - base);
-      float total = state.total[i] * keep;
       TW_UNROLL
       for (int j = 0; j < Products::kKeys; ++j) {
         scores(i, j) = tile::exp_below(scores(i, j), base);
-        total += scores(i, j);
+        totals[i] += scores(i, j);
       }
       state.high[i] = high;
-      state.total[i] = total;
+      state.total[i] *= keep;
       TW_UNROLL
       for (int j = 0; j < Products::kValues; ++j) state.sums(i, j) *= keep;
     }
+    if constexpr (kParks) combine_rows(totals, shared, [](float a, float b) { return a + b; });
+    TW_UNROLL
+    for (int i = 0; i < kOwn; ++i) state.total[i] += totals[i];
+    park(state, shared);
   }
 
   __device__ __forceinline__ void store(const Shared& shared, State& state) const {
-    combine_rows(state.total, shared, [](float a, float b) { return a + b; });
+    unpark(state, shared);
+    if constexpr (!kParks)
+      combine_rows(state.total, shared, [](float a, float b) { return a + b; });
     const int64_t first = place.first_value + rank() * kCut.warp_values();
     const int columns =
-        int(tile::lesser(value_columns() - rank() * kCut.warp_values(), kCut.warp_values()));
+        int(tile::lesser(steps.value_columns() - rank() * kCut.warp_values(), kCut.warp_values()));
     TW_UNROLL
     for (int i = 0; i < kOwn; ++i) {
       const float total = state.total[i];

@@ -147,7 +147,7 @@ struct AttentionTiles : AttentionTileSizes {
   }
   /// At most 98 KiB, for which every GPU's shared memory has room, but for kAttentionWideCut.
   TW_INLINE int64_t scratch_bytes() const {
-    const int64_t floats = kRows * (weight_pitch() + (cut().across > 1 ? cut().across : 0));
+    const int64_t floats = kRows * (weight_pitch() + (kIsFloat ? 2 : cut().across));
     return int64_t{sizeof(Call)} + (query_elements() + 2 * buffer_elements()) * int64_t{sizeof(E)} +
            kRows * int64_t{sizeof(Row)} + 2 * cut().keys * int64_t{sizeof(Key)} +
            floats * int64_t{sizeof(float)};
