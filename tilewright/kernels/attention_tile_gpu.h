@@ -229,7 +229,7 @@ struct AttentionTile {
       for (int j = 0; j < Products::kKeys; ++j)
         f(scores(i, j), shared.weights[row(i) * kWeightPitch + key(j)]);
     };
-    for_all([](float score, float& place) { place = score; });
+    for_all([](float score, float& kept) { kept = score; });
     TW_ROLLED
     for (int i = 0; i < kOwn; ++i) {
       const int r = row(i);
@@ -243,7 +243,7 @@ struct AttentionTile {
         score = at >= seen.begin && at < seen.end ? changed(score, at) : kLow;
       }
     }
-    for_all([](float& score, float place) { score = place; });
+    for_all([](float& score, float kept) { score = kept; });
     __syncwarp();  // before others' weights are written there
   }
 

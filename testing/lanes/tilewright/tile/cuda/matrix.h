@@ -16,6 +16,13 @@ void with_matrix_rows(const void* own, F&& f) {
   this_warp->meeting.arrive_and_wait();
 }
 
+inline void load_matrices(uint32_t (&r)[4], const void* row) {
+  with_matrix_rows(row, [&](char* const* rows) {
+    for (int matrix = 0; matrix < 4; ++matrix)
+      std::memcpy(&r[matrix], rows[8 * matrix + testing::lane() / 4] + testing::lane() % 4 * 4,
+                  sizeof r[matrix]);
+  });
+}
 inline void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
   const int column = testing::lane() / 4, first = testing::lane() % 4 * 2;
   with_matrix_rows(row, [&](char* const* rows) {

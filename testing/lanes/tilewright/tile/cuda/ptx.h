@@ -13,6 +13,9 @@
 #include "tilewright/core/types.h"
 
 #define TW_PTX inline
+#define __device__
+#define __forceinline__ inline
+#define __noinline__
 
 namespace tw::testing {
 
@@ -138,7 +141,14 @@ inline float __fmaf_rn(float a, float b, float c) {
   return std::fma(a, b, c);
 }
 
+struct float4 {
+  float x, y, z, w;
+};
+
 namespace tw::tile::cuda {
+
+/// Of one block at a time.
+alignas(64) inline char shared_scratch[232448];
 
 inline bool elect_one() {
   return testing::lane() == 0;
