@@ -146,6 +146,11 @@ struct AttentionBackwardTile {
     P::sync();  // what was there has been read
     load<kOthers>(others, tiles.pitch(tiles.most_dims()), block, !kOfKeys, is_of_scores);
   }
+  /// What was loaded is there.
+  __device__ __forceinline__ static void settle() {
+    tile::cuda::wait_copies();
+    P::sync();
+  }
   __device__ __forceinline__ Scores multiply(const E* operands, int64_t dims) const {
     Scores out;
     const int pitch = int(tiles.pitch(dims));
@@ -195,24 +200,26 @@ struct AttentionBackwardTile {
     if (P::thread() < kOthers) block[P::thread()] = find(any.begin + P::thread(), !kOfKeys);
     P::sync();
     if constexpr (!kOfKeys) find_deltas();
-    load<kRows>(of_scores, tiles.pitch(tiles.shape.dims), rows, kOfKeys, true);
-    load<kRows>(of_values, tiles.pitch(tiles.shape.value_dims), rows, kOfKeys, false);
+    if (!any.empty()) {
+      load<kRows>(of_scores, tiles.pitch(tiles.shape.dims), rows, kOfKeys, true);
+      load<kRows>(of_values, tiles.pitch(tiles.shape.value_dims), rows, kOfKeys, false);
+    }
     Sums of_rows, values;  // gradients of the rows, and of their values
     TW_ROLLED
     for (int64_t first = any.begin; first < any.end; first += kOthers) {
       load_others(false);
       if (P::thread() < kOthers)
         other_block()[P::thread()] = find(first + kOthers + P::thread(), !kOfKeys);
-      P::sync();
+      settle();
       Scores slopes = multiply(of_values, tiles.shape.value_dims);
       load_others(true);
-      P::sync();
+      settle();
       Scores scores = multiply(of_scores, tiles.shape.dims);
       weigh(scores, slopes);
       if (columns(tiles.shape.dims) > 0) add(of_rows, slopes);
       if (kOfKeys && columns(tiles.shape.value_dims) > 0) {
         load_others(false);
-        P::sync();
+        settle();
         add(values, scores);
       }
       block = other_block();
