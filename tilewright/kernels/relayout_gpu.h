@@ -38,7 +38,9 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     return tile::plan_of(grid.programs).over(cols < width ? cols : width);
   }
 
-  TW_INLINE bool runs_apart() const { return !turned && groups == 0 && !is_aligned; }
+  TW_INLINE bool runs_apart() const {
+    return box.rank > 0 || (!turned && groups == 0 && !is_aligned);
+  }
   template <class Part>
   TW_INLINE void operator()(Part p) const {
 #if defined(__CUDACC__)
