@@ -85,20 +85,18 @@ def rope_yarn(
     beta_slow: float = 1.0,
     attn_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Frequencies between two dimensions go from divided by `scale` to plain."""
+    """Low dimensions are plain, high ones those of a base that is `scale` times as large."""
     half = x.shape[-1] // 2
 
-    def dimension(turns: float) -> int:
-        return int(half * math.log(original_max_position / (turns * 2 * math.pi)) / math.log(base))
+    def dimension(turns: float) -> float:
+        return half * math.log(original_max_position / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low, high = max(dimension(beta_fast), 0), min(dimension(beta_slow), half - 1)
-    plain = _frequencies(x.shape[-1], base, x.device)
-    ramp = torch.zeros_like(plain)
-    if high > low:
-        index = torch.arange(half, dtype=torch.float32, device=x.device)
-        ramp = ((index - low) / (high - low)).clamp(0, 1)
-    frequencies = (1 - ramp) * plain / scale + ramp * plain
-    return _apply(x, frequencies, layout=layout, factor=attn_factor)
+    low = max(math.floor(dimension(beta_fast)), 0)
+    high = min(math.ceil(dimension(beta_slow)), half - 1)
+    index = torch.arange(half, dtype=torch.float32, device=x.device)
+    ramp = ((index - low) / (high - low or 1)).clamp(0, 1)
+    plain, wide = (_frequencies(x.shape[-1], b, x.device) for b in (base, scale * base))
+    return _apply(x, ramp * wide + (1 - ramp) * plain, layout=layout, factor=attn_factor)
 
 
 @uses("rope")
@@ -111,11 +109,14 @@ def rope_long_rope(
     max_position_embeddings: int = 4096,
     original_max_position_embeddings: int = 4096,
 ) -> torch.Tensor:
-    """Each frequency is divided by a factor of its own."""
+    """Each frequency is divided by a factor of its own, and the result grows with the context."""
     rescale: torch.Tensor | float = 1.0
     if rescale_factors is not None:
         rescale = torch.as_tensor(rescale_factors, dtype=torch.float32, device=x.device)
-    return _apply(x, _frequencies(x.shape[-1], base, x.device, rescale), layout=layout)
+    growth = max(max_position_embeddings / original_max_position_embeddings, 1.0)
+    factor = math.sqrt(1 + math.log(growth) / math.log(original_max_position_embeddings))
+    frequencies = _frequencies(x.shape[-1], base, x.device, rescale)
+    return _apply(x, frequencies, layout=layout, factor=factor)
 
 
 @uses("rope")

@@ -113,12 +113,11 @@ def llama31() -> torch.Tensor:
 
 
 def yarn() -> torch.Tensor:
-    low = int(16 * math.log(64 / (32 * 2 * math.pi)) / math.log(10000))
-    high = int(16 * math.log(64 / (2 * math.pi)) / math.log(10000))
-    ramp = torch.tensor(
-        [min(max((i - max(low, 0)) / (high - max(low, 0)), 0), 1) for i in range(16)]
-    )
-    return (1 - ramp) * PLAIN / 16 + ramp * PLAIN
+    low = math.floor(16 * math.log(64 / (32 * 2 * math.pi)) / (2 * math.log(10000)))
+    high = math.ceil(16 * math.log(64 / (2 * math.pi)) / (2 * math.log(10000)))
+    assert (low, high) == (-1, 3)
+    ramp = torch.tensor([0, 1 / 3, 2 / 3] + [1.0] * 13)
+    return ramp / 160000.0 ** (torch.arange(16) / 16) + (1 - ramp) * PLAIN
 
 
 ROPES = {
@@ -126,8 +125,8 @@ ROPES = {
     "rope_non_neox": ({}, PLAIN, True),
     "rope_llama31": ({"original_max_position": 64}, llama31(), False),
     "rope_yarn": ({"original_max_position": 64, "attn_factor": 1.2}, yarn(), False),
-    "rope_long_rope": ({"rescale_factors": torch.arange(1.0, 17)}, PLAIN / torch.arange(1.0, 17),
-                       False),
+    "rope_long_rope": ({"rescale_factors": torch.arange(1.0, 17), "max_position_embeddings": 8192},
+                       PLAIN / torch.arange(1.0, 17), False),
 }  # fmt: skip
 
 
@@ -135,7 +134,8 @@ ROPES = {
 @pytest.mark.parametrize("name", ROPES)
 def test_rotary_embeddings(name, dtype) -> None:
     options, frequencies, interleaved = ROPES[name]
-    factor = options.get("attn_factor", 1.0)
+    grown = math.sqrt(1 + math.log(2) / math.log(4096)) if name == "rope_long_rope" else 1.0
+    factor = options.get("attn_factor", grown)
     turned = angles(40, frequencies)
     cos, sin = ((t * factor).to(dtype) for t in (turned.cos(), turned.sin()))
     flat, wide = torch.randn(40, 32).to(dtype), torch.randn(2, 40, 3, 32).to(dtype)
