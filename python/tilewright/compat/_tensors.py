@@ -11,6 +11,7 @@ import torch
 from tilewright import _functions, ops
 
 Dims = int | Sequence[int] | None
+Kind = str | torch.dtype | None
 
 _BYTES = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -28,6 +29,11 @@ def dtype_of(name: str | torch.dtype) -> torch.dtype:
     """A dtype by its name, or itself."""
     found: torch.dtype = getattr(torch, name) if isinstance(name, str) else name
     return found
+
+
+def as_dtype(x: torch.Tensor, kind: Kind) -> torch.Tensor:
+    """X in a dtype; as it is without one."""
+    return x if kind is None else x.to(dtype_of(kind))
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

@@ -263,20 +263,4 @@ def causal_conv1d_update(
     return _filtered(window.mT.float(), weight, bias, activation)[:, 0].to(x.dtype)
 
 
-@uses("add", "scale")
-def hadamard_transform(x: torch.Tensor, *, base_order: int = 1) -> torch.Tensor:
-    """X [..., n] times Sylvester's matrix over the root of n, n a power of two."""
-    n = x.shape[-1]
-    if base_order != 1:
-        raise NotImplementedError(f"hadamard_transform: the catalog has no order {base_order}")
-    if n < 1 or n & (n - 1):
-        raise ValueError(f"hadamard_transform: {n} columns of x are no power of two")
-    out, half = x.float().reshape(-1, n), 1
-    while half < n:
-        a, b = out.view(-1, n // (2 * half), 2, half).unbind(2)
-        pair = [ops.add(a.contiguous(), b.contiguous(), sign) for sign in (1.0, -1.0)]
-        out, half = torch.stack(pair, 2).view(-1, n), 2 * half
-    return tensor(ops.scale(out, n**-0.5)).view(x.shape).to(x.dtype)
-
-
 __all__ = list(provided(vars()))

@@ -12,6 +12,8 @@ from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import (
     Dims,
+    Kind,
+    as_dtype,
     constant,
     dimensions,
     kept,
@@ -31,15 +33,19 @@ def _reduced(
 
 
 @uses("sum")
-def sum(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
-    """The sums along some dimensions, or of everything."""
-    return _reduced("sum", x, dim, keepdim)
+def sum(
+    x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False, dtype: Kind = None
+) -> torch.Tensor:
+    """The sums along some dimensions, or of everything, of x in this dtype."""
+    return _reduced("sum", as_dtype(x, dtype), dim, keepdim)
 
 
 @uses("mean")
-def mean(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
-    """The means along some dimensions, or of everything."""
-    return _reduced("mean", x, dim, keepdim)
+def mean(
+    x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False, dtype: Kind = None
+) -> torch.Tensor:
+    """The means along some dimensions, or of everything, of x in this dtype."""
+    return _reduced("mean", as_dtype(x, dtype), dim, keepdim)
 
 
 @uses("amax")
@@ -55,9 +61,11 @@ def amin(x: torch.Tensor, *, dim: Dims = None, keepdim: bool = False) -> torch.T
 
 
 @uses("reduce")
-def prod(x: torch.Tensor, *, dim: int = -1, keepdim: bool = False) -> torch.Tensor:
-    """The products along a dimension."""
-    return _reduced("reduce", x, dim, keepdim, "prod")
+def prod(
+    x: torch.Tensor, *, dim: int = -1, keepdim: bool = False, dtype: Kind = None
+) -> torch.Tensor:
+    """The products along a dimension, of x in this dtype."""
+    return _reduced("reduce", as_dtype(x, dtype), dim, keepdim, "prod")
 
 
 @uses("reduce")
@@ -216,15 +224,15 @@ def _chosen(name: str, x: torch.Tensor, dim: int | None) -> int:
 
 
 @uses("softmax")
-def softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
-    """The softmax along a dimension."""
-    return tensor(ops.softmax(x, _chosen("softmax", x, dim)))
+def softmax(x: torch.Tensor, *, dim: int | None = None, dtype: Kind = None) -> torch.Tensor:
+    """The softmax along a dimension, of x in this dtype."""
+    return tensor(ops.softmax(as_dtype(x, dtype), _chosen("softmax", x, dim)))
 
 
 @uses("log_softmax")
-def log_softmax(x: torch.Tensor, *, dim: int | None = None) -> torch.Tensor:
-    """The logarithm of the softmax along a dimension."""
-    return tensor(ops.log_softmax(x, _chosen("log_softmax", x, dim)))
+def log_softmax(x: torch.Tensor, *, dim: int | None = None, dtype: Kind = None) -> torch.Tensor:
+    """The logarithm of the softmax along a dimension, of x in this dtype."""
+    return tensor(ops.log_softmax(as_dtype(x, dtype), _chosen("log_softmax", x, dim)))
 
 
 __all__ = list(provided(vars()))

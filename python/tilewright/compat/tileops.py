@@ -27,6 +27,7 @@ from tilewright.compat._tileops_rope import *  # noqa: F403
 from tilewright.compat._tileops_sampling import *  # noqa: F403
 from tilewright.compat._tileops_sparse import *  # noqa: F403
 from tilewright.compat._tileops_state_space import *  # noqa: F403
+from tilewright.compat._tileops_transforms import *  # noqa: F403
 
 MISSING: dict[str, str] = by_name({})
 

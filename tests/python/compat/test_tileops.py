@@ -291,3 +291,11 @@ def test_latent_attention() -> None:
     got = tileops.multi_head_latent_attention_decode_with_kv_cache(Q[:, 0], q_pe, k, k_pe, pe_dim=8)
     one = torch.cat([Q[:, 0], q_pe], -1)[:, None]
     close(got, want(one, torch.cat([k, k_pe], -1), k)[:, 0])
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "softmax", "log_softmax"])
+def test_reductions_in_another_dtype(name) -> None:
+    x = (torch.rand(3, 40) + 0.5).bfloat16()
+    want = getattr(torch, name)(x, dim=-1, dtype=torch.float32)
+    for dtype in (torch.float32, "float32"):
+        close(getattr(tileops, name)(x, dim=-1, dtype=dtype), want)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import pytest
 import torch
@@ -162,19 +161,3 @@ def test_short_filters(activation, width) -> None:
     assert torch.equal(stepped[0, :, -1], x[3])
     with pytest.raises(ValueError, match="activation 'gelu' is neither"):
         tileops.causal_conv1d_update(x[:4], weight, states, activation="gelu")
-
-
-@pytest.mark.parametrize("n", [1, 2, 64])
-def test_hadamard_transform(n) -> None:
-    matrix = torch.ones(1, 1, dtype=torch.float64)
-    while len(matrix) < n:
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    x = torch.randn(2, 3, n).half()
-    close(tileops.hadamard_transform(x), (x.double() @ matrix.T / math.sqrt(n)).half())
-
-
-def test_what_hadamard_transform_refuses() -> None:
-    with pytest.raises(ValueError, match="12 columns of x are no power of two"):
-        tileops.hadamard_transform(torch.ones(2, 12))
-    with pytest.raises(NotImplementedError, match="no order 12"):
-        tileops.hadamard_transform(torch.ones(2, 24), base_order=12)
