@@ -28,7 +28,7 @@ def _turned(
     return rotated(x, cos, sin, rows.expand(len(x), -1), layout)
 
 
-def _seen(
+def seen(
     causal: bool, left: int, right: int, scale: float | None, softcap: float | None
 ) -> dict[str, Any]:
     """The catalog's options of attention."""
@@ -95,7 +95,7 @@ def gqa_dense(
         tables = rope_cos[:, :width], rope_sin[:, :width]
         q = _turned(q, *tables, k.shape[1] - q.shape[1], rope_layout)
         k = _turned(k, *tables, 0, rope_layout)
-    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    options = seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
     return tensor(ops.attention(q, k, v, sinks=sinks, **options))
 
 
@@ -112,7 +112,7 @@ def gqa_dense_with_lse(
     softcap: float | None = None,
 ) -> WithLse:
     """Attention [B, S, H, D], and the logarithms of its sums [B, H, S]."""
-    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    options = seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
     out, lse = _attention(q, k, v, **options)
     return out, lse
 
@@ -133,7 +133,7 @@ def gqa_dense_bwd(
     softcap: float | None = None,
 ) -> Gradients:
     """The gradients of q, k and v, from what gqa_dense_with_lse returned."""
-    options = _seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
+    options = seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
     dq, dk, dv = ops.attention_backward(do, q, k, v, o, lse, **options)
     return dq, dk, dv
 

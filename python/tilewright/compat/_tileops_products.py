@@ -111,4 +111,74 @@ def gemm_w4a16(
     return tensor(ops.linear_int4(activation, codes, scale, zero, group_size=group_size))
 
 
+@uses("linear_int4", "mul")
+def gemm_w4a8(
+    activation: torch.Tensor,
+    packed_weight: torch.Tensor,
+    weight_group_scale: torch.Tensor,
+    weight_channel_scale: torch.Tensor,
+    activation_scale: torch.Tensor,
+    *,
+    group_size: int = 128,
+) -> torch.Tensor:
+    """8-bit floats [M, K] times signed weights [N, K], two in a byte and the low half first.
+
+    A weight has the scale of its group and that of its row, an activation that of its row. The
+    result is bfloat16.
+    """
+    codes = (packed_weight ^ 0x88).view(torch.int8)  # 8 more than they are
+    scale = weight_group_scale.float()
+    wide = tensor(ops.mul(activation.float(), activation_scale.float()[:, None]))
+    eight = torch.full_like(scale, 8, dtype=torch.int8)
+    made = ops.linear_int4(wide, codes, scale, eight, group_size=group_size)
+    return tensor(ops.mul(made, weight_channel_scale.float())).bfloat16()
+
+
+@uses("linear_int4")
+def gemm_w4a16_prepacked(
+    activation: torch.Tensor,
+    packed_weight: torch.Tensor,
+    weight_scale: torch.Tensor,
+    weight_zero: torch.Tensor,
+    *,
+    group_size: int = 128,
+) -> torch.Tensor:
+    """As gemm_w4a16, of weights in the order of repack_w4a16."""
+    plain = _reordered(packed_weight, (4, 4, 2, 4), (3, 5, 2, 4))
+    return gemm_w4a16(activation, plain, weight_scale, weight_zero, group_size=group_size)
+
+
+@uses()
+def repack_w4a16(packed_weight: torch.Tensor) -> torch.Tensor:
+    """Weights [N, K / 2], two in a byte, in the order of TileOPs' tensor-core fragments."""
+    return _reordered(packed_weight, (4, 4, 4, 2), (4, 2, 5, 3))
+
+
+def _reordered(
+    packed: torch.Tensor, sizes: tuple[int, ...], order: tuple[int, ...]
+) -> torch.Tensor:
+    """The halves of each 64 bytes, of which there are these, in another order."""
+    rows, columns = packed.shape
+    if columns % 64:
+        raise ValueError(f"repack_w4a16: {columns} bytes of a row must be a multiple of 64")
+    halves = torch.stack([packed & 15, packed >> 4], -1).view(rows, columns // 64, *sizes)
+    low, high = halves.permute(0, 1, *order).reshape(rows, columns, 2).unbind(-1)
+    return low | (high << 4)
+
+
+@uses("mul", "matmul")
+def bmm_fp8(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    *,
+    out_dtype: str | torch.dtype = "bfloat16",
+    trans_b: bool = False,
+) -> torch.Tensor:
+    """bmm_fp8_nk with trans_b, bmm_fp8_kn without."""
+    function = bmm_fp8_nk if trans_b else bmm_fp8_kn
+    return function(a, b, scale_a, scale_b, out_dtype=out_dtype)
+
+
 __all__ = list(provided(vars()))

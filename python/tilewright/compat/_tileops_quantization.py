@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._tensors import dtype_of, tensor
+from tilewright.compat._tileops_products import repack_w4a16
 
 Codes = tuple[torch.Tensor, torch.Tensor]
 _GROUP = 128
@@ -94,6 +95,32 @@ def int4_quant_per_group(w: torch.Tensor, *, group_size: int = _GROUP) -> Codes:
     steps = ((groups - middle[:, None]) * factor[:, None]).round().clamp(-8, 7).to(torch.int8)
     first, second = steps.view(len(w), -1, 2).unbind(-1)
     return (first << 4) | (second & 15), torch.stack([1 / factor, middle], -1)
+
+
+@uses("amax")
+def int4_quant_per_group_with_zeros(
+    w: torch.Tensor, *, group_size: int = _GROUP
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """W [N, K] in steps of 1/15 of each group's range with 0, as gemm_w4a16_prepacked takes it.
+
+    Returns:
+        The bytes, each group's step in w's dtype, and its number that stands for 0.
+    """
+    _matrix("int4_quant_per_group", w)
+    if w.shape[1] % _GROUP or group_size <= 0 or w.shape[1] % group_size:
+        raise ValueError(
+            f"int4_quant_per_group: {w.shape[1]} columns of w must be multiples of {_GROUP} and of "
+            f"group_size = {group_size}"
+        )
+    groups = w.float().reshape(len(w), -1, group_size)
+    high = tensor(ops.amax(groups)).clamp(min=0)
+    low = -tensor(ops.amax(-groups)).clamp(min=0)
+    step = torch.where(high > low, ((high - low) / 15).clamp(min=torch.finfo(w.dtype).tiny), 1.0)
+    step = step.to(w.dtype)
+    zero = (-low / step.float()).round()
+    codes = (groups / step.float()[..., None]).round() + zero[..., None]
+    first, second = codes.clamp(0, 15).to(torch.uint8).view(len(w), -1, 2).unbind(-1)
+    return repack_w4a16(first | (second << 4)), step, zero.to(torch.uint8)
 
 
 def _restored(

@@ -15,27 +15,28 @@ from tilewright.compat._tensors import tensor
 States = tuple[torch.Tensor, torch.Tensor]
 
 
-def _within(
+def within(
     given: tuple[torch.Tensor, ...],
     state: torch.Tensor | None,
     cu_seqlens: torch.Tensor | None,
     scale: float | None,
 ) -> States:
-    """The recurrence of q, k, v, g and beta [B, S, H, ...], or of the sequences of a batch of 1."""
+    """The recurrence of q, k, v, g and perhaps beta [B, S, H, ...], or of sequences of a batch."""
     q = given[0]
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     bounds = [0, q.shape[1]] if cu_seqlens is None else cu_seqlens.tolist()
     outs, states = [], []
     for i, (first, end) in enumerate(itertools.pairwise(bounds)):
         own = state if state is None or cu_seqlens is None else state[i : i + 1]
-        q, k, v, g, beta = (x[:, first:end].contiguous() for x in given)
+        q, k, v, g, *rest = (x[:, first:end].contiguous() for x in given)
+        beta = rest[0] if rest else None
         out, last = ops.linear_attention(q, k, v, g, beta, own, scale=factor)
         outs.append(out)
         states.append(last)
     return torch.cat(outs, 1), torch.cat(states)
 
 
-def _delta_rule(
+def delta_rule(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -46,16 +47,17 @@ def _delta_rule(
     scale: float | None,
     *,
     l2norm: bool,
-    sigmoid: bool,
-    negative: bool,
-    v_first: bool,
+    sigmoid: bool = False,
+    negative: bool = False,
+    v_first: bool = False,
 ) -> States:
+    """The delta rule with these gates of each key dimension, and the last states."""
     wide = [normalized(x.float()) if l2norm else x.float() for x in (q, k)]
     strength = tensor(ops.sigmoid(beta.float())) if sigmoid else beta.float()
     given = (*wide, v.float(), gate, 2 * strength if negative else strength)
     if state is not None and v_first:
         state = state.mT.contiguous()
-    out, last = _within(given, state, cu_seqlens, scale)
+    out, last = within(given, state, cu_seqlens, scale)
     return out.to(q.dtype), last.mT.contiguous() if v_first else last
 
 
@@ -89,7 +91,7 @@ def gdn(
         if A_log is None or dt_bias is None:
             raise ValueError("gdn: use_gate_in_kernel takes A_log and dt_bias")
         gate = -A_log.float().exp() * F.softplus(gate + dt_bias.float())
-    return _delta_rule(
+    return delta_rule(
         q, k, v, gate[..., None].expand(*gate.shape, q.shape[-1]), beta, initial_state, cu_seqlens,
         scale, l2norm=use_qk_l2norm_in_kernel, sigmoid=use_beta_sigmoid_in_kernel,
         negative=allow_neg_eigval, v_first=state_v_first,
@@ -133,7 +135,7 @@ def kda(
             gate = -rate * F.softplus(raw)
         else:
             gate = lower_bound * torch.sigmoid(rate * raw)
-    return _delta_rule(
+    return delta_rule(
         q, k, v, gate, beta, initial_state, cu_seqlens, scale, l2norm=use_qk_l2norm_in_kernel,
         sigmoid=use_beta_sigmoid_in_kernel, negative=allow_neg_eigval, v_first=state_v_first,
     )  # fmt: skip

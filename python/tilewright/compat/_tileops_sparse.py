@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from tilewright import ops
@@ -138,19 +140,64 @@ def nsa_topk_varlen(
     block weighs 1 for each head. Weights are told apart by 1e-5; of equal ones the last comes
     first. The lse is worked out again: lse_in is not read.
     """
-    heads = k_cmp.shape[1]
-    chosen = q.new_full((len(q), heads, selected_block_num), -1, dtype=torch.int32)
+    return _selected(q, k_cmp, offsets, chunk_offsets, scale, selected_block_num, bs, _is_own)
+
+
+@uses("matmul", "reduce", "exp", "sum", "topk")
+def nsa_top_k_varlen(
+    q: torch.Tensor,
+    k_cmp: torch.Tensor,
+    offsets: torch.Tensor,
+    chunk_offsets: torch.Tensor,
+    token_indices: torch.Tensor,
+    *,
+    scale: float,
+    selected_block_num: int,
+    bs: int,
+) -> torch.Tensor:
+    """As nsa_topk_varlen, but the first block and the one before the token's own weigh 1, too.
+
+    The queries are scaled in their dtype.
+    """
+    given = (q * scale, k_cmp, offsets, chunk_offsets, 1.0, selected_block_num, bs)
+    return _selected(*given, lambda block, own: (block == 0) | (block == own) | (block == own - 1))
+
+
+Mask = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _is_own(block: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    return block == own
+
+
+def _selected(
+    q: torch.Tensor,
+    k_cmp: torch.Tensor,
+    offsets: torch.Tensor,
+    chunk_offsets: torch.Tensor,
+    scale: float,
+    count: int,
+    bs: int,
+    is_whole: Mask,
+) -> torch.Tensor:
+    """The `count` heaviest blocks of each token and head of keys [T, Hkv, count]; -1 for no more.
+
+    A block of which is_whole(block, the token's) is true weighs 1 for each head of queries.
+    """
+    chosen = q.new_full((len(q), k_cmp.shape[1], count), -1, dtype=torch.int32)
     bounds, chunks = offsets.tolist(), chunk_offsets.tolist()
     for begin, end, chunk in zip(bounds, bounds[1:], chunks, strict=False):
         if end > begin:
             blocks = -(-(end - begin) // bs)
             keys = k_cmp[chunk : chunk + blocks]
-            weights = _block_weights(q[begin:end], keys, scale, bs)
-            chosen[begin:end] = _heaviest(weights, selected_block_num, bs)
+            weights = _block_weights(q[begin:end], keys, scale, bs, is_whole)
+            chosen[begin:end] = _heaviest(weights, count, bs)
     return chosen
 
 
-def _block_weights(q: torch.Tensor, keys: torch.Tensor, scale: float, bs: int) -> torch.Tensor:
+def _block_weights(
+    q: torch.Tensor, keys: torch.Tensor, scale: float, bs: int, is_whole: Mask
+) -> torch.Tensor:
     """Of blocks, for each token and head of keys [T, Hkv, blocks]."""
     length, q_heads, dims = q.shape
     blocks, heads = keys.shape[:2]
@@ -163,9 +210,10 @@ def _block_weights(q: torch.Tensor, keys: torch.Tensor, scale: float, bs: int) -
     closed = scores.masked_fill(block >= (position + 1) // bs, -torch.inf)
     lse = tensor(ops.reduce(closed, "logsumexp"))[..., None]
     lse = torch.where(torch.isfinite(lse), lse, 0.0)
-    own = block == position // bs
-    before = tensor(ops.exp(scores - lse)).masked_fill(block > position // bs, 0.0)
-    weights = tensor(ops.sum(torch.where(own, 1.0, before), 2))
+    own = position // bs
+    before = tensor(ops.exp(scores - lse))
+    each = torch.where(is_whole(block, own), 1.0, before).masked_fill(block > own, 0.0)
+    weights = tensor(ops.sum(each, 2))
     return weights.transpose(0, 1)
 
 

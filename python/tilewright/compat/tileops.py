@@ -8,11 +8,13 @@ from typing import Any
 from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._tileops_activations import *  # noqa: F403
 from tilewright.compat._tileops_attention import *  # noqa: F403
+from tilewright.compat._tileops_attention_packed import *  # noqa: F403
 from tilewright.compat._tileops_attention_states import *  # noqa: F403
 from tilewright.compat._tileops_caches import *  # noqa: F403
 from tilewright.compat._tileops_convolutions import *  # noqa: F403
 from tilewright.compat._tileops_elementwise import *  # noqa: F403
 from tilewright.compat._tileops_engram import *  # noqa: F403
+from tilewright.compat._tileops_expert_stages import *  # noqa: F403
 from tilewright.compat._tileops_experts import *  # noqa: F403
 from tilewright.compat._tileops_fft import *  # noqa: F403
 from tilewright.compat._tileops_hyper_connections import *  # noqa: F403
