@@ -7,7 +7,15 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-MODULES = ("forge", "tilegym", "tilegym.liger", "tilegym.unsloth", "tilegym.flashinfer", "tileops")
+MODULES = (
+    "forge",
+    "tilegym",
+    "tilegym.liger",
+    "tilegym.unsloth",
+    "tilegym.flashinfer",
+    "tileops",
+    "tileops.ops",
+)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

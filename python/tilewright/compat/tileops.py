@@ -1,10 +1,15 @@
-"""TileOPs' operators: tensors by position, parameters by name, results in its order."""
+"""TileOPs' operators: tensors by position, parameters by name, results in its order.
+
+They are classes, too, where TileOPs has them: `tileops.norm.RMSNormFwdOp(normalized_shape)(x, w)`,
+`tileops.ops.RMSNormFwdOp`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.compat import _tileops_classes
 from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._tileops_activations import *  # noqa: F403
 from tilewright.compat._tileops_attention import *  # noqa: F403
@@ -32,6 +37,8 @@ from tilewright.compat._tileops_state_space import *  # noqa: F403
 from tilewright.compat._tileops_transforms import *  # noqa: F403
 
 MISSING: dict[str, str] = by_name({})
+
+_tileops_classes.install(__name__, globals())
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
