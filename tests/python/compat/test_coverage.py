@@ -15,7 +15,7 @@ def test_every_upstream_name_is_provided_or_missing() -> None:
     counts = {name: len(c.provided) + len(c.missing) for name, c in COVERAGE.items()}
     assert counts == {
         "forge": 4,
-        "tilegym": 62,
+        "tilegym": 67,
         "tilegym.liger": 26,
         "tilegym.unsloth": 15,
         "tilegym.flashinfer": 10,

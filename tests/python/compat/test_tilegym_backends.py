@@ -26,6 +26,7 @@ SHARES = torch.rand(3, 2)
 RULE = (torch.rand(1, 8, 2, 4), torch.rand(1, 8, 2, 4), torch.rand(1, 8, 2, 4))
 GATES = (-torch.rand(1, 8, 2), torch.rand(1, 8, 2))
 MODULE = types.SimpleNamespace(sinks=SINK[3], is_causal=True)
+HEADS = types.SimpleNamespace(head_dim=8, num_key_value_groups=2, training=False)
 CONFIG = types.SimpleNamespace(hidden_size=16, intermediate_size=8)
 MAMBA = (
     torch.rand(1, 8, 2, 4),
@@ -76,6 +77,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "apply_rope_base": (Q, K, *TABLES),
     "attention_sink": SINK,
     "attention_sink_decode": SINK,
+    "attention_sink_ref": SINK,
     "attention_sink_interface": SINK,
     "bmm": (A, B.mT),
     "chunk_gated_delta_rule": (*RULE, *GATES),
@@ -88,6 +90,14 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "fmha_variant": (Q, K, V),
     "fmha_varlen": (Q, K, V),
     "fused_linear_cross_entropy": (A, torch.randn(7, 16), torch.zeros(2, 3, dtype=torch.int64)),
+    "fused_experts_impl": (
+        A[0].half(),
+        torch.randn(3, 16, 16).half(),
+        torch.randn(3, 16, 8).half(),
+        SHARES,
+        IDS,
+    ),
+    "fused_moe_torch": (A[0], torch.randn(3, 8, 16), None, SHARES, IDS, True),
     "fused_moe": (
         A[0].half(),
         torch.randn(3, 16, 16).half(),
@@ -97,6 +107,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     ),
     "geglu": (A,),
     "gelu": (A,),
+    "gemma3_eager_attention_forward": (HEADS, Q, K, V, None),
     "gemma_attention": (Q, K, V),
     "gemma_attention_decode": (Q[:, :, :1], K, V),
     "get_apply_rope_func": lambda b: tilegym.get_apply_rope_func(backend=b)(Q, K, *TABLES),
@@ -134,6 +145,7 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
     "mla_decoding_split_kv": ONE,
     "mla_interface": (Q, K4, K4, QPE, KPE, True),
     "moe_actgrad_bwd": activation_gradients,
+    "moe_align_block_size_torch": (IDS, 4, 3),
     "moe_align_block_size": (IDS, 4, 3),
     "nvfp4_quantize": (torch.randn(128, 64),),
     "persistent_layer_norm": (A, (16,), W, W, 1e-5),

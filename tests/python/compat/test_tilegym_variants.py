@@ -49,19 +49,20 @@ def expected(*, causal, window=0, kind=None, mask=None, lengths=None):
 def test_variants(layout, lengths, causal, kind, window, mask) -> None:
     order = (2, 0, 1, 3) if layout == "bnsd" else (0, 1, 2, 3)  # from heads, positions, batch
     given = [x.permute(1, 2, 0, 3).permute(order).contiguous() for x in (Q, K, V)]
-    got = tilegym.fmha_variant(
-        *given,
-        is_causal=causal,
-        q_lens=None if lengths is None else lengths[0],
-        kv_lens=None if lengths is None else lengths[1],
-        bias_type=kind,
-        bias={"vector": VECTOR, "matrix": MATRIX, "alibi": SLOPES}.get(kind),
-        window_size=window,
-        random_mask=None if mask is None else mask.to(torch.int8),
-        layout=layout,
-    )
+    options = {
+        "is_causal": causal,
+        "q_lens": None if lengths is None else lengths[0],
+        "kv_lens": None if lengths is None else lengths[1],
+        "bias_type": kind,
+        "bias": {"vector": VECTOR, "matrix": MATRIX, "alibi": SLOPES}.get(kind),
+        "window_size": window,
+        "random_mask": None if mask is None else mask.to(torch.int8),
+        "layout": layout,
+    }
     want = expected(causal=causal, window=window, kind=kind, mask=mask, lengths=lengths)
-    close(got, want.permute(1, 2, 0, 3).permute(order))
+    want = want.permute(1, 2, 0, 3).permute(order)
+    close(tilegym.fmha_variant(*given, **options), want)
+    close(tilegym.fmha_variant(*given, dropout=1e-12, **options), want)  # drops nothing
 
 
 def test_variants_of_plain_attention() -> None:
@@ -69,8 +70,22 @@ def test_variants_of_plain_attention() -> None:
     for wrong in ({"layout": "bsnd"}, {"bias_type": "tensor"}):
         with pytest.raises(ValueError, match=r"fmha_variant: .* is none of"):
             tilegym.fmha_variant(Q, K, V, **wrong)
-    with pytest.raises(NotImplementedError, match=r"fmha_variant: .* no attention with dropout"):
-        tilegym.fmha_variant(Q, K, V, dropout=0.1)
+    with pytest.raises(ValueError, match="dropout must be 0 or more and less than 1, not 1"):
+        tilegym.fmha_variant(Q, K, V, dropout=1)
+
+
+def test_dropout_of_weights() -> None:
+    keys = torch.randn(2, 2, 64, 16)
+    each = torch.eye(64).expand(2, 2, 64, 64).contiguous()  # values that show the weights
+    whole = tilegym.fmha_variant(Q, keys, each, is_causal=False)
+    made = tilegym.fmha_variant(Q, keys, each, is_causal=False, dropout=0.25, seed=-7)
+    kept = made != 0
+    assert 0.7 < kept.float().mean() < 0.8
+    torch.testing.assert_close(made, torch.where(kept, whole / 0.75, 0.0))
+    again = tilegym.fmha_variant(Q, keys, each, is_causal=False, dropout=0.25, seed=-7)
+    other = tilegym.fmha_variant(Q, keys, each, is_causal=False, dropout=0.25, seed=8)
+    assert torch.equal(made, again)
+    assert not torch.equal(made, other)
 
 
 @pytest.mark.parametrize("dims", [(1, 2), (1, 3), (2, 4), (0, 1), (-1, 4)])

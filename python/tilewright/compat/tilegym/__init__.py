@@ -88,6 +88,14 @@ from tilewright.compat.tilegym._norms import (
     rms_norm,
 )
 from tilewright.compat.tilegym._nvfp4 import nvfp4_quantize
+from tilewright.compat.tilegym._references import (
+    attention_sink_ref,
+    fused_experts_impl,
+    fused_moe_torch,
+    gemma3_eager_attention_forward,
+    moe_align_block_size_torch,
+    repeat_kv,
+)
 from tilewright.compat.tilegym._sparse_attention import sparse_mla
 from tilewright.compat.tilegym.backend import (
     get_available_backends,
@@ -123,6 +131,7 @@ __all__ = [
     "attention_sink",
     "attention_sink_decode",
     "attention_sink_interface",
+    "attention_sink_ref",
     "backend",
     "bmm",
     "chunk_gated_delta_rule",
@@ -135,10 +144,13 @@ __all__ = [
     "fmha_interface",
     "fmha_variant",
     "fmha_varlen",
+    "fused_experts_impl",
     "fused_linear_cross_entropy",
     "fused_moe",
+    "fused_moe_torch",
     "geglu",
     "gelu",
+    "gemma3_eager_attention_forward",
     "gemma_attention",
     "gemma_attention_decode",
     "get_apply_rope_func",
@@ -171,10 +183,12 @@ __all__ = [
     "mla_interface",
     "moe_actgrad_bwd",
     "moe_align_block_size",
+    "moe_align_block_size_torch",
     "nvfp4_quantize",
     "persistent_layer_norm",
     "recurrent_gated_delta_rule",
     "relu",
+    "repeat_kv",
     "rms_norm",
     "set_backend",
     "silu_and_mul",

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from tilewright import _layouts
+from tilewright import _layouts, ops
 from tilewright._values import score_scale
-from tilewright.compat._tensors import computable, packed
+from tilewright.compat._tensors import computable, packed, tensor
 from tilewright.compat.tilegym._backends import uses
 
+Attend = Callable[..., torch.Tensor]
+
+_SEEDS = 1 << 53  # how many the operator takes
 _BATCH = {"bnsd": 0, "nsbd": 2}  # where it is among the dimensions
 _BIASES = (None, "none", "vector", "matrix", "alibi")
 
 
-@uses("attention")
+@uses("attention", "matmul", "softmax", "dropout")
 def fmha_variant(
     q: torch.Tensor,
     k: torch.Tensor,
@@ -37,7 +42,8 @@ def fmha_variant(
 
     The last query stands at the last key, and a window reaches as far to either side. The bias is a
     vector [B, H, 1, L] or matrix [B, H, S, L], or ALiBi's slopes [H]; random_mask [B, H, S, L] is
-    not 0 where a key is hidden.
+    not 0 where a key is hidden. With dropout all weights are held at once: which are dropped
+    follows from the seed.
     """
     _check(layout, bias_type, dropout)
     batch = _BATCH[layout]
@@ -51,7 +57,10 @@ def fmha_variant(
         "window_right": -1 if is_causal else window_size or -1,
         "alibi_slopes": slopes,
     }
-    out = _of_lengths(queries, keys, values, table, q_lens, kv_lens, options)
+    attend: Attend = _layouts.attention
+    if dropout:
+        attend = functools.partial(_dropped, dropout, seed)
+    out = _of_lengths(queries, keys, values, table, q_lens, kv_lens, options, attend)
     return packed(out.movedim(0, batch)).to(q.dtype)
 
 
@@ -60,8 +69,8 @@ def _check(layout: str, bias_type: str | None, dropout: float) -> None:
         raise ValueError(f"fmha_variant: layout {layout!r} is none of {', '.join(_BATCH)}")
     if bias_type not in _BIASES:
         raise ValueError(f"fmha_variant: bias_type {bias_type!r} is none of {_BIASES}")
-    if dropout:
-        raise NotImplementedError("fmha_variant: the catalog has no attention with dropout")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"fmha_variant: dropout must be 0 or more and less than 1, not {dropout}")
 
 
 def _table(
@@ -89,10 +98,11 @@ def _of_lengths(
     q_lens: torch.Tensor | None,
     kv_lens: torch.Tensor | None,
     options: dict[str, Any],
+    attend: Attend,
 ) -> torch.Tensor:
     if q_lens is None and kv_lens is None:
         bias = None if table is None else table.contiguous()
-        return _layouts.attention(q, k, v, attn_bias=bias, **options)
+        return attend(q, k, v, attn_bias=bias, **options)
     out = q.new_zeros(*q.shape[:3], v.shape[3])
     rows = [q.shape[2]] * len(q) if q_lens is None else q_lens.tolist()
     keys = [k.shape[2]] * len(k) if kv_lens is None else kv_lens.tolist()
@@ -100,5 +110,45 @@ def _of_lengths(
         own = slice(b, b + 1)
         bias = None if table is None else table[own, :, :n, :m].contiguous()
         given = (q[own, :, :n], k[own, :, :m], v[own, :, :m])
-        out[own, :, :n] = _layouts.attention(*given, attn_bias=bias, **options)
+        out[own, :, :n] = attend(*given, attn_bias=bias, **options)
     return out
+
+
+def _dropped(
+    probability: float,
+    seed: int,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    attn_bias: torch.Tensor | None,
+    scale: float,
+    causal: bool,
+    window_left: int,
+    window_right: int,
+    alibi_slopes: torch.Tensor | None,
+) -> torch.Tensor:
+    """Attention [B, H, S, D] some of whose weights are zero, and the others larger for it."""
+    group = q.shape[1] // k.shape[1]
+    keys, values = (x.repeat_interleave(group, 1).flatten(0, 1) for x in (k, v))
+    scores = ops.matmul(q.flatten(0, 1).float(), keys.float().mT, scale or q.shape[-1] ** -0.5)
+    scores = tensor(scores).view(*q.shape[:3], -1)
+    if attn_bias is not None:
+        scores = tensor(ops.add(scores, attn_bias.float()))
+    rows, columns = scores.shape[2:]
+    at = torch.arange(columns, device=q.device)
+    ahead = at - torch.arange(rows, device=q.device)[:, None] - (columns - rows)  # of the query
+    if alibi_slopes is not None:
+        scores = tensor(ops.add(scores, -alibi_slopes[:, None, None] * ahead.abs()))
+    hidden = torch.zeros_like(ahead, dtype=torch.bool)
+    if causal:
+        hidden |= ahead > 0
+    if window_left >= 0:
+        hidden |= ahead < -window_left
+    if window_right >= 0:
+        hidden |= ahead > window_right
+    scores = scores.masked_fill(hidden, -torch.inf)
+    none = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = tensor(ops.softmax(scores.masked_fill(none, 0.0))).masked_fill(none, 0.0)
+    kept = tensor(ops.dropout(weights, probability, seed % _SEEDS)).flatten(0, 1).to(v.dtype)
+    return tensor(ops.matmul(kept, values)).view(*q.shape[:3], -1)
