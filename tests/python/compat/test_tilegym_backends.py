@@ -185,8 +185,6 @@ CALLS: dict[str, tuple[Any, ...] | Callable[[str], Any]] = {
 HERE = torch.get_default_device().type  # the backend of the tensors above
 # Which differentiate within the call: the definitions have no gradients.
 DIFFERENTIATE = {"mamba2_chunk_backward", "moe_actgrad_bwd"}
-# What has no composite in PyTorch.
-OWN = {"dropout"}
 MODULES = {"PartiallyFusedGEGLUMLP", "PartiallyFusedSwiGLUMLP"}  # classes, which take no backend
 
 
@@ -215,7 +213,7 @@ def test_each_operator_has_a_call() -> None:
 @pytest.mark.parametrize("name", [name for name in CALLS if name not in MODULES])
 def test_the_named_backend_runs(name: str, backend: str) -> None:
     want = {"cutile": HERE, "pytorch": "torch"}.get(backend, backend)
-    if (name in OWN and want == "torch") or (name in DIFFERENTIATE and want == "reference"):
+    if name in DIFFERENTIATE and want == "reference":
         with pytest.raises(NotImplementedError, match=r"no kernel for backend|has no gradient"):
             run(name, backend)
         return

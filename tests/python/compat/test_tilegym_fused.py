@@ -229,23 +229,6 @@ def test_moe_actgrad_bwd(kind) -> None:
                                 order // top_k, order, "tanh")  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [0, -7, 2**63 - 1])
-def test_dropout_by_any_seed(seed) -> None:
-    leaf = torch.randn(40, 31, requires_grad=True)
-    kept = tilegym.dropout(torch.ones(40, 31), seed, 0.2) != 0
-    assert 0.7 < kept.float().mean() < 0.9
-    for inplace in (False, True):
-        x = leaf.clone()
-        out = tilegym.ops.dropout(x, seed, p=0.2, inplace=inplace)
-        assert (out is x) == inplace
-        grad = torch.randn(40, 31)
-        (got,) = torch.autograd.grad(out, leaf, grad)
-        close(got, torch.where(kept, grad / 0.8, 0))
-    for p in (-0.1, 1.1, math.nan):
-        with pytest.raises(ValueError, match="no probability"):
-            tilegym.dropout(leaf, seed, p)
-
-
 def test_the_mean_of_the_logits_is_no_gradient() -> None:
     x, w = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4)
     out = dpo_loss(x, w, torch.zeros(2, 3, dtype=torch.int64), use_ref_model=False)

@@ -33,6 +33,7 @@ from tilewright.compat.tilegym._attention import (
     tile_fmha_with_backward,
 )
 from tilewright.compat.tilegym._attention_variant import fmha_variant
+from tilewright.compat.tilegym._dropout import dropout
 from tilewright.compat.tilegym._experts import (
     fused_moe,
     invoke_fused_moe_kernel,
@@ -57,7 +58,6 @@ from tilewright.compat.tilegym._layers import (
     PartiallyFusedSwiGLUMLP,
     apply_rope_base,
     bmm,
-    dropout,
     fused_linear_cross_entropy,
     geglu,
     gelu,

@@ -14,8 +14,6 @@ from tilewright.compat.tilegym._backends import also_called, uses
 
 Rotated = tuple[torch.Tensor, torch.Tensor]
 
-_SEEDS = 1 << 53  # of the operator's; TileGym's have 64 bits and a sign
-
 _ACTIVATIONS: dict[str, Literal["silu", "relu", "gelu", "gelu_tanh"]] = {
     "silu": "silu",
     "relu": "relu",
@@ -121,28 +119,6 @@ def get_fused_swiglu_module() -> type[torch.nn.Module]:
 
 PartiallyFusedSwiGLUMLP.operators = ("linear", "swiglu")  # type: ignore[attr-defined]
 PartiallyFusedGEGLUMLP.operators = ("linear", "gelu", "mul")  # type: ignore[attr-defined]
-
-
-@uses("dropout")
-def dropout(
-    x: torch.Tensor,
-    seed: int,
-    p: float = 0.5,
-    training: bool = True,
-    inplace: bool = False,
-    **tuning: Any,
-) -> torch.Tensor:
-    """Zeros with probability p, which ones by the seed; x itself where there is nothing to do.
-
-    Raises:
-        ValueError: p is no probability.
-    """
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout: {p} is no probability")
-    if not training or p == 0:
-        return x
-    out: torch.Tensor = ops.dropout(x, p, seed % _SEEDS)
-    return x.copy_(out) if inplace else out
 
 
 @uses("fused_linear_cross_entropy")
