@@ -37,7 +37,12 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return _Dropout.apply(grads[0], *ctx.drawn), None, None
+        return _dropped(grads[0], *ctx.drawn), None, None
+
+
+def _dropped(x: torch.Tensor, seed: int, p: float) -> torch.Tensor:
+    out: torch.Tensor = _Dropout.apply(x, seed, p)  # type: ignore[no-untyped-call]
+    return out
 
 
 @uses("scale", "where")
@@ -58,5 +63,5 @@ def dropout(
         raise ValueError(f"dropout: {p} is no probability")
     if not training or p == 0:
         return x
-    out: torch.Tensor = _Dropout.apply(x, seed, p)
+    out = _dropped(x, seed, p)
     return x.copy_(out) if inplace else out

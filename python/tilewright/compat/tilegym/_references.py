@@ -35,8 +35,8 @@ def attention_sink_ref(
     start_q: int | torch.Tensor = 0,
 ) -> torch.Tensor:
     """attention_sink in float32, then bfloat16."""
-    wide = (x.float() for x in (query, key, value, sinks))
-    out: torch.Tensor = attention_sink(*wide, sm_scale, sliding_window, start_q)
+    q, k, v, s = (x.float() for x in (query, key, value, sinks))
+    out: torch.Tensor = attention_sink(q, k, v, s, sm_scale, sliding_window, start_q)
     return out.bfloat16()
 
 
@@ -53,7 +53,8 @@ def gemma3_eager_attention_forward(
     **_more: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention [B, S, H, D] and its weights [B, H, S, L], of which dropout makes some zero."""
-    scale = module.head_dim**-0.5 if scaling is None else scaling  # type: ignore[operator]
+    width: int = module.head_dim  # type: ignore[assignment]
+    scale = float(width**-0.5 if scaling is None else scaling)
     groups: int = module.num_key_value_groups  # type: ignore[assignment]
     keys, values = (repeat_kv(x, groups).flatten(0, 1) for x in (key, value))
     scores = tensor(ops.matmul(query.flatten(0, 1), keys.mT, scale)).view(*query.shape[:3], -1)
