@@ -1,9 +1,9 @@
-// The largest value of each row; NaN is the largest. One program per row, unless there are columns
-// to reduce (column_block.h; on a GPU column_folds.h).
+// The largest value of each row; NaN is the largest. On a CPU one program per row, unless there are
+// columns to reduce (column_block.h); on a GPU by a fold.
 #pragma once
 
 #include "tilewright/kernels/column_block.h"
-#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
@@ -17,10 +17,9 @@ struct Amax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnFolds<P, T>::takes(x))
-      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<C>();
+    if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<C>();
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
-    return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
+    return tile::plan_of(x.rows);
   }
 
   template <tile::Program P>
@@ -40,16 +39,16 @@ struct Amax {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the choice is made, and the cut, on the host.
+  /// On a GPU the host chooses how.
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, Amax> prepared() const
     requires(P::kOnGpu)
   {
-    return FoldingKernel<P, T, Amax>::of(*this);
+    return FoldingKernel<P, T, Amax>(*this);
   }
   template <class P>
-  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
-    columns.run(p, FoldBy<C, tile::Max>{}, [&](int64_t i, C high) { out(i, 0) = T(high); });
+  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+    folds.run(p, FoldBy<C, tile::Max>{}, [&](int64_t i, C high) { out(i, 0) = T(high); });
   }
 };
 

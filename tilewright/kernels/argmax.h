@@ -2,7 +2,7 @@
 // One program per row, which is read once, unless a GPU has columns to reduce (column_folds.h).
 #pragma once
 
-#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/folds.h"
 #include "tilewright/tile/largest.h"
 
 namespace tw::kernels {
@@ -65,17 +65,19 @@ struct Argmax {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the choice is made, and the cut, on the host.
+  /// On a GPU the host chooses how.
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, Argmax> prepared() const
     requires(P::kOnGpu)
   {
-    return FoldingKernel<P, T, Argmax>::of(*this);
+    return FoldingKernel<P, T, Argmax>(*this);
   }
   template <class P>
-  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
+  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+    if (!folds.by_columns) return (*this)(p);
     using Fold = FoldLargest<C>;
-    columns.run(p, Fold{}, [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
+    folds.columns.run(p, Fold{},
+                      [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
   }
 };
 

@@ -17,11 +17,20 @@ struct FoldOfStates {
 };
 
 struct AsTheyAre {
-  template <class C>
-  TW_INLINE C operator()(C v) const {
+  template <class V>
+  TW_INLINE V operator()(V v) const {
     return v;
   }
 };
+/// The reduction of some elements, a power of two, pairwise: as exact as that, and no chain of
+/// waits.
+template <class R, int kCount, class C>
+TW_INLINE C fold_some(const C* v) {
+  if constexpr (kCount == 1)
+    return *v;
+  else
+    return R::combine(fold_some<R, kCount / 2>(v), fold_some<R, kCount / 2>(v + kCount / 2));
+}
 /// By a Reduction alone, of what F makes of the elements.
 template <class C, class R, class F = AsTheyAre>
 struct FoldBy : FoldOfStates<C> {
@@ -30,9 +39,11 @@ struct FoldBy : FoldOfStates<C> {
   TW_INLINE C start() const { return R::template identity<C>(); }
   template <int kAhead>
   TW_INLINE void add(C& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+    C some[kAhead];
     TW_UNROLL
     for (int a = 0; a < kAhead; ++a)
-      if (a < rows.count) state = R::combine(state, F{}(v[a]));
+      some[a] = a < rows.count ? F{}(v[a]) : R::template identity<C>();
+    state = R::combine(state, fold_some<R, kAhead>(some));
   }
   TW_INLINE void combine(C& state, const C& other) const { state = R::combine(state, other); }
 };
@@ -52,61 +63,71 @@ struct ColumnFolds {
   TW_INLINE tile::Plan plan() const {
     tile::Plan plan = cut.plan();
     if constexpr (P::kOnGpu) plan.scratch_bytes = tile::kFoldStates<P, C> * int64_t{sizeof(State)};
-    if (cut.row_blocks > 1)
-      plan.workspace_bytes = cut.x.rows * cut.row_blocks * int64_t{sizeof(State)};
+    plan.workspace_bytes = cut.row_blocks > 1 ? blocks_bytes<State>() : 0;
     return plan;
+  }
+  /// Of the blocks' states.
+  template <class State>
+  TW_INLINE int64_t blocks_bytes() const {
+    return cut.x.rows * cut.row_blocks * int64_t{sizeof(State)};
+  }
+
+  /// Rows and columns of a program: of those that share dimensions but the reduced and the last.
+  struct Block {
+    int64_t which, first, rows, begin, columns;
+
+    template <class U>
+    TW_INLINE tile::RowsApart<U> of(const Rows<U>& all, int64_t inner) const {
+      const int64_t stride = all.col_stride;
+      return {view(all.row(which * inner).data + begin + first * stride, columns), stride};
+    }
+  };
+  TW_INLINE Block block(int64_t index) const {
+    const int64_t number = index_quotient(index, cut.column_blocks);
+    const int64_t which = index_quotient(number, cut.row_blocks);
+    const int64_t first = (number - which * cut.row_blocks) * cut.rows;
+    const int64_t begin = (index - number * cut.column_blocks) * cut.columns;
+    return {which, first, tile::lesser(cut.x.cols - first, cut.rows), begin,
+            tile::lesser(cut.inner - begin, cut.columns)};
   }
 
   /// finish(row of the output, state)
   template <class Fold, class Finish>
   TW_INLINE void run(P p, const Fold& fold, Finish&& finish) const {
-    using State = typename Fold::State;
-    State* const states = p.template workspace<State>();
-    const int64_t inner = cut.inner, row_blocks = cut.row_blocks;
-    const bool is_last = p.phase() > 0;
-    const int64_t across = is_last ? cut.folded_blocks : cut.column_blocks;
-    const int64_t width = is_last ? ColumnSums<P, T>::kFolded : cut.columns;
-    const int64_t block = index_quotient(p.index(), across);
-    const int64_t begin = (p.index() - block * across) * width;
-    const int64_t rest = inner - begin, n = rest < width ? rest : width;
-    if (is_last)
-      return tile::fold_states(
-          p, fold, states + block * row_blocks * inner + begin, inner, int(n), row_blocks,
-          [&](int c, const State& state) { finish(block * inner + begin + c, state); });
-    const int64_t which = index_quotient(block, row_blocks);
-    const int64_t first = (block - which * row_blocks) * cut.rows, left = cut.x.cols - first;
-    const int64_t stride = cut.x.col_stride;
-    const T* const data = cut.x.row(which * inner).data + begin + first * stride;
-    const auto put = [&](int c, const State& state) {
-      if (row_blocks == 1)
-        finish(which * inner + begin + c, state);
-      else
-        states[block * inner + begin + c] = state;
-    };
-    const auto fold_all = [&](const auto& row, const auto&) {
-      tile::fold_rows<C>(p, fold, row, stride, first, left < cut.rows ? left : cut.rows, put);
-    };
-    tile::with_rows<C>(p, fold_all, view(data, n), view(data + stride, n));  // as all rows lie
-  }
-};
-
-/// A kernel that reduces rows, or columns, as the host chose.
-template <class P, class T, class Kernel>
-struct FoldingKernel {
-  Kernel kernel;
-  bool by_columns;
-  ColumnFolds<P, T> folds;
-
-  TW_INLINE static FoldingKernel of(const Kernel& kernel) {
-    const bool by_columns = ColumnFolds<P, T>::takes(kernel.x);
-    if (!by_columns) return {kernel, false, {}};
-    return {kernel, true, {ColumnSums<P, T>(kernel.x)}};
-  }
-  TW_INLINE void operator()(P p) const {
-    if (by_columns)
-      kernel.fold_columns(p, folds);
+    if (p.phase() > 0)
+      combine(p, fold, finish);
     else
-      kernel(p);
+      fold_block(p, fold, finish, AsTheyAre{}, cut.x);
+  }
+
+  /// The first phase: of term(elements of the operands).
+  template <class Fold, class Finish, class F, class... In>
+  TW_INLINE void fold_block(P p, const Fold& fold, Finish&& finish, F&& term,
+                            const Rows<In>&... operands) const {
+    using State = typename Fold::State;
+    const Block at = block(p.index());
+    State* const states =
+        p.template workspace<State>() +
+        (at.which * cut.row_blocks + index_quotient(at.first, cut.rows)) * cut.inner;
+    const auto put = [&](int c, const State& state) {
+      if (cut.row_blocks == 1)
+        finish(at.which * cut.inner + at.begin + c, state);
+      else
+        states[at.begin + c] = state;
+    };
+    tile::fold_rows<C>(p, fold, at.first, at.rows, put, term, at.of(operands, cut.inner)...);
+  }
+  /// The second one, where there are several blocks of rows.
+  template <class Fold, class Finish>
+  TW_INLINE void combine(P p, const Fold& fold, Finish&& finish) const {
+    using State = typename Fold::State;
+    constexpr int64_t kWidth = ColumnSums<P, T>::kFolded;
+    const int64_t inner = cut.inner, which = index_quotient(p.index(), cut.folded_blocks);
+    const int64_t begin = (p.index() - which * cut.folded_blocks) * kWidth;
+    tile::fold_states(p, fold,
+                      p.template workspace<State>() + which * cut.row_blocks * inner + begin, inner,
+                      int(tile::lesser(inner - begin, kWidth)), cut.row_blocks,
+                      [&](int c, const State& state) { finish(which * inner + begin + c, state); });
   }
 };
 

@@ -1,21 +1,24 @@
-// How many elements of each row are not 0; NaN is not. One program per row, unless a GPU has
-// columns to reduce (column_folds.h).
+// How many elements of each row are not 0; NaN is not. On a CPU one program per row;
+// on a GPU by a fold.
 #pragma once
 
-#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
 template <class C>
-struct FoldNonzero : FoldOfStates<uint32_t> {
-  TW_INLINE uint32_t start() const { return 0; }
+struct FoldNonzero {
+  using Running = uint32_t;
+  using State = int64_t;
+  TW_INLINE Running start() const { return 0; }
   template <int kAhead>
-  TW_INLINE void add(uint32_t& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
+  TW_INLINE void add(Running& count, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
     TW_UNROLL
-    for (int a = 0; a < kAhead; ++a) state += a < rows.count && v[a] != C(0);
+    for (int a = 0; a < kAhead; ++a) count += a < rows.count && v[a] != C(0);
   }
-  TW_INLINE void combine(uint32_t& state, uint32_t other) const { state += other; }
+  TW_INLINE static State state(Running count, int) { return count; }
+  TW_INLINE void combine(State& state, State other) const { state += other; }
 };
 
 template <class T>
@@ -29,9 +32,8 @@ struct CountNonzero {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnFolds<P, T>::takes(x))
-      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<uint32_t>();
-    return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, tile::columns_read_once(x.rows)));
+    if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<int64_t>();
+    return tile::plan_of(x.rows);
   }
 
   template <tile::Program P>
@@ -51,16 +53,16 @@ struct CountNonzero {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the choice is made, and the cut, on the host.
+  /// On a GPU the host chooses how.
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, CountNonzero> prepared() const
     requires(P::kOnGpu)
   {
-    return FoldingKernel<P, T, CountNonzero>::of(*this);
+    return FoldingKernel<P, T, CountNonzero>(*this);
   }
   template <class P>
-  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
-    columns.run(p, FoldNonzero<C>{}, [&](int64_t i, uint32_t count) { out(i, 0) = count; });
+  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+    folds.run(p, FoldNonzero<C>{}, [&](int64_t i, int64_t count) { out(i, 0) = count; });
   }
 };
 

@@ -1,11 +1,12 @@
 // One number of each row: its smallest element, its product, a norm, the logarithm of the sum of
 // exponentials. In float32; one program per row, unless there are columns to reduce
-// (column_block.h; on a GPU column_folds.h).
+// (column_block.h); on a GPU by folds.
 #pragma once
 
 #include "tilewright/kernels/choose.h"
 #include "tilewright/kernels/column_block.h"
-#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/fold_exponentials.h"
+#include "tilewright/kernels/folds.h"
 #include "tilewright/kernels/row_logsumexp.h"
 #include "tilewright/tile/tile.h"
 
@@ -83,39 +84,6 @@ struct NormOfOrderInfinity : FoldedBy<tile::Max, Magnitude> {
     return row.size(0) == 0 ? C(0) : largest;
   }
 };
-/// Columns' sums of exponentials, of differences from the largest so far.
-template <class C>
-struct Exponentials {
-  C high, total;
-};
-template <class C>
-struct FoldExponentials : FoldOfStates<Exponentials<C>> {
-  using State = Exponentials<C>;
-  TW_INLINE State start() const { return {tile::Max::identity<C>(), C(0)}; }
-  template <int kAhead>
-  TW_INLINE void add(State& state, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
-    C high = state.high;
-    TW_UNROLL
-    for (int a = 0; a < kAhead; ++a)
-      if (a < rows.count) high = tile::Max::combine(high, v[a]);
-    const C base = base_of(high);
-    C total = state.total * tile::exp_nonpositive(state.high - base);
-    TW_UNROLL
-    for (int a = 0; a < kAhead; ++a)
-      total += a < rows.count ? tile::exp_nonpositive(v[a] - base) : C(0);
-    state = {high, total};
-  }
-  TW_INLINE void combine(State& state, const State& other) const {
-    const C high = tile::Max::combine(state.high, other.high), base = base_of(high);
-    state.total = state.total * tile::exp_nonpositive(state.high - base) +
-                  other.total * tile::exp_nonpositive(other.high - base);
-    state.high = high;
-  }
-
- private:
-  /// -inf - -inf is NaN, but what is -inf weighs nothing.
-  TW_INLINE static C base_of(C high) { return high == C(-__builtin_inf()) ? C(0) : high; }
-};
 /// -inf of nothing, and where all are -inf.
 struct LogSumExpOfRow {
   template <class C, class P, class Row>
@@ -155,11 +123,9 @@ struct Reduce {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnFolds<P, T>::takes(x))
-      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<Exponentials<C>>();
+    if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<Exponentials<C>>();
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
-    return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols))
-        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
+    return tile::plan_of(x.rows, logsumexp_scratch<P, C, T>(x.cols));
   }
 
   template <tile::Program P>
@@ -175,24 +141,25 @@ struct Reduce {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the choice is made, and the cut, on the host.
+  /// On a GPU the host chooses how.
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, Reduce> prepared() const
     requires(P::kOnGpu)
   {
-    return FoldingKernel<P, T, Reduce>::of(*this);
+    return FoldingKernel<P, T, Reduce>(*this);
   }
   template <class P>
-  TW_CALLED void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
-    RowFunctions::choose(function, [&](auto f) {
-      const auto fold = f.template fold<C, P>();
-      columns.run(p, fold, [&](int64_t i, const auto& state) {
-        out(i, 0) = T(f.template result<C, P>(state));
-      });
-    });
+  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+    RowFunctions::choose(function, [&](auto f) { fold_by(p, folds, f); });
   }
 
  private:
+  /// Apart, so that each has the registers for itself.
+  template <class P, class F>
+  TW_CALLED void fold_by(P p, const Folds<P, T>& folds, F f) const {
+    folds.run(p, f.template fold<C, P>(),
+              [&](int64_t i, const auto& state) { out(i, 0) = T(f.template result<C, P>(state)); });
+  }
 #if !defined(__CUDACC__)
   template <class P, class F>
   TW_INLINE void reduce_block(P p, F f) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewright/core/view.h"
+#include "tilewright/tile/program.h"
 
 namespace tw::kernels {
 
@@ -17,6 +18,26 @@ struct RowParts {
     return {index_quotient(cols + columns - 1, columns), columns};
   }
   TW_INLINE static RowParts one(int64_t cols) { return {1, cols}; }
+  /// The same where rows of `shortest` columns or more are few: parts of `least` at least.
+  TW_INLINE static RowParts of_few(int64_t rows, int64_t cols, int64_t shortest, int64_t least) {
+    constexpr int64_t kPrograms = 1024, kWhole = 4096;
+    if (rows == 0 || 2 * rows > kPrograms || cols < shortest) return one(cols);
+    return of(rows, cols, tile::lesser(kPrograms, cols / least * rows), kWhole);
+  }
+  static constexpr int64_t kShortest = 1 << 16, kLeast = 4096;  // of a GPU
+
+  /// Of programs that find what one number or state tells of each part, and others that put the
+  /// parts of a row together.
+  TW_INLINE tile::Plan plan(int64_t rows, int64_t cols, int64_t state_bytes) const {
+    const int64_t programs = rows * count;
+    tile::Plan plan =
+        tile::plan_of(programs).over_row(tile::lesser(cols, tile::columns_read_once(programs)));
+    if (count == 1) return plan;
+    plan.phases = 2;
+    plan.grid[1] = rows;
+    plan.workspace_bytes = programs * state_bytes;
+    return plan;
+  }
 
   struct Part {
     int64_t row, index, begin, size;

@@ -20,15 +20,7 @@ struct Sum {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnSums<P, T>::pays(x)) return ColumnSums<P, T>(x).plan();
-    const RowParts cut = parts<P>();
-    const int64_t programs = x.rows * cut.count;
-    tile::Plan plan =
-        tile::plan_of(programs).over_row(tile::lesser(x.cols, tile::columns_read_once(programs)));
-    if (cut.count == 1) return plan;
-    plan.phases = 2;
-    plan.grid[1] = x.rows;
-    plan.workspace_bytes = programs * int64_t{sizeof(C)};
-    return plan;
+    return parts<P>().plan(x.rows, x.cols, int64_t{sizeof(C)});
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
@@ -53,12 +45,10 @@ struct Sum {
  private:
   template <class P>
   TW_INLINE RowParts parts() const {
-    constexpr int64_t kPrograms = 1024, kWhole = 4096;
-    constexpr int64_t kLeast = P::kOnGpu ? kWhole : 1 << 16;  // columns of a part
-    const int64_t most = x.cols / kLeast * x.rows;
-    if (x.rows == 0 || 2 * x.rows > kPrograms || x.cols < (P::kOnGpu ? 1 << 16 : 2 * kLeast))
-      return RowParts::one(x.cols);
-    return RowParts::of(x.rows, x.cols, kPrograms < most ? kPrograms : most, kWhole);
+    constexpr int64_t kLeastOfCpu = 1 << 16;
+    if constexpr (P::kOnGpu)
+      return RowParts::of_few(x.rows, x.cols, RowParts::kShortest, RowParts::kLeast);
+    return RowParts::of_few(x.rows, x.cols, 2 * kLeastOfCpu, kLeastOfCpu);
   }
 
   template <class P>

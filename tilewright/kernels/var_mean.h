@@ -1,15 +1,14 @@
 // The variance of each row, or its root, and the mean. The mean first and then the squares of the
-// differences, as in layer_norm.h. One program per row, unless a GPU has columns to reduce
-// (column_folds.h).
+// differences, as in layer_norm.h, one program per row; on a GPU, which reads a row once, by a
+// fold.
 #pragma once
 
-#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/folds.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
-/// The sums of columns, and of the squares of differences from their mean (Chan, Golub & LeVeque,
-/// 1979).
+/// A sum, and the sum of the squares of differences from the mean (Chan, Golub & LeVeque, 1979).
 template <class C>
 struct FoldSquares {
   struct Running {
@@ -21,17 +20,19 @@ struct FoldSquares {
   TW_INLINE Running start() const { return {}; }
   template <int kAhead>
   TW_INLINE void add(Running& known, const C (&v)[kAhead], const tile::FoldedRows& rows) const {
-    C sum{}, squares{};
+    C some[kAhead];
     TW_UNROLL
-    for (int a = 0; a < kAhead; ++a) sum += a < rows.count ? v[a] : C(0);
+    for (int a = 0; a < kAhead; ++a) some[a] = a < rows.count ? v[a] : C(0);
+    const C sum = fold_some<tile::Sum, kAhead>(some);
     const C count = C(rows.count), seen = C(rows.seen), center = sum / count;
     TW_UNROLL
     for (int a = 0; a < kAhead; ++a) {
       const C d = a < rows.count ? v[a] - center : C(0);
-      squares += d * d;
+      some[a] = d * d;
     }
+    C squares = fold_some<tile::Sum, kAhead>(some);
     if (rows.seen > 0) {
-      const C d = center - known.sum / seen;
+      const C d = center - known.sum * (1 / seen);
       squares += known.squares + d * (d * (seen * count / (seen + count)));
     }
     known = {known.sum + sum, squares};
@@ -66,10 +67,8 @@ struct VarMean {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnFolds<P, T>::takes(x))
-      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<typename FoldSquares<C>::State>();
-    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols))
-        .over_row(x.cols, tile::kKeptColumns<P, C, T>);
+    if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<typename FoldSquares<C>::State>();
+    return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols));
   }
 
   template <tile::Program P>
@@ -89,18 +88,17 @@ struct VarMean {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the choice is made, and the cut, on the host.
+  /// On a GPU the host chooses how.
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, VarMean> prepared() const
     requires(P::kOnGpu)
   {
-    return FoldingKernel<P, T, VarMean>::of(*this);
+    return FoldingKernel<P, T, VarMean>(*this);
   }
   template <class P>
-  TW_INLINE void fold_columns(P p, const ColumnFolds<P, T>& columns) const {
-    columns.run(p, FoldSquares<C>{}, [&](int64_t i, const auto& state) {
-      put(i, state.sum / C(x.cols), state.squares);
-    });
+  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+    folds.run(p, FoldSquares<C>{},
+              [&](int64_t i, const auto& state) { put(i, state.sum / C(x.cols), state.squares); });
   }
 
  private:

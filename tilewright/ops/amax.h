@@ -46,6 +46,7 @@ struct Amax : ReducedDim<> {
                                         {"one element", "*=4 C=1"},
                                         {"partial span only", "*=3 C=5"},
                                         {"three blocks", "*=5 C=9001"},
+                                        {"parts of rows", "*=2 C=70001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"columns in blocks", "*=40 C=600 dim=0"},
                                         {"many rows", "*=2x300 C=77 dim=1"},

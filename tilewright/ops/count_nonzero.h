@@ -33,6 +33,7 @@ struct CountNonzero : ReducedDim<> {
                                         {"no columns", "*=3 C=0"},
                                         {"one element", "*=4 C=1"},
                                         {"partial span only", "*=3 C=5"},
+                                        {"parts of rows", "*=2 C=70001"},
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"columns in blocks", "*=40 C=600 dim=0"}};

@@ -89,6 +89,8 @@ struct Reduce : ReducedDim<> {
       {"largest magnitude", "*=3 C=45 function=norm_inf"},
       {"logarithm", "*=3 C=45 function=logsumexp"},
       {"three blocks", "*=5 C=9001 function=logsumexp"},
+      {"parts of rows", "*=2 C=70001 function=logsumexp"},
+      {"parts of a norm", "*=2 C=70001 function=norm2"},
       {"first dimension", "*=7x3 C=5 function=norm2 dim=0"},
       {"columns in blocks", "*=40 C=600 function=logsumexp dim=0"},
       {"smallest of columns", "*=3x7 C=300 function=amin dim=0"},

@@ -49,6 +49,7 @@ struct VarMean : ReducedDim<2> {
                                         {"partial span only", "*=3 C=5 correction=0"},
                                         {"standard deviation", "*=2x3 C=45 root=1"},
                                         {"three blocks", "*=5 C=9001"},
+                                        {"parts of rows", "*=2 C=70001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"columns in blocks", "*=40 C=600 dim=0"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/hidden", "*=2048 C=4096"},

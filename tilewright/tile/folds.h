@@ -1,10 +1,11 @@
-// Folds of columns, which lie side by side in memory: on a GPU alone, where threads share them.
+// Folds of columns, which lie side by side in memory, and of rows: on a GPU alone, where threads
+// share them.
 //
 // A Fold of C has
 //
 //     State, Running    what is known of some elements of a column; of those that a thread has seen
 //     Running start()   of none
-//     void add(Running&, const C (&)[k], const FoldedRows&)
+//     void add(Running&, const C (&)[k], const FoldedRows&)    k: a power of two
 //     State state(Running, int seen)
 //     void combine(State&, const State&)
 #pragma once
@@ -21,7 +22,14 @@ template <class P, class C>
 inline constexpr int64_t kFoldStates =
     int64_t{kFoldPitch<P>} * P::template kLanes<C> + P::kSumThreads;
 
-/// The first `count` of some elements, of rows row, row + step ...; `seen` were before.
+/// Rows of adjacent elements, so far apart.
+template <class T>
+struct RowsApart {
+  View<T, 1> first;
+  int64_t stride;
+};
+/// The first `count` of some elements, of rows row, row + step ...; `seen` were before. Of a row's
+/// elements nothing tells which they are.
 struct FoldedRows {
   int count, row, step, seen;
 };
@@ -31,11 +39,19 @@ struct FoldedRows {
 #include "tilewright/tile/cuda/folds.h"
 #else
 namespace tw::tile {
-template <class C, class Fold, class P, class Row, class Put>
-void fold_rows(P p, const Fold& fold, const Row& begin, int64_t stride, int64_t first,
-               int64_t count, Put&& put);
+template <class C, class Fold, class P, class Put, class F, class... T>
+void fold_rows(P p, const Fold& fold, int64_t first, int64_t count, Put&& put, F&& term,
+               const RowsApart<T>&... operands);
 template <class Fold, class P, class Put>
 void fold_states(P p, const Fold& fold, const typename Fold::State* states, int64_t stride, int n,
                  int64_t count, Put&& put);
+template <class C, class P, class Known, class F, class To, class... From>
+void map_columns(P p, const Known* known, int64_t count, F&& f, const RowsApart<To>& to,
+                 const RowsApart<From>&... from);
+template <class C, class Fold, class P, class Row>
+typename Fold::State fold_row(P p, const Fold& fold, const Row& row);
+template <class Fold, class P>
+typename Fold::State fold_list(P p, const Fold& fold, const typename Fold::State* states,
+                               int64_t count);
 }  // namespace tw::tile
 #endif

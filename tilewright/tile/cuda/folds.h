@@ -1,8 +1,9 @@
-// Folds of columns on CUDA, by threads that share the rows, as sums.h adds them up. The order in
-// which states are combined depends on shapes alone. Freestanding.
+// Folds of columns on CUDA, by threads that share the rows, as sums.h adds them up; and of rows, by
+// threads that share the columns. The order in which states are combined depends on shapes alone.
+// Freestanding.
 #pragma once
 
-#include "tilewright/tile/cuda/rows.h"
+#include "tilewright/tile/cuda/primitives.h"
 
 namespace tw::tile {
 
@@ -27,76 +28,141 @@ __device__ __forceinline__ void fold_shares(P p, const Fold& fold, int n, int co
   put(p.thread(), state);
 }
 
-/// Rows that a thread reads before it folds the first of them: as many as registers have room for
-/// beside the states.
-template <class Raw, class State>
-TW_DEVICE constexpr int rows_to_fold(bool is_full) {
-  return !is_full ? 1 : sizeof(Raw) > 16 || sizeof(State) > 8 ? 2 : sizeof(State) > 4 ? 4 : 8;
+/// How threads share `count` rows of n columns: some side by side have a row, others the next one.
+template <int kN>
+struct SharedRows {
+  int across, shares, share, column;
+  int rows;  // of the thread
+  template <class P>
+  __device__ __forceinline__ SharedRows(P p, int n, int64_t count) {
+    const int bits = 32 - __clz((n - 1) / kN);
+    across = 1 << bits, shares = p.threads() >> bits, share = p.thread() >> bits;
+    column = (p.thread() & (across - 1)) * kN;
+    rows = column < n ? (int(count) - share + shares - 1) / shares : 0;
+  }
+};
+/// The rows of an operand that a thread has, one after the other.
+template <class Row>
+struct Turns {
+  Row row;
+  int64_t step;
+};
+template <int kN, class Row>
+__device__ __forceinline__ Turns<Row> turns_of(Row row, int64_t stride, const SharedRows<kN>& by) {
+  row.data += by.share * stride;
+  return {row, stride * by.shares};
+}
+/// f(by, at, turns ...) of how the threads share the rows, which lie as all operands do. A common
+/// divisor of strides that is a power of two is their bits'.
+template <class C, class P, class F, class T, class... Rest>
+__device__ __forceinline__ void with_turns(P p, int64_t count, F&& f, const RowsApart<T>& any,
+                                           const RowsApart<Rest>&... rest) {
+  const int n = int(any.first.size(0));
+  const SharedRows<P::template kLanes<C>> by(p, n, count);
+  const View<T, 1> probe = view(any.first.data + (any.stride | ... | rest.stride), n);
+  const auto run = [&](const auto&, const auto& row, const auto&... rows) {
+    f(by, span_at<C>(p, row, by.column), turns_of(row, any.stride, by),
+      turns_of(rows, rest.stride, by)...);
+  };
+  with_rows<C>(p, run, probe, any.first, rest.first...);
+}
+/// Some rows' spans, as they lie: the first `count` of them, or, if kIsWhole, all.
+template <int kAhead, class Raw>
+struct SpansAhead {
+  Raw of[kAhead];
+};
+template <bool kIsWhole, int kAhead, class Row, class At>
+__device__ __forceinline__ auto spans_ahead(Turns<Row>& from, const At& at, int count) {
+  SpansAhead<kAhead, decltype(load_raw(from.row, at))> out = {};
+  TW_UNROLL
+  for (int a = 0; a < kAhead; ++a, from.row.data += from.step)
+    if (kIsWhole || a < count) out.of[a] = load_raw(from.row, at);
+  return out;
 }
 
+/// Rows that a thread reads before it folds the first of them: as many as registers have room for
+/// beside the states.
+template <class State, class... Raw>
+TW_DEVICE constexpr int rows_to_fold(bool is_full) {
+  const int one = (... || (sizeof(Raw) > 16)) || sizeof(State) > 8 ? 2 : sizeof(State) > 4 ? 4 : 8;
+  return !is_full ? 1 : sizeof...(Raw) > 1 ? one / 2 : one;
+}
 template <bool kWhole>
 struct Whole {
   static constexpr bool kIs = kWhole;
 };
-/// Folds rows, `all` elements apart, that begin with `row`, into what is known of a span's columns.
-template <bool kIsWhole, int kAhead, class C, class Fold, class Row, class At, class Known>
-__device__ __forceinline__ void fold_batch(const Fold& fold, Row& row, const At& at, int64_t all,
-                                           const FoldedRows& which, Known& known) {
-  decltype(load_raw(row, at)) ahead[kAhead] = {};
+/// Folds rows' spans into what is known of their columns.
+template <class C, int kN, int kAhead, class Fold, class F, class Known, class... Ahead>
+__device__ __forceinline__ void fold_batch(const Fold& fold, F&& term, const FoldedRows& which,
+                                           Known& known, const Ahead&... ahead) {
+  Pack<C, kN> values[kAhead];
   TW_UNROLL
-  for (int a = 0; a < kAhead; ++a, row.data += all)
-    if (kIsWhole || a < which.count) ahead[a] = load_raw(row, at);
-  using Values = decltype(ahead[0].template widen<C>());
-  Values values[kAhead];
+  for (int a = 0; a < kAhead; ++a) values[a] = term(ahead.of[a].template widen<C>()...);
   TW_UNROLL
-  for (int a = 0; a < kAhead; ++a) values[a] = ahead[a].template widen<C>();
-  TW_UNROLL
-  for (int i = 0; i < kLanesOf<Values>; ++i) {
+  for (int i = 0; i < kN; ++i) {
     C column[kAhead];
     TW_UNROLL
     for (int a = 0; a < kAhead; ++a) column[a] = values[a][i];
     fold.add(known[i], column, which);
   }
 }
+/// Writes f of what is known of the columns and of rows' spans.
+template <class C, int kN, int kAhead, class F, class Known, class Target, class At, class... Ahead>
+__device__ __forceinline__ void map_batch(F&& f, int count, const Known& known, Target& target,
+                                          const At& at, const Ahead&... ahead) {
+  TW_UNROLL
+  for (int a = 0; a < kAhead; ++a, target.row.data += target.step) {
+    if (a >= count) return;
+    const auto put = [&](const auto&... v) {
+      Pack<C, kN> out;
+      TW_UNROLL
+      for (int i = 0; i < kN; ++i) out[i] = f(known[i], v[i]...);
+      store_cached(target.row, at, out);
+    };
+    put(ahead.of[a].template widen<C>()...);
+  }
+}
 
 }  // namespace detail
 
-/// put(column, state) for the columns of `count` rows, `stride` apart, of which the first is
-/// `begin` and has the number `first`. The plan is over kSumColumns, its scratch kFoldStates; there
-/// are as many columns as threads at most. Some threads side by side have a row, others the next
-/// one; then they combine what they know.
-template <class C, class Fold, class P, class Row, class Put>
-__device__ __forceinline__ void fold_rows(P p, const Fold& fold, const Row& begin, int64_t stride,
-                                          int64_t first, int64_t count, Put&& put) {
+/// put(column, state) for the columns of `count` rows, of which the first has the number `first`:
+/// of what term makes of the operands' elements. The plan is over kSumColumns, its scratch
+/// kFoldStates; there are as many columns as threads at most. What the threads of different rows
+/// know is combined.
+template <class C, class Fold, class P, class Put, class F, class T, class... Rest>
+__device__ __forceinline__ void fold_rows(P p, const Fold& fold, int64_t first, int64_t count,
+                                          Put&& put, F&& term, const RowsApart<T>& operand,
+                                          const RowsApart<Rest>&... rest) {
   using State = typename Fold::State;
-  constexpr int kN = P::template kLanes<C>;
-  Row row = begin;
-  const int n = int(row.size(0)), bits = 32 - __clz((n - 1) / kN), across = 1 << bits;
-  const int shares = p.threads() >> bits, share = p.thread() >> bits;
-  const int column = (p.thread() & (across - 1)) * kN;
-  const int rows = column < n ? (int(count) - share + shares - 1) / shares : 0;
-  const auto at = span_at<C>(p, row, column);
-  constexpr int kAhead = detail::rows_to_fold<decltype(load_raw(row, at)), State>(is_whole<Row>);
-  Pack<typename Fold::Running, kN> known;
-  TW_UNROLL
-  for (int i = 0; i < kN; ++i) known[i] = fold.start();
-  row.data += share * stride;
-  const auto fold_some = [&](auto whole, int some, int seen) {
-    const FoldedRows which{some, int(first) + share + seen * shares, shares, seen};
-    detail::fold_batch<decltype(whole)::kIs, kAhead, C>(fold, row, at, stride * shares, which,
-                                                        known);
-  };
-  int seen = 0;
-  TW_ROLLED
-  for (; seen + kAhead <= rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
-  if (seen < rows) fold_some(detail::Whole<false>{}, rows - seen, seen);
+  using Running = typename Fold::Running;
+  constexpr int kN = P::template kLanes<C>, kPitch = kFoldPitch<P>;
   State* const shared = p.template scratch<State>();
-  constexpr int kPitch = kFoldPitch<P>;
-  TW_UNROLL
-  for (int i = 0; i < kN; ++i) shared[i * kPitch + p.thread()] = fold.state(known[i], rows);
+  const auto fold_all = [&](const detail::SharedRows<kN>& by, const auto& at, auto... turns) {
+    constexpr bool kIsFull = (... && is_whole<decltype(turns.row)>);
+    constexpr int kAhead =
+        detail::rows_to_fold<Running, decltype(load_raw(turns.row, at))...>(kIsFull);
+    Pack<Running, kN> known;
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) known[i] = fold.start();
+    const auto fold_some = [&](auto whole, int some, int seen) {
+      const FoldedRows which{some, int(first) + by.share + seen * by.shares, by.shares, seen};
+      detail::fold_batch<C, kN, kAhead>(
+          fold, term, which, known,
+          detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
+    };
+    int seen = 0;
+    TW_ROLLED
+    for (; seen + kAhead <= by.rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
+    if (seen < by.rows) fold_some(detail::Whole<false>{}, by.rows - seen, seen);
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) shared[i * kPitch + p.thread()] = fold.state(known[i], by.rows);
+  };
+  detail::with_turns<C>(p, count, fold_all, operand, rest...);
   p.sync();
-  const auto load = [&](int i, int c) { return shared[c % kN * kPitch + i * across + c / kN]; };
-  detail::fold_shares(p, fold, n, shares, load, shared + kN * kPitch, put);
+  const int n = int(operand.first.size(0));
+  const detail::SharedRows<kN> by(p, n, count);
+  const auto load = [&](int i, int c) { return shared[c % kN * kPitch + i * by.across + c / kN]; };
+  detail::fold_shares(p, fold, n, by.shares, load, shared + kN * kPitch, put);
 }
 
 /// The same of `count` rows of states, `stride` apart, of n columns.
@@ -107,6 +173,161 @@ __device__ __forceinline__ void fold_states(P p, const Fold& fold,
   const auto load = [&](int i, int c) { return states[i * stride + c]; };
   detail::fold_shares(p, fold, n, int(count), load, p.template scratch<typename Fold::State>(),
                       put);
+}
+
+/// to[r, c] = f(known[c], from[r, c] ...) of `count` rows, element by element. The plan is
+/// fold_rows's.
+template <class C, class P, class Known, class F, class To, class... From>
+__device__ __forceinline__ void map_columns(P p, const Known* known, int64_t count, F&& f,
+                                            const RowsApart<To>& to,
+                                            const RowsApart<From>&... from) {
+  constexpr int kN = P::template kLanes<C>;
+  const auto map_all = [&](const detail::SharedRows<kN>& by, const auto& at, auto target,
+                           auto... turns) {
+    if (by.rows <= 0) return;
+    constexpr bool kIsLarge = (... || (sizeof(load_raw(turns.row, at)) > 16));
+    constexpr int kMost = (kIsLarge ? 2 : 4) / int(sizeof...(From));
+    constexpr int kAhead = is_whole<decltype(target.row)> ? kMost : 1;
+    Pack<Known, kN> of;
+    TW_UNROLL
+    for (int i = 0; i < kN; ++i) of[i] = known[by.column + (i < at.count ? i : 0)];
+    const auto map_some = [&](auto whole, int some) {
+      detail::map_batch<C, kN, kAhead>(
+          f, some, of, target, at,
+          detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
+    };
+    int seen = 0;
+    TW_ROLLED
+    for (; seen + kAhead <= by.rows; seen += kAhead) map_some(detail::Whole<true>{}, kAhead);
+    if (seen < by.rows) map_some(detail::Whole<false>{}, by.rows - seen);
+  };
+  detail::with_turns<C>(p, count, map_all, to, from...);
+}
+
+namespace detail {
+
+/// What another thread of the warp has: shuffle(word) tells a word of it.
+template <class V, class F>
+__device__ __forceinline__ V shuffled(const V& value, F&& shuffle) {
+  static_assert(sizeof(V) % sizeof(uint32_t) == 0);
+  constexpr int kWords = int(sizeof(V) / sizeof(uint32_t));
+  uint32_t words[kWords];
+  __builtin_memcpy(words, &value, sizeof(V));
+  TW_UNROLL
+  for (int i = 0; i < kWords; ++i) words[i] = shuffle(words[i]);
+  V out;
+  __builtin_memcpy(&out, words, sizeof(V));
+  return out;
+}
+/// The threads' states, the same in every thread. A plan over 4096 columns at most has as few warps
+/// as have room for theirs.
+template <class Fold, class P>
+__device__ __forceinline__ typename Fold::State combine_threads(P p, const Fold& fold,
+                                                                typename Fold::State state) {
+  using State = typename Fold::State;
+  static_assert(4 * sizeof(State) <= 32 * sizeof(double));
+  const int threads = p.threads(), lanes = threads < 32 ? threads : 32;
+  TW_ROLLED
+  for (int lane = lanes / 2; lane > 0; lane /= 2)
+    fold.combine(state, shuffled(state, [&](uint32_t word) {
+                   return __shfl_xor_sync(p.mask(), word, lane);
+                 }));
+  if (threads <= 32)  // combined the other way round, the bits may differ
+    return shuffled(state, [&](uint32_t word) { return __shfl_sync(p.mask(), word, 0, lanes); });
+  State* const shared = reinterpret_cast<State*>(p.shared_);
+  if (p.thread() % 32 == 0) shared[p.thread() / 32] = state;
+  p.sync();
+  state = shared[0];
+  TW_ROLLED
+  for (int w = 1; w < threads / 32; ++w) fold.combine(state, shared[w]);
+  return state;
+}
+
+/// What a thread knows of a row.
+template <class C, class Fold>
+struct SeenColumns {
+  const Fold& fold;
+  typename Fold::Running known;
+  int seen;
+
+  /// `count` elements of some spans.
+  template <int kSpans, class R>
+  __device__ __forceinline__ void add(const R* spans, int count) {
+    constexpr int kN = kLanesOf<decltype(spans[0].template widen<C>())>;
+    C v[kSpans * kN];
+    TW_UNROLL
+    for (int s = 0; s < kSpans; ++s) {
+      const auto lanes = spans[s].template widen<C>();
+      TW_UNROLL
+      for (int i = 0; i < kN; ++i) v[s * kN + i] = lanes[i];
+    }
+    fold.add(known, v, FoldedRows{count, 0, 0, seen});
+    seen += count;
+  }
+};
+/// The thread's spans of adjacent elements from column `head`, where a word begins, on, as far as
+/// they are whole: several are on their way before the first is used.
+template <class C, class P, class T, class Seen>
+__device__ __forceinline__ void fold_spans(P p, const T* data, int head, int64_t n, Seen& seen) {
+  using R = RawOf<P, C, T>;
+  constexpr int kN = P::template kLanes<C>, kAhead = kSpansAhead<R>;
+  const int64_t step = int64_t{p.threads()} * kN;
+  int64_t c = head + int64_t{p.thread()} * kN;
+  TW_ROLLED
+  for (; c + (kAhead - 1) * step + kN <= n; c += kAhead * step) {
+    R spans[kAhead];
+    TW_UNROLL
+    for (int i = 0; i < kAhead; ++i) spans[i] = R::load(data + c + i * step);
+    TW_UNROLL
+    for (int i = 0; i < kAhead; i += 2) seen.template add<2>(spans + i, 2 * kN);
+  }
+  TW_ROLLED
+  for (; c + kN <= n; c += step) {
+    const R one = R::load(data + c);
+    seen.template add<1>(&one, kN);
+  }
+}
+template <class C, class P, class T, class Seen>
+__device__ __forceinline__ void fold_spans(P p, const AlignedRow<T>& row, Seen& seen) {
+  fold_spans<C>(p, row.data, 0, row.size(0), seen);
+}
+/// Of a row alone, which with_rows hands out with its phase, all but the ends are words.
+template <class C, class P, class T, class Seen>
+__device__ __forceinline__ void fold_spans(P p, const AdjacentRow<T>& row, Seen& seen) {
+  const int head = head_of<P::template kLanes<C>>(row);
+  fold_spans<C>(p, row.data, head, row.size(0), seen);
+  for_ends<C>(p, row, head, [&](const auto& at) {
+    const auto one = load_raw(row, at);
+    seen.template add<1>(&one, at.count);
+  });
+}
+template <class C, class P, class T, class Seen>
+__device__ __forceinline__ void fold_spans(P p, const View<T, 1>& row, Seen& seen) {
+  for_row<C>(p, row, [&](const auto& at) {
+    const auto one = load_raw(row, at);
+    seen.template add<1>(&one, at.count);
+  });
+}
+
+}  // namespace detail
+
+/// The fold of a row's elements, which are read once, in every thread. The plan is over 4096
+/// columns at most. One fold of a program's: the next one would write what threads still read.
+template <class C, class Fold, class P, class Row>
+__device__ __forceinline__ typename Fold::State fold_row(P p, const Fold& fold, const Row& row) {
+  detail::SeenColumns<C, Fold> seen{fold, fold.start(), 0};
+  detail::fold_spans<C>(p, row, seen);
+  return detail::combine_threads(p, fold, fold.state(seen.known, seen.seen));
+}
+/// The same of a list of states.
+template <class Fold, class P>
+__device__ __forceinline__ typename Fold::State fold_list(P p, const Fold& fold,
+                                                          const typename Fold::State* states,
+                                                          int64_t count) {
+  typename Fold::State state = fold.state(fold.start(), 0);
+  TW_ROLLED
+  for (int64_t i = p.thread(); i < count; i += p.threads()) fold.combine(state, states[i]);
+  return detail::combine_threads(p, fold, state);
 }
 
 }  // namespace tw::tile
