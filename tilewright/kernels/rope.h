@@ -50,6 +50,8 @@ struct Rope {
 
   TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
 
+  /// Whether heads have dimensions that do not turn.
+  TW_INLINE bool has_rest() const { return 2 * cos.size(1) != x.size(3); }
   /// Elements of a word, and of a thread in a plan.
   static constexpr int kWord = 4, kSpan = 8;
   /// Words of a head, of pairs of halves those of the first one.
@@ -194,11 +196,11 @@ struct Rope {
                     half(heads_of(from, first, heads), 1, pairs), cos_row, sin_row,
                     half(heads_of(to, first, heads), 0, pairs),
                     half(heads_of(to, first, heads), 1, pairs));
-    if (2 * pairs == x.size(3)) return;
-    for (int h = 0; h < heads; ++h)
-      tile::map_row(
-          p, rest(to[first + h], 2 * pairs), [](auto v) { return v; },
-          rest(from[first + h], 2 * pairs));
+    if constexpr (P::kIsApart)
+      for (int h = 0; h < heads && has_rest(); ++h)
+        tile::map_row(
+            p, rest(to[first + h], 2 * pairs), [](auto v) { return v; },
+            rest(from[first + h], 2 * pairs));
   }
   template <class U>
   TW_INLINE static Rows<U> heads_of(const View<U, 2>& token, int64_t first, int heads) {
@@ -260,10 +262,13 @@ struct Rope<T>::Prepared {
   Rope rope;
   bool by_words;
 
+  TW_INLINE bool runs_apart() const { return by_words || rope.has_rest(); }
+
 #if defined(__CUDACC__)
   template <class P>
   TW_DEVICE void operator()(P p) const {
-    if (by_words) return rope.turn_words(p);
+    if constexpr (P::kIsApart)
+      if (by_words) return rope.turn_words(p);
     rope.turn_heads(p);
   }
 #endif
