@@ -7,10 +7,31 @@
 #pragma once
 
 #include "tilewright/kernels/column_block.h"
+#include "tilewright/kernels/fold_and_map.h"
+#include "tilewright/kernels/fold_exponentials.h"
 #include "tilewright/kernels/row_logsumexp.h"
 #include "tilewright/kernels/row_pipeline.h"
 
 namespace tw::kernels {
+
+/// See fold_and_map.h.
+template <class C>
+struct LogSoftmaxByFold {
+  using Fold = FoldExponentials<C>;
+  using Known = LogSumExp<C>;
+  template <class V>
+  TW_INLINE static V term(const V& v) {
+    return v;
+  }
+  template <class P>
+  TW_INLINE static Known known(const Exponentials<C>& of) {
+    return {of.high, scalar_log<C, P>(of.total)};
+  }
+  template <class V>
+  TW_INLINE static V map(const Known& by, const V& v) {
+    return (v - by.high) - by.log_sum;
+  }
+};
 
 template <class T>
 struct LogSoftmax {
@@ -25,6 +46,8 @@ struct LogSoftmax {
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu)
+      if (const auto by = mapping<P>(); by.takes()) return by.plan(out);
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols))
@@ -49,6 +72,22 @@ struct LogSoftmax {
       const auto run = [&](const auto& from, const auto& to) { run_group(p, from, to); };
       tile::run_rows(p, *this, run);
     }
+  }
+
+  /// On a GPU the host chooses how.
+  template <class P>
+  TW_DEVICE FoldAndMap<P, T, LogSoftmaxByFold<C>> mapping() const {
+    return FoldAndMap<P, T, LogSoftmaxByFold<C>>(out, x);
+  }
+  template <tile::Program P>
+  TW_DEVICE MappingKernel<P, LogSoftmax> prepared() const
+    requires(P::kOnGpu)
+  {
+    return MappingKernel<P, LogSoftmax>(*this);
+  }
+  template <class P, class M>
+  TW_CALLED void map(P p, const M& by) const {
+    by.run(p, out, x);
   }
 
  private:

@@ -9,11 +9,34 @@
 #pragma once
 
 #include "tilewright/kernels/column_block.h"
+#include "tilewright/kernels/fold_and_map.h"
+#include "tilewright/kernels/fold_exponentials.h"
 #include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
+
+/// See fold_and_map.h.
+template <class C>
+struct SoftmaxByFold {
+  using Fold = FoldExponentials<C>;
+  struct Known {
+    C base, scale;
+  };
+  template <class V>
+  TW_INLINE static V term(const V& v) {
+    return v;
+  }
+  template <class P>
+  TW_INLINE static Known known(const Exponentials<C>& of) {
+    return {Exponentials<C>::base_of(of.high), 1 / of.total};
+  }
+  template <class V>
+  TW_INLINE static V map(const Known& by, const V& v) {
+    return tile::exp_nonpositive(v - by.base) * by.scale;
+  }
+};
 
 template <class T>
 struct Softmax {
@@ -29,6 +52,8 @@ struct Softmax {
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu)
+      if (const auto by = mapping<P>(); by.takes()) return by.plan(out);
     if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     const int64_t groups = x.cols > 0 ? tile::row_groups<P>(x.rows, x.cols, machine) : 0;
     return tile::plan_of(groups, tile::kept_bytes<P, C, T>(x.cols) +
@@ -71,6 +96,22 @@ struct Softmax {
           });
     };
     tile::run_rows(p, *this, run);
+  }
+
+  /// On a GPU the host chooses how.
+  template <class P>
+  TW_DEVICE FoldAndMap<P, T, SoftmaxByFold<C>> mapping() const {
+    return FoldAndMap<P, T, SoftmaxByFold<C>>(out, x);
+  }
+  template <tile::Program P>
+  TW_DEVICE MappingKernel<P, Softmax> prepared() const
+    requires(P::kOnGpu)
+  {
+    return MappingKernel<P, Softmax>(*this);
+  }
+  template <class P, class M>
+  TW_CALLED void map(P p, const M& by) const {
+    by.run(p, out, x);
   }
 
  private:

@@ -6,14 +6,34 @@
 // On a CPU the sum of a row is found in the loop that writes the row before it.
 #pragma once
 
+#include "tilewright/kernels/fold_and_map.h"
 #include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::kernels {
 
+/// See fold_and_map.h.
+template <class C, class F>
+struct SoftmaxGradientByFold {
+  using Fold = FoldBy<C, tile::Sum>;
+  using Known = C;
+  template <class V>
+  TW_INLINE static V term(const V& grad, const V& y) {
+    return F::term_of(grad, y);
+  }
+  template <class P>
+  TW_INLINE static Known known(C total) {
+    return total;
+  }
+  template <class V>
+  TW_INLINE static V map(C total, const V& grad, const V& y) {
+    return F::x_grad(grad, y, total);
+  }
+};
+
 /// The skeleton of both. F has term(p, grad, y, at), which is summed, and
-/// x_grad(grad, y, sum): of a row's views and the place, and of vectors.
+/// x_grad(grad, y, sum): of a row's views and the place, and of vectors; term_of(grad, y) of these.
 template <class T, class F>
 struct SoftmaxGradient {
   static constexpr int kGpuRegisters = 128;  // two rows are kept
@@ -25,6 +45,8 @@ struct SoftmaxGradient {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    if constexpr (P::kOnGpu)
+      if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
     const int64_t groups = grad.cols > 0 ? tile::row_groups<P>(grad.rows, grad.cols, machine) : 0;
     return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over_row(grad.cols, tile::kKeptColumns<P, C, T>);
@@ -53,6 +75,22 @@ struct SoftmaxGradient {
     tile::with_rows<C>(p, run, grad, output, x_grad);
   }
 
+  /// On a GPU the host chooses how.
+  template <class P>
+  TW_DEVICE FoldAndMap<P, T, SoftmaxGradientByFold<C, F>> mapping() const {
+    return FoldAndMap<P, T, SoftmaxGradientByFold<C, F>>(x_grad, grad, output);
+  }
+  template <tile::Program P>
+  TW_DEVICE MappingKernel<P, SoftmaxGradient> prepared() const
+    requires(P::kOnGpu)
+  {
+    return MappingKernel<P, SoftmaxGradient>(*this);
+  }
+  template <class P, class M>
+  TW_CALLED void map(P p, const M& by) const {
+    by.run(p, x_grad, grad, output);
+  }
+
  private:
   template <class Grad, class Y>
   struct Both : Grad {
@@ -70,6 +108,10 @@ struct OfSoftmax {
   TW_INLINE static auto term(P, const Grad& grad, const Y& y, const At& at) {
     return tile::load(grad, at) * tile::load(y, at);
   }
+  template <class V>
+  TW_INLINE static V term_of(const V& grad, const V& y) {
+    return grad * y;
+  }
   template <class V, class C>
   TW_INLINE static V x_grad(const V& grad, const V& y, C total) {
     return y * (grad - total);
@@ -80,6 +122,10 @@ struct OfLogSoftmax {
   TW_INLINE static auto term(P p, const Grad& grad, const Y& y, const At& at) {
     tile::prefetch(p, y, at);
     return tile::load(grad, at);
+  }
+  template <class V>
+  TW_INLINE static V term_of(const V& grad, const V&) {
+    return grad;
   }
   template <class V, class C>
   TW_INLINE static V x_grad(const V& grad, const V& y, C total) {

@@ -42,6 +42,7 @@ struct LogSoftmax : AlongDim<> {
                                         {"one element", "*=1 C=1"},
                                         {"partial span only", "*=2 C=5"},
                                         {"three blocks", "*=2 C=9001"},
+                                        {"parts of rows", "*=2 C=70001"},
                                         {"rows in groups", "*=100 C=75"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"rows that columns share", "*=2x260 C=300 dim=1"},

@@ -1,0 +1,129 @@
+// Operators that must have read a whole row before they can write it, on a GPU, where a program for
+// each row is not the way: rows whose elements lie apart in memory, side by side with those of
+// other rows (column_folds.h), and long rows of which there are few (row_parts.h). Programs fold
+// parts of rows; when all have, others map the parts. The rule, rows that a program has each, is
+// the kernel's own.
+#pragma once
+
+#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/row_parts.h"
+
+namespace tw::kernels {
+
+/// How of F, which has
+///
+///     Fold, Known                       of tile/folds.h; what a row's elements are mapped by
+///     auto term(v ...)                  what is folded, of vectors of the operands' elements
+///     Known known<P>(const State&)
+///     auto map(const Known&, v ...)     of vectors, or of elements
+template <class P, class T, class F>
+struct FoldAndMap {
+  using C = tile::compute_t<T>;
+  using State = typename F::Fold::State;
+  using Known = typename F::Known;
+  RowParts parts;
+  bool by_columns = false;
+  ColumnFolds<P, T> columns{};
+
+  template <class... In>
+  TW_INLINE explicit FoldAndMap(const Rows<T>& out, const Rows<const T>& x, const In&... rest) {
+    parts = RowParts::one(x.cols);
+    if (ColumnFolds<P, T>::takes(x) && are_beside(x, out) && (... && are_beside(x, rest))) {
+      by_columns = true;
+      columns.cut = ColumnSums<P, T>(x);
+    } else if constexpr (sizeof...(In) == 0) {
+      // A row that a program has is read once, as far as that keeps it, and by one multiprocessor.
+      constexpr int64_t kKept = int64_t{256} << 10, kMultiprocessors = 132;
+      const bool is_kept = x.cols * int64_t{sizeof(T)} <= kKept;
+      if (!is_kept || x.rows <= kMultiprocessors)
+        parts = RowParts::of_few(x.rows, x.cols, RowParts::kShortest, RowParts::kLeast);
+    }
+  }
+  TW_INLINE bool takes() const { return by_columns || parts.count > 1; }
+
+  TW_INLINE tile::Plan plan(const Rows<T>& out) const {
+    tile::Plan plan;
+    if (by_columns) {
+      plan = columns.template plan<State>();
+      plan.workspace_bytes += out.rows * int64_t{sizeof(Known)};
+    } else {
+      plan = parts.plan(out.rows, out.cols, int64_t{sizeof(State)});
+      plan.phases = 1;
+    }
+    plan.grid[plan.phases++] = plan.grid[0];
+    return plan;
+  }
+
+  template <class... In>
+  TW_INLINE void run(P p, const Rows<T>& out, const In&... in) const {
+    if (by_columns)
+      run_columns(p, out, in...);
+    else if constexpr (sizeof...(In) == 1)
+      run_parts(p, out, in...);
+  }
+
+ private:
+  /// Whether elements of as many rows as of x lie side by side.
+  template <class U>
+  TW_INLINE static bool are_beside(const Rows<const T>& x, const Rows<U>& of) {
+    const int last = of.lead - 1;
+    return of.lead_strides[last] == 1 && of.lead_sizes[last] % x.lead_sizes[x.lead - 1] == 0;
+  }
+
+  template <class... In>
+  TW_INLINE void run_columns(P p, const Rows<T>& out, const In&... in) const {
+    const int64_t blocks = columns.cut.row_blocks;
+    Known* const known = reinterpret_cast<Known*>(
+        p.template workspace<char>() + (blocks > 1 ? columns.template blocks_bytes<State>() : 0));
+    const typename F::Fold fold;
+    const auto finish = [&](int64_t i, const State& state) {
+      known[i] = F::template known<P>(state);
+    };
+    if (p.phase() == 0)
+      return columns.fold_block(
+          p, fold, finish, [](const auto&... v) { return F::term(v...); }, in...);
+    if (blocks > 1 && p.phase() == 1) return columns.combine(p, fold, finish);
+    // In the other order: what was read last, the cache still has.
+    const int64_t inner = columns.cut.inner, count = columns.cut.outer * columns.cut.column_blocks;
+    const auto at = columns.block(count * blocks - 1 - p.index());
+    tile::map_columns<C>(
+        p, known + at.which * inner + at.begin, at.rows,
+        [](const Known& by, const auto&... v) { return F::map(by, v...); }, at.of(out, inner),
+        at.of(in, inner)...);
+  }
+
+  /// Of one operand, whose elements are what is folded.
+  TW_INLINE void run_parts(P p, const Rows<T>& out, const Rows<const T>& x) const {
+    State* const states = p.template workspace<State>();
+    const typename F::Fold fold;
+    const int64_t last = out.rows * parts.count - 1;
+    const int64_t i = p.phase() == 0 ? p.index() : last - p.index();
+    const RowParts::Part part = parts.part(i, out.cols);
+    const auto of = [&](const auto& all) { return all.row(part.row).part(part.begin, part.size); };
+    if (p.phase() == 0) {
+      const auto fold_all = [&](const auto& row) { states[i] = tile::fold_row<C>(p, fold, row); };
+      return tile::with_rows<C>(p, fold_all, of(x));
+    }
+    const State* const its = states + part.row * parts.count;
+    const Known by = F::template known<P>(tile::fold_list(p, fold, its, parts.count));
+    tile::map_row<C>(p, of(out), [by](const auto& v) { return F::map(by, v); }, of(x));
+  }
+};
+
+/// What a GPU runs of a kernel that has mapping<P>(): a FoldAndMap, which the host has made.
+template <class P, class Kernel>
+struct MappingKernel {
+  Kernel kernel;
+  decltype(kernel.template mapping<P>()) mapping;
+
+  TW_INLINE explicit MappingKernel(const Kernel& of)
+      : kernel(of), mapping(of.template mapping<P>()) {}
+  TW_INLINE void operator()(P p) const {
+    if (mapping.takes())
+      kernel.map(p, mapping);
+    else
+      kernel(p);
+  }
+};
+
+}  // namespace tw::kernels
