@@ -113,16 +113,22 @@ struct FoldAndMap {
 /// What a GPU runs of a kernel that has mapping<P>(): a FoldAndMap, which the host has made.
 template <class P, class Kernel>
 struct MappingKernel {
+  static constexpr int kGpuRegisters = tile::cuda::max_registers<Kernel>();
   Kernel kernel;
   decltype(kernel.template mapping<P>()) mapping;
 
   TW_INLINE explicit MappingKernel(const Kernel& of)
       : kernel(of), mapping(of.template mapping<P>()) {}
-  TW_INLINE void operator()(P p) const {
-    if (mapping.takes())
-      kernel.map(p, mapping);
-    else
-      kernel(p);
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return kernel.row_operands(f);
+  }
+  TW_INLINE bool runs_apart() const { return mapping.takes(); }
+  template <class Part>
+  TW_INLINE void operator()(Part p) const {
+    if constexpr (Part::kIsApart)
+      if (mapping.takes()) return kernel.map(p, mapping);
+    kernel(p);
   }
 };
 

@@ -43,6 +43,10 @@ struct SoftmaxGradient {
   int64_t dim;           // the caller moved this dimension into the last place
   Rows<T> x_grad;        // [*, cols], may alias grad or output
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(grad, output, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     if constexpr (P::kOnGpu)
@@ -72,7 +76,7 @@ struct SoftmaxGradient {
             };
           });
     };
-    tile::with_rows<C>(p, run, grad, output, x_grad);
+    tile::run_rows(p, *this, run);
   }
 
   /// On a GPU the host chooses how.

@@ -14,22 +14,22 @@ struct Nothing {
 template <class Kernel>
 inline constexpr bool has_row_operands = requires(Kernel k) { k.row_operands(Nothing{}); };
 template <class Kernel>
-inline constexpr bool has_parts =
-    has_row_operands<Kernel> || requires(Kernel k) { k.runs_apart(); };
+inline constexpr bool has_choice = requires(Kernel k) { k.runs_apart(); };
 
 /// Whether all programs of a kernel are those that Part is told of: what the kernel says, or that
 /// the rows it names are not all aligned.
 template <class P, class Kernel>
 __device__ __forceinline__ bool runs_apart(const Kernel& kernel) {
+  if constexpr (has_choice<Kernel>)
+    if (kernel.runs_apart()) return true;
   if constexpr (has_row_operands<Kernel>) {
     P p{};
 #if __CUDA_ARCH__ >= 900
     if constexpr (P::kSpans > 0) p.ranks_ = cluster_ranks();
 #endif
     return !has_aligned_rows(p, kernel);
-  } else {
-    return kernel.runs_apart();
   }
+  return false;
 }
 }  // namespace detail
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) 
 #endif
   wait_for_grids_before();
   launch_grids_after();
-  if constexpr (!detail::has_parts<Kernel>)
+  if constexpr (!detail::has_choice<Kernel> && !detail::has_row_operands<Kernel>)
     run_as<P>(kernel, launch, reductions, exchange);
   else if (detail::runs_apart<P>(kernel))
     run_apart<Part<P, true>>(kernel, launch, reductions, exchange);
