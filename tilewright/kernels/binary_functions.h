@@ -4,6 +4,7 @@
 #include "tilewright/kernels/choose.h"
 #include "tilewright/kernels/elementwise.h"
 #include "tilewright/tile/circular.h"
+#include "tilewright/tile/power.h"
 
 namespace tw::kernels {
 
@@ -19,13 +20,6 @@ struct TruncatedQuotient {
     return tile::trunc(tile::divide(x, y));
   }
 };
-/// x - y trunc(x / y), exactly: lane by lane through the C library.
-template <class V>
-TW_INLINE V exact_rest(V x, V y) {
-  V out = x;
-  for (int i = 0; i < tile::kLanesOf<V>; ++i) out[i] = __builtin_fmodf(x[i], y[i]);
-  return out;
-}
 /// Where a rest has not the sign of y, it is that of the next quotient.
 template <class V>
 TW_INLINE auto goes_down(V rest, V y) {
@@ -35,7 +29,7 @@ TW_INLINE auto goes_down(V rest, V y) {
 struct FloorQuotient {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    const V rest = exact_rest(x, y), quotient = (x - rest) / y;
+    const V rest = tile::exact_rest(x, y), quotient = (x - rest) / y;
     const V down = tile::select(goes_down(rest, y), quotient - 1.0f, quotient);
     // What the division was rounded by is below a half: the next whole number is meant.
     return tile::select(y == V{}, x / y, tile::round(down));
@@ -45,16 +39,14 @@ struct FloorQuotient {
 struct Remainder {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    const V rest = exact_rest(x, y);
+    const V rest = tile::exact_rest(x, y);
     return tile::select(goes_down(rest, y), rest + y, rest);
   }
 };
 struct Power {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    V out = x;
-    for (int i = 0; i < tile::kLanesOf<V>; ++i) out[i] = __builtin_powf(x[i], y[i]);
-    return out;
+    return tile::pow(x, y);
   }
 };
 /// x above 0, x y below.
