@@ -106,7 +106,8 @@ struct ActivationChoice {
   TW_DEVICE void operator()(P p) const {
     const ActivationParameters given{a, b, c};
     ActivationFunctions::choose_within<P>(function, [&](auto f) {
-      elementwise<tile::compute_t<T>>(p, out, [f, given](auto v) { return f(v, given); }, x);
+      elementwise<tile::compute_t<T>, tile::kMathChains>(
+          p, out, [f, given](auto v) TW_INLINED { return f(v, given); }, x);
     });
   }
 };

@@ -113,8 +113,9 @@ struct UnaryChoice {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    UnaryFunctions::choose_within<P>(
-        function, [&](auto f) { elementwise<tile::compute_t<T>>(p, out, f, x); });
+    UnaryFunctions::choose_within<P>(function, [&](auto f) {
+      elementwise<tile::compute_t<T>, tile::kMathChains>(p, out, f, x);
+    });
   }
 };
 
