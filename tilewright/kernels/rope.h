@@ -3,13 +3,18 @@
 //   (a, b) -> (a cos - b sin, b cos + a sin)      for each pair (a, b) of the first 2 R dimensions
 //
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
-// strided rows either way, so that one loop serves both. Dimensions from 2 R on pass through.
+// strided rows either way, so that one loop serves both; pairs that lie side by side are taken
+// apart in registers. Dimensions from 2 R on pass through.
 // One program per token, or per four heads on a GPU, whose loads go ahead together. There pairs
 // that lie side by side, and dimensions that pass through, come in words of four elements with the
 // rest.
 #pragma once
 
 #include "tilewright/tile/tile.h"
+
+#if !defined(__CUDACC__)
+#include "tilewright/tile/cpu/pairs.h"
+#endif
 
 namespace tw::kernels {
 
@@ -227,11 +232,20 @@ struct Rope {
     for (int64_t h = 0; h < x.size(2); ++h) {
       const auto from = x[b][s][h];
       const auto to = out[b][s][h];
-      const auto from_a = half(from, 0, pairs), from_b = half(from, 1, pairs);
-      const auto to_a = half(to, 0, pairs), to_b = half(to, 1, pairs);
-      tile::for_row(p, pairs, [&](auto at) {
-        const auto a = tile::load(from_a, at), c = tile::load(cos_row, at);
-        const auto o = tile::load(from_b, at), n = tile::load(sin_row, at) * sign;
+      int64_t done = 0;
+#if !defined(__CUDACC__)
+      if (interleaved && from.stride(0) == 1 && to.stride(0) == 1)
+        done = turn_neighbours(p, from, to, cos_row, sin_row, sign);
+#endif
+      const int64_t left = pairs - done;
+      const auto from_a = half(from, 0, pairs).part(done, left);
+      const auto from_b = half(from, 1, pairs).part(done, left);
+      const auto to_a = half(to, 0, pairs).part(done, left);
+      const auto to_b = half(to, 1, pairs).part(done, left);
+      const auto cosine = cos_row.part(done, left), sine = sin_row.part(done, left);
+      tile::for_row(p, left, [&](auto at) {
+        const auto a = tile::load(from_a, at), c = tile::load(cosine, at);
+        const auto o = tile::load(from_b, at), n = tile::load(sine, at) * sign;
         tile::store(p, to_a, at, a * c - o * n);
         tile::store(p, to_b, at, o * c + a * n);
       });
@@ -241,6 +255,29 @@ struct Rope {
                     [&](auto at) { tile::store(p, to_rest, at, tile::load(from_rest, at)); });
     }
   }
+
+#if !defined(__CUDACC__)
+  /// Whole vectors of pairs that lie side by side; returns how many pairs.
+  template <class P>
+  TW_INLINE static int64_t turn_neighbours(P p, const View<const T, 1>& from, const View<T, 1>& to,
+                                           const View<const float, 1>& cosine,
+                                           const View<const float, 1>& sine, float sign) {
+    using V = typename P::f32;
+    constexpr int kN = P::template kLanes<float>;
+    const int64_t whole = cosine.size(0) / kN * kN;
+    tile::for_row(p, whole, [&](auto at) {
+      const T* const read = from.data + 2 * at.offset;
+      T* const written = to.data + 2 * at.offset;
+      const V low = tile::load<V>(read), high = tile::load<V>(read + kN);
+      const V a = tile::every_other<0>(low, high), o = tile::every_other<1>(low, high);
+      const V c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
+      const V first = a * c - o * n, second = o * c + a * n;
+      tile::store(written, tile::pairs_of<0>(first, second));
+      tile::store(written + kN, tile::pairs_of<1>(first, second));
+    });
+    return whole;
+  }
+#endif
 
   template <class U>
   TW_INLINE View<U, 1> half(const View<U, 1>& row, int which, int64_t pairs) const {
