@@ -43,9 +43,9 @@ struct SoftmaxGradient {
   int64_t dim;           // the caller moved this dimension into the last place
   Rows<T> x_grad;        // [*, cols], may alias grad or output
 
-  template <class F>
-  TW_INLINE auto row_operands(F&& f) const {
-    return f(grad, output, x_grad);
+  template <class G>
+  TW_INLINE auto row_operands(G&& g) const {
+    return g(grad, output, x_grad);
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
