@@ -110,10 +110,18 @@ struct FoldAndMap {
   }
 };
 
+/// As many registers as the kernel wants, if it says so.
+template <class Kernel>
+struct RegistersOf {};
+template <class Kernel>
+  requires requires { Kernel::kGpuRegisters; }
+struct RegistersOf<Kernel> {
+  static constexpr int kGpuRegisters = Kernel::kGpuRegisters;
+};
+
 /// What a GPU runs of a kernel that has mapping<P>(): a FoldAndMap, which the host has made.
 template <class P, class Kernel>
-struct MappingKernel {
-  static constexpr int kGpuRegisters = tile::cuda::max_registers<Kernel>();
+struct MappingKernel : RegistersOf<Kernel> {
   Kernel kernel;
   decltype(kernel.template mapping<P>()) mapping;
 
