@@ -77,11 +77,14 @@ struct NormOfOrder2 : FoldedBy<tile::Sum, Square> {
 };
 /// The largest magnitude; 0 of nothing.
 struct NormOfOrderInfinity : FoldedBy<tile::Max, Magnitude> {
+  template <class C, class P>
+  TW_INLINE static C result(C largest) {
+    return largest < C(0) ? C(0) : largest;
+  }
   template <class C, class P, class Row>
   TW_INLINE C operator()(P p, const Row& row) const {
-    const C largest = tile::reduce_row<C>(p, tile::Max{}, row,
-                                          [&](auto at) { return magnitude(tile::load(row, at)); });
-    return row.size(0) == 0 ? C(0) : largest;
+    return result<C, P>(tile::reduce_row<C>(
+        p, tile::Max{}, row, [&](auto at) { return magnitude(tile::load(row, at)); }));
   }
 };
 /// -inf of nothing, and where all are -inf.
