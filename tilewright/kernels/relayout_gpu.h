@@ -42,7 +42,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     return box.rank > 0 || (!turned && groups == 0 && !is_aligned);
   }
   template <class Part>
-  TW_INLINE void operator()(Part p) const {
+  TW_INLINE void operator()([[maybe_unused]] Part p) const {
 #if defined(__CUDACC__)
     if constexpr (Part::kIsApart)
       if (box.rank > 0) return box.move(p, Cut::from, Cut::to);

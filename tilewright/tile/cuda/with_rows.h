@@ -141,7 +141,7 @@ __device__ __forceinline__ bool has_aligned_rows(P p, const Kernel& kernel) {
     return detail::are_aligned<compute_t<T>>(p, first, rest...);
   });
 }
-/// The same of one row.
+/// f of one row, as it lies.
 template <class C = float, class P, class F, class T>
 __device__ __forceinline__ void with_rows(P p, F&& f, const View<T, 1>& row) {
   using R = RawOf<P, C, T>;
