@@ -8,6 +8,7 @@
 // arXiv:1512.00567, section 7; z_loss: Chowdhery et al., arXiv:2204.02311, section 5.
 #pragma once
 
+#include "tilewright/kernels/fold_exponentials.h"
 #include "tilewright/kernels/row_logsumexp.h"
 #include "tilewright/kernels/row_parts.h"
 
@@ -35,12 +36,27 @@ struct CrossEntropyRow {
   TW_INLINE static CrossEntropyRow of(P p, const Row& row, int64_t label, float smoothing,
                                       float z_loss) {
     const float label_logit = static_cast<float>(row(label));  // now: nothing waits for it
-    const LogSumExp<float> found = row_logsumexp<float>(p, row);
-    float below = 0;
-    if (smoothing != 0)
-      below = tile::reduce_row(p, tile::Sum{}, row,
-                               [&](auto at) { return tile::load(row, at) - found.high; });
+    LogSumExp<float> found;
+    if constexpr (P::kOnGpu) {
+      const auto all = exponentials(p, row);
+      found = {all.high, scalar_log<float, P>(all.total)};
+    } else {
+      found = row_logsumexp<float>(p, row);
+    }
+    const float below = smoothing != 0 ? sum_below(p, row, found.high) : 0;
     return of(found, label_logit, below / static_cast<float>(row.size(0)), smoothing, z_loss);
+  }
+  /// On a GPU, where a row is read once.
+  template <class P, class Row>
+  TW_INLINE static Exponentials<float> exponentials(P p, const Row& row) {
+    const auto all = tile::fold_row<float>(p, FoldExponentials<float>{}, row);
+    tile::sync(p);  // sum_below may follow
+    return all;
+  }
+  template <class P, class Row>
+  TW_INLINE static float sum_below(P p, const Row& row, float high) {
+    return tile::reduce_row(p, tile::Sum{}, row,
+                            [&](auto at) { return tile::load(row, at) - high; });
   }
   /// The gradient of such a row of `cols` columns, or of a part of it, in which the label has the
   /// place `label` or which is without it; `scale` is that of its loss. to may be row.
@@ -103,9 +119,15 @@ struct CrossEntropy {
     const RowParts parts = cut<P>();
     const int64_t rows = x.size(0), programs = rows * parts.count;
     const bool is_cut = parts.count > 1;
-    const int64_t scratch = is_cut ? 0 : logsumexp_scratch<P, float, T>(x.size(1));
-    tile::Plan plan =
-        tile::plan_of(programs, scratch).over_row(parts.columns, tile::kKeptColumns<P, float, T>);
+    tile::Plan plan = tile::plan_of(programs);
+    if constexpr (P::kOnGpu) {
+      constexpr int64_t kLong = 4096;  // columns
+      plan = plan.over_row(parts.columns > kLong
+                               ? kLong
+                               : tile::lesser(parts.columns, tile::columns_read_once(programs)));
+    } else {
+      plan.scratch_bytes = logsumexp_scratch<P, float, T>(x.size(1));
+    }
     if (is_cut) plan.grid[plan.phases++] = rows;
     if (is_reduced()) {
       plan.columns[plan.phases] = rows;
@@ -128,13 +150,12 @@ struct CrossEntropy {
     return {*this, cut<P>()};
   }
 
-  /// Whole rows keep what registers hold; a part that did so too would leave them fewer.
   template <class P>
   TW_INLINE void run(P p, const RowParts& parts) const {
-    const bool is_cut = kCuts<P> && parts.count > 1;
+    const bool is_cut = P::kOnGpu && parts.count > 1;
     if (is_reduced() && p.phase() == 1 + is_cut) return add_up(p);
     if (!is_cut) return run_row(p, p.index());
-    if constexpr (kCuts<P>) {
+    if constexpr (P::kOnGpu) {
       if (p.phase() == 0) return run_part(p, parts);
       put(p, p.index(), settle(p, parts, p.index()));
     }
@@ -143,13 +164,10 @@ struct CrossEntropy {
   TW_INLINE bool is_reduced() const { return reduction != int(LossReduction::kNone); }
 
  private:
-  /// Beside the kept spans of float32 there are no registers for another path.
-  template <class P>
-  static constexpr bool kCuts = P::kOnGpu && sizeof(T) == 2;
-  /// Parts are read twice, which is not worth it where every multiprocessor has a row.
   template <class P>
   TW_INLINE RowParts cut() const {
-    return !kCuts<P> || x.size(0) > 132 ? RowParts::one(x.size(1)) : cross_entropy_parts<P>(x);
+    const RowParts parts = cross_entropy_parts<P>(x);
+    return P::kOnGpu && parts.count == 1 ? RowParts::of_few(x.size(0), x.size(1)) : parts;
   }
 
   template <class P>
@@ -169,20 +187,14 @@ struct CrossEntropy {
     const int64_t r = part.row, label = int64_t(target(r));
     if (label == ignore_index) return;
     tile::require_index(p, label, x.size(1));
-    float high = 0, total = 0, below = 0;
+    float* const to = found(p, p.index());
     const auto look = [&](const auto& logits) {
-      high = tile::reduce_elements(p, tile::Max{}, logits);
-      const float base = finite(high);
-      total = tile::reduce_row(p, tile::Sum{}, logits, [&](auto at) {
-        return tile::exp_nonpositive(tile::load(logits, at) - base);
-      });
-      if (label_smoothing == 0) return;
-      below = tile::reduce_row(p, tile::Sum{}, logits,
-                               [&](auto at) { return tile::load(logits, at) - base; });
+      const auto all = CrossEntropyRow::exponentials(p, logits);
+      to[0] = all.high, to[1] = all.total;
+      if (label_smoothing != 0)
+        to[2] = CrossEntropyRow::sum_below(p, logits, Exponentials<float>::base_of(all.high));
     };
     tile::run_rows(p, *this, [&](const auto& in) { look(in.row(r).part(part.begin, part.size)); });
-    float* const to = found(p, p.index());
-    to[0] = high, to[1] = total, to[2] = below;
   }
 
   template <class P>
@@ -214,14 +226,12 @@ struct CrossEntropy {
     for (int64_t i = 0; label_smoothing != 0 && i < parts.count; ++i) {
       const int64_t left = x.size(1) - i * parts.columns;
       const float size = static_cast<float>(left < parts.columns ? left : parts.columns);
-      below += first[3 * i + 2] + size * (finite(highs(i)) - high);
+      below += first[3 * i + 2] + size * (Exponentials<float>::base_of(highs(i)) - high);
     }
     return CrossEntropyRow::of({high, scalar_log<float, P>(total)},
                                static_cast<float>(x(r, int64_t(target(r)))),
                                below / static_cast<float>(x.size(1)), label_smoothing, z_loss);
   }
-  /// Of a part of -inf alone the differences are from 0: from -inf they would be NaN.
-  TW_INLINE static float finite(float high) { return high == -__builtin_inff() ? 0 : high; }
 
   template <class P>
   TW_INLINE void add_up(P p) const {

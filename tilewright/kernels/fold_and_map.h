@@ -35,8 +35,7 @@ struct FoldAndMap {
       // A row that a program has is read once, as far as that keeps it, and by one multiprocessor.
       constexpr int64_t kKept = int64_t{256} << 10, kMultiprocessors = 132;
       const bool is_kept = x.cols * int64_t{sizeof(T)} <= kKept;
-      if (!is_kept || x.rows <= kMultiprocessors)
-        parts = RowParts::of_few(x.rows, x.cols, RowParts::kShortest, RowParts::kLeast);
+      if (!is_kept || x.rows <= kMultiprocessors) parts = RowParts::of_few(x.rows, x.cols);
     }
   }
   TW_INLINE bool takes() const { return by_columns || parts.count > 1; }
@@ -110,18 +109,10 @@ struct FoldAndMap {
   }
 };
 
-/// As many registers as the kernel wants, if it says so.
-template <class Kernel>
-struct RegistersOf {};
-template <class Kernel>
-  requires requires { Kernel::kGpuRegisters; }
-struct RegistersOf<Kernel> {
-  static constexpr int kGpuRegisters = Kernel::kGpuRegisters;
-};
-
 /// What a GPU runs of a kernel that has mapping<P>(): a FoldAndMap, which the host has made.
 template <class P, class Kernel>
-struct MappingKernel : RegistersOf<Kernel> {
+struct MappingKernel {
+  static constexpr int kGpuRegisters = tile::gpu_registers<Kernel>(), kMapped = 2, kGpuWays = 3;
   Kernel kernel;
   decltype(kernel.template mapping<P>()) mapping;
 
@@ -131,12 +122,13 @@ struct MappingKernel : RegistersOf<Kernel> {
   TW_INLINE auto row_operands(F&& f) const {
     return kernel.row_operands(f);
   }
-  TW_INLINE bool runs_apart() const { return mapping.takes(); }
-  template <class Part>
-  TW_INLINE void operator()(Part p) const {
-    if constexpr (Part::kIsApart)
-      if (mapping.takes()) return kernel.map(p, mapping);
-    kernel(p);
+  TW_INLINE int way() const { return mapping.takes() ? kMapped : tile::kAlignedRows; }
+  template <class OnWay>
+  TW_INLINE void operator()(OnWay p) const {
+    if constexpr (OnWay::kWay == kMapped)
+      kernel.map(p, mapping);
+    else
+      kernel(p);
   }
 };
 

@@ -9,7 +9,7 @@
 
 namespace tw::kernels {
 
-/// The work of one program. S: a functor of slope.h.
+namespace detail {
 template <class S, class P, class T>
 TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T>& gate,
                               const Rows<const T>& up, const Rows<T>& gate_grad,
@@ -38,6 +38,14 @@ TW_INLINE void gated_backward(P p, const Rows<const T>& grad, const Rows<const T
     tile::with_rows<C>(p, run, grad, gate, up, gate_grad, up_grad);
   }
 }
+}  // namespace detail
+
+/// The work of one program of a kernel with row_operands grad, gate, up, gate_grad, up_grad. S: a
+/// functor of slope.h.
+template <class S, class P, class Kernel>
+TW_INLINE void gated_backward(P p, const Kernel& kernel) {
+  kernel.row_operands([&](const auto&... rows) { detail::gated_backward<S>(p, rows...); });
+}
 
 /// gate and up are the halves of each row of x.
 template <class T, class S>
@@ -46,6 +54,10 @@ struct GatedBackward {
   Rows<const T> x;     // [*, 2 H]
   Rows<T> x_grad;      // [*, 2 H], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(grad, half(x, 0), half(x, 1), half(x_grad, 0), half(x_grad, 1));
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(grad);
@@ -53,7 +65,7 @@ struct GatedBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    gated_backward<S>(p, grad, half(x, 0), half(x, 1), half(x_grad, 0), half(x_grad, 1));
+    gated_backward<S>(p, *this);
   }
 
  private:

@@ -86,7 +86,7 @@ struct LogSoftmax {
     return MappingKernel<P, LogSoftmax>(*this);
   }
   template <class P, class M>
-  TW_CALLED void map(P p, const M& by) const {
+  TW_INLINE void map(P p, const M& by) const {
     by.run(p, out, x);
   }
 

@@ -16,47 +16,51 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   static constexpr int64_t kTogether = 4, kShortRow = 256;
   /// Bytes of a side below which neither a turned block nor a row is worth its threads.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
-  int64_t groups = 0;  // of the innermost outer dimension's short rows; 0: they come one by one
-  bool is_aligned = false;  // whether rows that come one by one are
+  /// What a program has. Short rows come together, else one by one.
+  enum Way { kAligned, kAny, kGroups, kTurned, kBoxes };
+  static constexpr int kGpuWays = kBoxes + 1;
+  Way how = kAny;
+  int64_t groups = 0;  // of short rows, in the innermost outer dimension
   RelayoutBox<U> box;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
     if (Cut::rows > 0 && dims.rank > 0 && goes_by_boxes())
       box = RelayoutBox<U>(dims, Cut::from, Cut::to);
-    if (box.rank > 0 || turned) return;
-    is_aligned = has_aligned_rows();
-    if (Cut::outer == 0 || Cut::rows == 0 || dims.sizes[Cut::outer] > kShortRow) return;
-    groups = (inner() + kTogether - 1) / kTogether;
+    if (Cut::outer > 0 && Cut::rows > 0 && dims.sizes[Cut::outer] <= kShortRow)
+      groups = (inner() + kTogether - 1) / kTogether;
+    how = box.rank > 0         ? kBoxes
+          : turned             ? kTurned
+          : groups > 0         ? kGroups
+          : has_aligned_rows() ? kAligned
+                               : kAny;
   }
 
   TW_INLINE tile::Plan plan(const Machine&) const {
-    if (box.rank > 0) return box.plan();
-    if (turned)
+    if (how == kBoxes) return box.plan();
+    if (how == kTurned)
       return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over_threads(kTurnedThreads);
-    if (groups > 0) return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
+    if (how == kGroups)
+      return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
     const int64_t cols = dims.rank > 0 ? dims.sizes[dims.rank - 1] : 0, width = grid.block;
     return tile::plan_of(grid.programs).over(cols < width ? cols : width);
   }
 
-  TW_INLINE bool runs_apart() const {
-    return box.rank > 0 || (!turned && groups == 0 && !is_aligned);
-  }
-  template <class Part>
-  TW_INLINE void operator()([[maybe_unused]] Part p) const {
+  TW_INLINE int way() const { return how; }
+  template <class OnWay>
+  TW_INLINE void operator()([[maybe_unused]] OnWay p) const {
 #if defined(__CUDACC__)
-    if constexpr (Part::kIsApart)
-      if (box.rank > 0) return box.move(p, Cut::from, Cut::to);
-    if constexpr (!Part::kIsApart) {
-      if (turned) return turn(p);
-      if (groups > 0) return copy_together(p);
-    }
-    for_rows(p.index(), [&](const auto& in, const auto& out) {
-      const auto same = [](auto v) { return v; };
-      if constexpr (Part::kIsApart)
-        tile::map_row<U>(p, out, same, in);
-      else
-        tile::map_aligned_row<U>(p, out, same, in);
-    });
+    constexpr int kWay = OnWay::kWay;
+    if constexpr (kWay == kBoxes) return box.move(p, Cut::from, Cut::to);
+    if constexpr (kWay == kTurned) return turn(p);
+    if constexpr (kWay == kGroups) return copy_together(p);
+    if constexpr (kWay == kAligned || kWay == kAny)
+      for_rows(p.index(), [&](const auto& in, const auto& out) {
+        const auto same = [](auto v) { return v; };
+        if constexpr (kWay == kAligned)
+          tile::map_aligned_row<U>(p, out, same, in);
+        else
+          tile::map_row<U>(p, out, same, in);
+      });
 #endif
   }
 

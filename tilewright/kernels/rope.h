@@ -35,13 +35,13 @@ struct Rope {
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
   {
-    return {*this, goes_by_words()};
+    return {*this, way()};
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
       return tile::plan_of(x.size(0) * x.size(1) * head_groups())
-          .over(goes_by_words() ? words() * kSpan : x.size(3) / 2);
+          .over(way() == kWords ? words() * kSpan : x.size(3) / 2);
     return tile::plan_of(x.size(0) * x.size(1));
   }
 
@@ -55,16 +55,22 @@ struct Rope {
 
   TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
 
+  /// Of a head: halves of aligned spans of eight elements, words of four, or elements as they lie.
+  enum Way { kHalves, kWords, kAny };
+
   /// Whether heads have dimensions that do not turn.
   TW_INLINE bool has_rest() const { return 2 * cos.size(1) != x.size(3); }
   /// Elements of a word, and of a thread in a plan.
   static constexpr int kWord = 4, kSpan = 8;
   /// Words of a head, of pairs of halves those of the first one.
   TW_INLINE int64_t words() const { return (x.size(3) - (interleaved ? 0 : cos.size(1))) / kWord; }
-  /// Whether all is whole words. Halves that are all of a head are spans of eight elements.
-  TW_INLINE bool goes_by_words() const {
+  TW_INLINE Way way() const {
+    if (!interleaved && !has_rest() && cos.size(1) % kSpan == 0 && is_whole(16)) return kHalves;
+    return is_whole(kWord * int(sizeof(T))) ? kWords : kAny;
+  }
+  /// Whether all is whole words of so many bytes.
+  TW_INLINE bool is_whole(int bytes) const {
     const int64_t pairs = cos.size(1), dim = x.size(3);
-    if (!interleaved && 2 * pairs == dim && pairs % 8 == 0) return false;
     if (x.stride(3) != 1 || out.stride(3) != 1 || cos.stride(1) != 1 || sin.stride(1) != 1)
       return false;
     auto data = reinterpret_cast<uint64_t>(x.data) | reinterpret_cast<uint64_t>(out.data);
@@ -73,7 +79,7 @@ struct Rope {
     for (int d = 0; d < 3; ++d) strides |= x.stride(d) | out.stride(d);
     tables |= uint64_t(cos.stride(0) | sin.stride(0)) * sizeof(float);
     data |= uint64_t(strides) * sizeof(T);
-    return data % (kWord * sizeof(T)) == 0 && tables % (interleaved ? 8 : 16) == 0;
+    return data % unsigned(bytes) == 0 && tables % (interleaved ? 8 : 16) == 0;
   }
 
 #if defined(__CUDACC__)
@@ -168,7 +174,7 @@ struct Rope {
     word = Word::narrow(turned);
   }
 
-  template <class P>
+  template <bool kIsAligned, class P>
   TW_DEVICE void turn_heads(P p) const {
     const Heads all = heads_at(p);
     const auto from = all.from;
@@ -197,11 +203,17 @@ struct Rope {
         }
       });
     };
-    tile::with_rows(p, run, half(heads_of(from, first, heads), 0, pairs),
-                    half(heads_of(from, first, heads), 1, pairs), cos_row, sin_row,
-                    half(heads_of(to, first, heads), 0, pairs),
-                    half(heads_of(to, first, heads), 1, pairs));
-    if constexpr (P::kIsApart)
+    const auto from_all = heads_of(from, first, heads);
+    const auto to_all = heads_of(to, first, heads);
+    const auto walk = [&](const auto&... halves) {
+      if constexpr (kIsAligned)
+        tile::with_aligned_rows(p, run, halves...);
+      else
+        tile::with_rows(p, run, halves...);
+    };
+    walk(half(from_all, 0, pairs), half(from_all, 1, pairs), cos_row, sin_row,
+         half(to_all, 0, pairs), half(to_all, 1, pairs));
+    if constexpr (!kIsAligned)
       for (int h = 0; h < heads && has_rest(); ++h)
         tile::map_row(
             p, rest(to[first + h], 2 * pairs), [](auto v) { return v; },
@@ -295,18 +307,19 @@ struct Rope {
 /// On a GPU how heads are read is found out on the host.
 template <class T>
 struct Rope<T>::Prepared {
-  static constexpr int kGpuRegisters = Rope::kGpuRegisters;
+  static constexpr int kGpuRegisters = Rope::kGpuRegisters, kGpuWays = kAny + 1;
   Rope rope;
-  bool by_words;
+  Way how;
 
-  TW_INLINE bool runs_apart() const { return by_words || rope.has_rest(); }
+  TW_INLINE int way() const { return how; }
 
 #if defined(__CUDACC__)
   template <class P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kIsApart)
-      if (by_words) return rope.turn_words(p);
-    rope.turn_heads(p);
+    if constexpr (P::kWay == kWords)
+      rope.turn_words(p);
+    else
+      rope.turn_heads<P::kWay == kHalves>(p);
   }
 #endif
 };

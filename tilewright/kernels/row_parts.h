@@ -18,13 +18,14 @@ struct RowParts {
     return {index_quotient(cols + columns - 1, columns), columns};
   }
   TW_INLINE static RowParts one(int64_t cols) { return {1, cols}; }
-  /// The same where rows of `shortest` columns or more are few: parts of `least` at least.
-  TW_INLINE static RowParts of_few(int64_t rows, int64_t cols, int64_t shortest, int64_t least) {
+  /// The same where rows of `shortest` columns or more are few: parts of `least` at least. Unless
+  /// the caller says otherwise, a GPU's.
+  TW_INLINE static RowParts of_few(int64_t rows, int64_t cols, int64_t shortest = 1 << 16,
+                                   int64_t least = 4096) {
     constexpr int64_t kPrograms = 1024, kWhole = 4096;
     if (rows == 0 || 2 * rows > kPrograms || cols < shortest) return one(cols);
     return of(rows, cols, tile::lesser(kPrograms, cols / least * rows), kWhole);
   }
-  static constexpr int64_t kShortest = 1 << 16, kLeast = 4096;  // of a GPU
 
   /// Of programs that find what one number or state tells of each part, and others that put the
   /// parts of a row together.

@@ -110,7 +110,7 @@ struct Softmax {
     return MappingKernel<P, Softmax>(*this);
   }
   template <class P, class M>
-  TW_CALLED void map(P p, const M& by) const {
+  TW_INLINE void map(P p, const M& by) const {
     by.run(p, out, x);
   }
 

@@ -91,7 +91,7 @@ struct SoftmaxGradient {
     return MappingKernel<P, SoftmaxGradient>(*this);
   }
   template <class P, class M>
-  TW_CALLED void map(P p, const M& by) const {
+  TW_INLINE void map(P p, const M& by) const {
     by.run(p, x_grad, grad, output);
   }
 

@@ -33,6 +33,10 @@ struct SwigluBackward {
   Rows<T> gate_grad;   // [...], may alias gate
   Rows<T> up_grad;     // [...], may alias up
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(grad, gate, up, gate_grad, up_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(grad);
@@ -40,7 +44,7 @@ struct SwigluBackward {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    gated_backward<SiluSlope>(p, grad, gate, up, gate_grad, up_grad);
+    gated_backward<SiluSlope>(p, *this);
   }
 };
 

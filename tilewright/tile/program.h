@@ -68,6 +68,23 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   return plan;
 }
 
+/// Of a kernel that has several ways on a GPU (tile/cuda/entry.h), each a function, whose loops
+/// have the registers to themselves, `int way() const` says which, below kGpuWays. A kernel that
+/// names the rows it works on,
+///
+///     auto row_operands(F&& f) const    f of its operands
+///
+/// has two, but for more of its own: these are aligned (tile/cuda/alignment.h), or not.
+inline constexpr int kAlignedRows = 0, kAnyRows = 1;
+/// Registers of a GPU's thread at most, unless the kernel wants more.
+template <class Kernel>
+TW_DEVICE constexpr int gpu_registers() {
+  if constexpr (requires { Kernel::kGpuRegisters; })
+    return Kernel::kGpuRegisters;
+  else
+    return 64;
+}
+
 /// Units and rows of a block that turn_block takes on a GPU: four lines of either side.
 template <class U>
 inline constexpr int64_t kTurnedBlock = 256 / int64_t{sizeof(U)};

@@ -10,7 +10,7 @@
 #include "tilewright/core/machine.h"
 #include "tilewright/kernels/score_program.h"
 #include "tilewright/ops/core/operator.h"
-#include "tilewright/tile/cuda/program.h"
+#include "tilewright/tile/cuda/alignment.h"
 
 namespace tw::ops {
 
@@ -19,6 +19,7 @@ struct CudaLaunch {
   static constexpr size_t kMaxBytes = 2048;
   tile::Plan plan;
   int spans = 0;  // of a row that a thread takes, where an instance may have several blocks
+  int way = 0;    // that the programs go (entry.h)
   kernels::ScoreMods mods;  // that its device code is compiled with
   alignas(16) char kernel[kMaxBytes];
 };
@@ -41,12 +42,14 @@ constexpr std::string_view kernel_type() {
 }
 
 struct CudaEntry {
-  void (*prepare)(const void* kernel, const Machine& machine, CudaLaunch& launch) = nullptr;
+  void (*prepare)(const void* kernel, const Machine& machine, bool has_clusters,
+                  CudaLaunch& launch) = nullptr;
   std::string_view type;  // kernel_type
 };
 
 template <class Kernel>
-void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch) {
+void prepare_cuda(const void* kernel, const Machine& machine, bool has_clusters,
+                  CudaLaunch& launch) {
   const auto& host = *static_cast<const Kernel*>(kernel);
   using P = tile::cuda::program_t<Kernel>;
   launch.plan = host.template plan<P>(machine);
@@ -56,6 +59,8 @@ void prepare_cuda(const void* kernel, const Machine& machine, CudaLaunch& launch
   static_assert(std::is_trivially_copyable_v<decltype(device)>);
   static_assert(std::is_same_v<tile::cuda::program_t<decltype(device)>, P>);
   static_assert(sizeof(device) <= CudaLaunch::kMaxBytes);
+  const auto [threads, ranks] = tile::cuda::threads_of(launch.plan, P::kSpans, 0, has_clusters);
+  launch.way = tile::cuda::way_of<P>(device, int64_t{threads} * ranks);
   std::memcpy(launch.kernel, &device, sizeof(device));
 }
 

@@ -18,6 +18,8 @@ struct Gpu {
   int multiprocessors = 0;
   int64_t shared_bytes = 0;  // that a block may ask for
   int64_t l2_bytes = 0;
+
+  bool has_clusters() const { return compute_major >= 9; }
 };
 
 /// Throws kUnsupported where there is no driver, kInvalidArgument for an index beyond the GPUs.

@@ -51,7 +51,7 @@ Result launch_kernel(Start start, Kernel kernel, const Gpu& gpu, unsigned blocks
       {kClusterDimension, static_cast<int>(ranks), {}}};
   const int yz[2] = {1, 1};  // after x
   std::memcpy(attributes[1].rest, yz, sizeof yz);
-  const unsigned count = gpu.compute_major < 9 ? 0 : ranks > 1 ? 2 : 1;
+  const unsigned count = !gpu.has_clusters() ? 0 : ranks > 1 ? 2 : 1;
   const LaunchConfig config{{blocks, 1, 1}, {block_x, block_y, 1}, shared_bytes, stream, attributes,
                             count};
   return driver().launch_kernel_with(&config, kernel, arguments, nullptr);
@@ -61,12 +61,8 @@ Geometry geometry(const tile::Plan& plan, int spans, int phase, const Gpu& gpu) 
   namespace cuda = tile::cuda;
   Geometry out;
   const int64_t instances = plan.grid[phase];
-  if (spans > 0 && gpu.compute_major >= 9)
-    out.ranks = unsigned(cuda::ranks_for(plan.columns[phase], spans));
-  const int of_row = spans > 0 ? spans * cuda::kSpan : plan.row_columns;
-  const int64_t columns = (plan.columns[phase] + out.ranks - 1) / out.ranks;
-  const int64_t threads =
-      of_row > 0 ? cuda::threads_for(columns, of_row, of_row) : cuda::threads_for(columns);
+  const auto [threads, ranks] = cuda::threads_of(plan, spans, phase, gpu.has_clusters());
+  out.ranks = static_cast<unsigned>(ranks);
   int64_t per_block = threads > 32 ? 1 : cuda::kSharedBlockThreads / threads;
   per_block = std::min(per_block, instances);
   int64_t most = kMaxBlocks;
@@ -140,7 +136,7 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   ops::CudaLaunch prepared;
   Machine machine;
   machine.l1d_bytes = on.shared_bytes - kSharedStatic;
-  build_.entries[combo].prepare(kernel, machine, prepared);
+  build_.entries[combo].prepare(kernel, machine, on.has_clusters(), prepared);
   Function& function = find(combo, prepared.mods, on);
   tile::Plan& plan = prepared.plan;
   plan.scratch_bytes = round_up(plan.scratch_bytes, kScratchAlignment);
@@ -150,8 +146,8 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     const Geometry g = geometry(plan, prepared.spans, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
     if (g.shared_bytes > kSharedDefault - kSharedStatic) allow(function, g.shared_bytes, on);
-    tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
-                              plan.scratch_bytes};
+    tile::cuda::Launch launch{plan.grid[phase], phase,          prepared.way,
+                              workspace.data(), scratch.data(), plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
     check(launch_kernel(Start::kEarly, function.kernel, on, g.blocks, g.threads,
                         g.instances_per_block, g.shared_bytes, stream, arguments, g.ranks),

@@ -6,33 +6,6 @@
 
 namespace tw::tile::cuda {
 
-namespace detail {
-struct Nothing {
-  template <class... Operand>
-  __device__ void operator()(const Operand&...) const {}
-};
-template <class Kernel>
-inline constexpr bool has_row_operands = requires(Kernel k) { k.row_operands(Nothing{}); };
-template <class Kernel>
-inline constexpr bool has_choice = requires(Kernel k) { k.runs_apart(); };
-
-/// Whether all programs of a kernel are those that Part is told of: what the kernel says, or that
-/// the rows it names are not all aligned.
-template <class P, class Kernel>
-__device__ __forceinline__ bool runs_apart(const Kernel& kernel) {
-  if constexpr (has_choice<Kernel>)
-    if (kernel.runs_apart()) return true;
-  if constexpr (has_row_operands<Kernel>) {
-    P p{};
-#if __CUDA_ARCH__ >= 900
-    if constexpr (P::kSpans > 0) p.ranks_ = cluster_ranks();
-#endif
-    return !has_aligned_rows(p, kernel);
-  }
-  return false;
-}
-}  // namespace detail
-
 /// Runs the instances of one phase that fall to this block, or to its cluster, as programs P.
 template <class P, class Kernel>
 __device__ __forceinline__ void run_as(const Kernel& kernel, const Launch& launch,
@@ -66,9 +39,18 @@ __device__ __forceinline__ void run_as(const Kernel& kernel, const Launch& launc
 }
 /// A function of its own: the rest has the registers to itself.
 template <class P, class Kernel>
-__device__ __noinline__ void run_apart(const Kernel& kernel, const Launch& launch,
-                                       double* reductions, Exchange* exchange) {
+__device__ __noinline__ void call_as(const Kernel& kernel, const Launch& launch, double* reductions,
+                                     Exchange* exchange) {
   run_as<P>(kernel, launch, reductions, exchange);
+}
+/// On the launch's way, from kWay on: the first is the entry itself.
+template <class P, int kWay, class Kernel>
+__device__ __forceinline__ void run_on_way(const Kernel& kernel, const Launch& launch,
+                                           double* reductions, Exchange* exchange) {
+  if constexpr (kWay < ways_of<Kernel>()) {
+    if (launch.way != kWay) return run_on_way<P, kWay + 1>(kernel, launch, reductions, exchange);
+    call_as<OnWay<P, kWay>>(kernel, launch, reductions, exchange);
+  }
 }
 
 template <class Kernel>
@@ -89,12 +71,12 @@ __device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) 
 #endif
   wait_for_grids_before();
   launch_grids_after();
-  if constexpr (!detail::has_choice<Kernel> && !detail::has_row_operands<Kernel>)
+  if constexpr (ways_of<Kernel>() == 1)
     run_as<P>(kernel, launch, reductions, exchange);
-  else if (detail::runs_apart<P>(kernel))
-    run_apart<Part<P, true>>(kernel, launch, reductions, exchange);
+  else if (launch.way == 0)
+    run_as<OnWay<P, 0>>(kernel, launch, reductions, exchange);
   else
-    run_as<Part<P, false>>(kernel, launch, reductions, exchange);
+    run_on_way<P, 1>(kernel, launch, reductions, exchange);
 }
 
 }  // namespace tw::tile::cuda

@@ -370,13 +370,12 @@ __device__ __forceinline__ void map_aligned_row(P p, const View<T, 1>& to, F&& f
                          detail::as<AlignedRow>(p, from, 0)...);
 }
 
-/// first[c] and second[c] = both members of f(from[c] ...).
+/// first[c] and second[c] = both members of f(from[c] ...), on one of the ways of rows.
 template <class C = float, int kChains = 1, class P, class T, class F, class... In>
 __device__ __forceinline__ void map_to_two(P p, const View<T, 1>& first, const View<T, 1>& second,
                                            F&& f, const View<In, 1>&... from) {
-  const bool is_aligned = detail::is_aligned<C>(p, first) && detail::is_aligned<C>(p, second) &&
-                          (detail::is_aligned<C>(p, from) && ...);
-  if (!is_aligned) return detail::map_loose_to_two<C>(p, first, second, f, from...);
+  if constexpr (P::kWay == kAnyRows)
+    return detail::map_loose_to_two<C>(p, first, second, f, from...);
   constexpr int kN = detail::word_lanes<P, C, T, In...>();
   const auto put = [&f, to = first.data, to_second = second.data](int64_t c, const auto&... v) {
     const auto two = f(v...);

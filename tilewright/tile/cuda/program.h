@@ -70,6 +70,20 @@ TW_INLINE constexpr int ranks_for(int64_t columns, int spans) {
   return ranks;
 }
 
+/// Threads of an instance in a block, and its blocks: a cluster, where a GPU has clusters and the
+/// plan is of a spread program, whose threads take `spans` spans of a row.
+struct InstanceThreads {
+  int threads, ranks;
+};
+TW_INLINE constexpr InstanceThreads threads_of(const Plan& plan, int spans, int phase,
+                                               bool has_clusters) {
+  const int64_t columns = plan.columns[phase];
+  const int ranks = spans > 0 && has_clusters ? ranks_for(columns, spans) : 1;
+  const int of_thread = spans > 0 ? spans * kSpan : plan.row_columns;
+  const int64_t of_rank = (columns + ranks - 1) / ranks;
+  return {of_thread > 0 ? threads_for(of_rank, of_thread, of_thread) : threads_for(of_rank), ranks};
+}
+
 struct Program {
   static constexpr bool kOnGpu = true;
   static constexpr int kSpans = 0;  // of a thread, where an instance may have several blocks
@@ -219,11 +233,10 @@ struct SpreadProgram : Program {
 #endif
 };
 
-/// A program of a kernel that has two functions (entry.h): one apart from the other, for what is
-/// long and seldom, so that the loops of the other have the registers to themselves.
-template <class P, bool kApart>
-struct Part : P {
-  static constexpr bool kIsApart = kApart;
+/// A program of a kernel that has several ways.
+template <class P, int kOf>
+struct OnWay : P {
+  static constexpr int kWay = kOf;
 };
 
 /// The program of a kernel: spread, if it says how many spans of a row its threads take.
@@ -245,18 +258,25 @@ struct ProgramOf<0> {
 template <class Kernel>
 using program_t = typename ProgramOf<spans_of<Kernel>()>::type;
 
-/// Registers of a thread at most, unless the kernel wants more.
-template <class Kernel>
-TW_DEVICE constexpr int max_registers() {
-  if constexpr (requires { Kernel::kGpuRegisters; })
-    return Kernel::kGpuRegisters;
-  else
-    return 64;
-}
 /// Blocks of kMaxThreads that a multiprocessor, with its 64 Ki registers, then holds.
 template <class Kernel>
 TW_DEVICE constexpr int min_blocks() {
-  return 65536 / (kMaxThreads * max_registers<Kernel>());
+  return 65536 / (kMaxThreads * gpu_registers<Kernel>());
+}
+
+struct AnyOperands {
+  template <class... Operand>
+  TW_DEVICE void operator()(const Operand&...) const {}
+};
+template <class Kernel>
+inline constexpr bool has_row_operands = requires(Kernel k) { k.row_operands(AnyOperands{}); };
+/// How many ways a kernel has (tile/program.h).
+template <class Kernel>
+TW_DEVICE constexpr int ways_of() {
+  if constexpr (requires { Kernel::kGpuWays; })
+    return Kernel::kGpuWays;
+  else
+    return has_row_operands<Kernel> ? 2 : 1;
 }
 
 /// What is launched: the kernel, or what it prepares on the host for every thread to use.
@@ -272,6 +292,7 @@ TW_DEVICE auto device_kernel(const Kernel& kernel) {
 struct Launch {
   int64_t instances;
   int phase;
+  int way;
   void* workspace;
   void* scratch;  // scratch_bytes for each resident instance; null: shared memory
   int64_t scratch_bytes;

@@ -3,38 +3,28 @@
 // else as Views. Freestanding.
 #pragma once
 
+#include "tilewright/tile/cuda/alignment.h"
 #include "tilewright/tile/cuda/rows.h"
 
 namespace tw::tile {
 
 namespace detail {
 
-/// Whether the spans of a spread program's threads are a whole row.
-template <class C, class P>
-__device__ __forceinline__ bool is_held(P p, int64_t cols) {
-  return P::kSpans == 0 || cols <= int64_t{p.threads()} * P::template kLanes<C> * P::kSpans;
-}
 template <class C, class P, class T>
 __device__ __forceinline__ bool is_adjacent(P p, const View<T, 1>& row) {
-  return is_held<C>(p, row.size(0)) && row.stride(0) == 1;
+  return is_held<P, C>(p.threads(), row.size(0)) && row.stride(0) == 1;
 }
 template <class C, class P, class T>
 __device__ __forceinline__ bool is_adjacent(P p, const Rows<T>& rows) {
-  return is_held<C>(p, rows.cols) && rows.col_stride == 1;
+  return is_held<P, C>(p.threads(), rows.cols) && rows.col_stride == 1;
 }
 template <class C, class P, class T>
 __device__ __forceinline__ bool is_aligned(P p, const View<T, 1>& row) {
-  return is_adjacent<C>(p, row) && row.size(0) % P::template kLanes<C> == 0 &&
-         RawOf<P, C, T>::is_aligned(row.data);
+  return is_held<P, C>(p.threads(), row.size(0)) && is_aligned<P, C>(row);
 }
 template <class C, class P, class T>
 __device__ __forceinline__ bool is_aligned(P p, const Rows<T>& rows) {
-  using R = RawOf<P, C, T>;
-  int64_t strides = rows.lead_strides[0];  // the common divisor by powers of two is their bits'
-  TW_ROLLED
-  for (int d = 1; d < rows.lead; ++d) strides |= rows.lead_strides[d];
-  return is_adjacent<C>(p, rows) && rows.cols % P::template kLanes<C> == 0 &&
-         R::is_aligned(rows.data) && strides * int64_t{sizeof(T)} % R::kWordBytes == 0;
+  return is_held<P, C>(p.threads(), rows.cols) && is_aligned<P, C>(rows);
 }
 template <class P, class C, class T>
 TW_DEVICE constexpr bool is_registers(T*) {
@@ -98,10 +88,6 @@ __device__ __forceinline__ bool are_aligned(P p, const Operand&... operands) {
   return (is_aligned<C>(p, operands) && ...);
 }
 template <class C, class P, class F, class... Operand>
-__device__ __forceinline__ void with_aligned_rows(P p, F&& f, const Operand&... operands) {
-  f(as<AlignedRow>(p, operands, 0)...);
-}
-template <class C, class P, class F, class... Operand>
 __device__ __forceinline__ void with_other_rows(P p, F&& f, const Operand&... operands) {
   if constexpr (may_be_adjacent<C, P, Operand...>)
     if ((is_adjacent<C>(p, operands) && ...)) {
@@ -113,32 +99,29 @@ __device__ __forceinline__ void with_other_rows(P p, F&& f, const Operand&... op
 
 }  // namespace detail
 
+/// f of the operands, each a View of rank 1 or Rows, as aligned rows, which they are.
+template <class P, class F, class... Operand>
+__device__ __forceinline__ void with_aligned_rows(P p, F&& f, const Operand&... operands) {
+  f(detail::as<AlignedRow>(p, operands, 0)...);
+}
 /// f of the operands, each a View of rank 1 or Rows, as rows that lie as all of them do.
 template <class C = float, class P, class F, class... Operand>
 __device__ __forceinline__ void with_rows(P p, F&& f, const Operand&... operands) {
   if (detail::are_aligned<C>(p, operands...))
-    detail::with_aligned_rows<C>(p, f, operands...);
+    with_aligned_rows(p, f, operands...);
   else
     detail::with_other_rows<C>(p, f, operands...);
 }
 
-/// with_rows of the kernel's row_operands, for arithmetic on elements of the first. Where these are
-/// not aligned, the kernel runs apart.
+/// with_rows of the kernel's row_operands, for arithmetic on elements of the first.
 template <class P, class Kernel, class F>
 __device__ __forceinline__ void run_rows(P p, const Kernel& kernel, F&& f) {
   kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest) {
     using C = compute_t<T>;
-    if constexpr (P::kIsApart)
-      detail::with_other_rows<C>(p, f, first, rest...);
+    if constexpr (P::kWay == kAlignedRows)
+      with_aligned_rows(p, f, first, rest...);
     else
-      detail::with_aligned_rows<C>(p, f, first, rest...);
-  });
-}
-/// Whether they are aligned.
-template <class P, class Kernel>
-__device__ __forceinline__ bool has_aligned_rows(P p, const Kernel& kernel) {
-  return kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest) {
-    return detail::are_aligned<compute_t<T>>(p, first, rest...);
+      detail::with_other_rows<C>(p, f, first, rest...);
   });
 }
 /// f of one row, as it lies.
@@ -151,6 +134,14 @@ __device__ __forceinline__ void with_rows(P p, F&& f, const View<T, 1>& row) {
       return f(
           row_at<AdjacentRow<T>>(row.data, row.size(0), P::kSpans == 0 ? R::kWordBytes - 1 : 0));
   f(row);
+}
+/// with_rows of a row of the kernel's only row operand, or of a part of whole spans.
+template <class C, class P, class F, class T>
+__device__ __forceinline__ void run_row(P p, F&& f, const View<T, 1>& row) {
+  if constexpr (P::kWay == kAlignedRows)
+    f(detail::as<AlignedRow>(p, row, 0));
+  else
+    with_rows<C>(p, f, row);
 }
 
 }  // namespace tw::tile
