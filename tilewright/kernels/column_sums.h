@@ -57,10 +57,16 @@ struct ColumnSums {
   /// finish(row, at, values): the sums of out's rows from `row` + at's columns on.
   template <class Finish>
   TW_INLINE void run(P p, Finish&& finish) const {
-    if (p.phase() > 0) return add_blocks(p, finish);
-    const int64_t block = index_quotient(p.index(), column_blocks);
-    const int64_t begin = (p.index() - block * column_blocks) * columns;
-    const int64_t n = tile::lesser(inner - begin, columns);
+    const bool is_last = p.phase() > 0;
+    const int64_t width = is_last ? kFolded : columns;
+    const int64_t block = index_quotient(p.index(), is_last ? folded_blocks : column_blocks);
+    const int64_t begin = (p.index() - block * (is_last ? folded_blocks : column_blocks)) * width;
+    const int64_t rest = inner - begin, n = rest < width ? rest : width;
+    if (is_last) {
+      const Rows<const C> parts = rows_at<C>(partial(p, block * row_blocks) + begin, inner, n);
+      return add_up(p, parts, row_blocks,
+                    [&](auto at, auto total) { finish(block * inner + begin, at, total); });
+    }
     const int64_t which = index_quotient(block, row_blocks);
     const int64_t first = (block - which * row_blocks) * rows, left = x.cols - first;
     const T* const data = x.row(which * inner).data + begin + first * x.col_stride;
@@ -109,15 +115,6 @@ struct ColumnSums {
     row_blocks = (x.cols + rows - 1) / rows;
   }
 
-  /// Adds up the blocks' sums. Apart: the loops of run() have the registers to themselves.
-  template <class Finish>
-  TW_CALLED void add_blocks(P p, Finish& finish) const {
-    const int64_t which = index_quotient(p.index(), folded_blocks);
-    const int64_t begin = (p.index() - which * folded_blocks) * kFolded;
-    const int64_t n = tile::lesser(inner - begin, kFolded);
-    add_up(p, rows_at<C>(partial(p, which * row_blocks) + begin, inner, n), row_blocks,
-           [&](auto at, auto total) { finish(which * inner + begin, at, total); });
-  }
   /// A block's row of sums.
   TW_INLINE C* partial(P p, int64_t block) const {
     return p.template workspace<C>() + block * inner;
