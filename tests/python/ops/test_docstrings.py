@@ -48,8 +48,8 @@ def test_of_modules(name: str) -> None:
 
 def test_every_public_function_says_what_it_does() -> None:
     for module in pkgutil.walk_packages(tilewright.__path__, "tilewright."):
-        if "._" in module.name:
-            continue
+        if "._" in module.name or module.name == "tilewright.compat.tileops_backend":
+            continue  # the latter TileOPs imports, which need not be installed
         public = vars(importlib.import_module(module.name))
         for name in public.get("__all__", ()):
             made = public[name]
