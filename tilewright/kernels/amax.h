@@ -46,8 +46,8 @@ struct Amax {
   {
     return FoldingKernel<P, T, Amax>(*this);
   }
-  template <class P>
-  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+  template <class P, class F>
+  TW_INLINE void fold(P p, const F& folds) const {
     folds.run(p, FoldBy<C, tile::Max>{}, [&](int64_t i, C high) { out(i, 0) = T(high); });
   }
 };

@@ -62,7 +62,7 @@ struct Argmax {
     const auto run = [&](const auto& row) {
       tile::find_largest<C>(p, row, [&](int64_t column) { out(p.index(), 0) = column; });
     };
-    tile::with_rows<C>(p, run, x.row(p.index()));
+    tile::run_row<C>(p, run, x.row(p.index()));
   }
 
   /// On a GPU the host chooses how.
@@ -72,12 +72,14 @@ struct Argmax {
   {
     return FoldingKernel<P, T, Argmax>(*this);
   }
-  template <class P>
-  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
-    if (!folds.by_columns) return (*this)(p);
+  template <class P, class F>
+  TW_INLINE void fold(P p, const F& folds) const {
     using Fold = FoldLargest<C>;
-    folds.columns.run(p, Fold{},
-                      [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
+    if constexpr (P::kWay == F::kColumns)
+      folds.columns.run(p, Fold{},
+                        [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
+    else
+      (*this)(p);
   }
 };
 

@@ -60,8 +60,8 @@ struct CountNonzero {
   {
     return FoldingKernel<P, T, CountNonzero>(*this);
   }
-  template <class P>
-  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+  template <class P, class F>
+  TW_INLINE void fold(P p, const F& folds) const {
     folds.run(p, FoldNonzero<C>{}, [&](int64_t i, int64_t count) { out(i, 0) = count; });
   }
 };

@@ -10,6 +10,7 @@ namespace tw::kernels {
 
 template <class P, class T>
 struct Folds {
+  static constexpr int kColumns = 2, kGpuWays = 3;  // beside the ways of rows
   using C = tile::compute_t<T>;
   Rows<const T> x;
   bool by_columns;
@@ -31,10 +32,18 @@ struct Folds {
   }
 
   /// finish(row of the output, state)
-  template <class Fold, class Finish>
-  TW_INLINE void run(P p, const Fold& fold, Finish&& finish) const {
+  template <class OnWay, class Fold, class Finish>
+  TW_INLINE void run(OnWay p, const Fold& fold, Finish&& finish) const {
+    if constexpr (OnWay::kWay == kColumns)
+      columns.run(p, fold, finish);
+    else
+      run_rows(p, fold, finish);
+  }
+
+ private:
+  template <class OnWay, class Fold, class Finish>
+  TW_INLINE void run_rows(OnWay p, const Fold& fold, Finish&& finish) const {
     using State = typename Fold::State;
-    if (by_columns) return columns.run(p, fold, finish);
     State* const states = p.template workspace<State>();
     const int64_t i = p.index();
     if (p.phase() > 0)
@@ -46,10 +55,8 @@ struct Folds {
       else
         finish(i, state);
     };
-    tile::with_rows<C>(p, fold_all, part(i));
+    tile::run_row<C>(p, fold_all, part(i));
   }
-
- private:
   TW_INLINE View<const T, 1> part(int64_t i) const {
     if (parts.count == 1) return x.row(i);
     const RowParts::Part part = parts.part(i, x.cols);
@@ -64,7 +71,18 @@ struct FoldingKernel {
   Folds<P, T> folds;
 
   TW_INLINE explicit FoldingKernel(const Kernel& of) : kernel(of), folds(of.x) {}
-  TW_INLINE void operator()(P p) const { kernel.fold(p, folds); }
+  static constexpr int kGpuWays = Folds<P, T>::kGpuWays;
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(folds.x);
+  }
+  TW_INLINE int way() const {
+    return folds.by_columns ? Folds<P, T>::kColumns : tile::kAlignedRows;
+  }
+  template <class OnWay>
+  TW_INLINE void operator()(OnWay p) const {
+    kernel.fold(p, folds);
+  }
 };
 
 }  // namespace tw::kernels

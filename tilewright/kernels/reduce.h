@@ -151,15 +151,15 @@ struct Reduce {
   {
     return FoldingKernel<P, T, Reduce>(*this);
   }
-  template <class P>
-  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+  template <class P, class F>
+  TW_INLINE void fold(P p, const F& folds) const {
     RowFunctions::choose(function, [&](auto f) { fold_by(p, folds, f); });
   }
 
  private:
   /// Apart, so that each has the registers for itself.
-  template <class P, class F>
-  TW_CALLED void fold_by(P p, const Folds<P, T>& folds, F f) const {
+  template <class P, class Of, class F>
+  TW_CALLED void fold_by(P p, const Of& folds, F f) const {
     folds.run(p, f.template fold<C, P>(),
               [&](int64_t i, const auto& state) { out(i, 0) = T(f.template result<C, P>(state)); });
   }

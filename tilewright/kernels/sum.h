@@ -72,17 +72,21 @@ struct Sum {
   TW_INLINE void add_row(P p, const RowParts& parts) const {
     C* const totals = p.template workspace<C>();
     const int64_t i = p.index();
-    if (p.phase() > 0) return put(i, total_of(p, view(totals + i * parts.count, parts.count)));
-    if (parts.count == 1) return put(i, total_of(p, x.row(i)));
-    const RowParts::Part part = parts.part(i, x.cols);
-    totals[i] = total_of(p, x.row(part.row).part(part.begin, part.size));
-  }
-  template <class P, class U>
-  TW_INLINE static C total_of(P p, const View<U, 1>& row) {
     C total{};
-    tile::with_rows<C>(
-        p, [&](const auto& in) { total = tile::reduce_elements<C>(p, tile::Sum{}, in); }, row);
-    return total;
+    const auto add_up = [&](const auto& in) {
+      total = tile::reduce_elements<C>(p, tile::Sum{}, in);
+    };
+    if (p.phase() > 0) {
+      tile::with_rows<C>(p, add_up, view(totals + i * parts.count, parts.count));
+      return put(i, total);
+    }
+    if (parts.count == 1) {
+      tile::run_row<C>(p, add_up, x.row(i));
+      return put(i, total);
+    }
+    const RowParts::Part part = parts.part(i, x.cols);
+    tile::run_row<C>(p, add_up, x.row(part.row).part(part.begin, part.size));
+    totals[i] = total;
   }
   TW_INLINE void put(int64_t row, C total) const {
     out(row, 0) = T(kMean ? total / static_cast<C>(x.cols) : total);
@@ -92,14 +96,21 @@ struct Sum {
 template <class T, bool kMean>
 template <class P>
 struct Sum<T, kMean>::Prepared {
+  static constexpr int kColumns = 2, kGpuWays = 3;
   Sum sum;
   bool by_columns;
   RowParts parts;
   ColumnSums<P, T> columns;
 
-  TW_DEVICE void operator()(P p) const {
-    if (by_columns)
-      sum.add_columns(p, columns);
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(sum.x);
+  }
+  TW_INLINE int way() const { return by_columns ? kColumns : tile::kAlignedRows; }
+  template <class OnWay>
+  TW_DEVICE void operator()(OnWay p) const {
+    if constexpr (OnWay::kWay == kColumns)
+      sum.add_columns(P{p}, columns);
     else
       sum.add_row(p, parts);
   }

@@ -95,8 +95,8 @@ struct VarMean {
   {
     return FoldingKernel<P, T, VarMean>(*this);
   }
-  template <class P>
-  TW_INLINE void fold(P p, const Folds<P, T>& folds) const {
+  template <class P, class F>
+  TW_INLINE void fold(P p, const F& folds) const {
     folds.run(p, FoldSquares<C>{},
               [&](int64_t i, const auto& state) { put(i, state.sum / C(x.cols), state.squares); });
   }

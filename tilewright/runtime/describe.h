@@ -132,13 +132,15 @@ std::vector<std::vector<DType>> dtypes_of(C) {
 }
 
 template <class Op>
-std::vector<std::string_view> gpu_kernels_of() {
-  std::vector<std::string_view> out;
+std::vector<OperatorInfo::GpuKernel> gpu_kernels_of() {
+  std::vector<OperatorInfo::GpuKernel> out;
   if constexpr (ops::gpu_kernels<Op>() == ops::GpuKernels::kNeutral)
     ops::for_each_combo(typename Op::Types{}, [&]<int kIndex, class C>() {
       using Kernel = ops::kernel_for_t<Op, C>;
-      const bool is_first = ops::combo_index<Op, Kernel>() == kIndex;
-      out.push_back(is_first ? ops::kernel_type<Kernel>() : std::string_view());
+      using OnGpu = decltype(tile::cuda::device_kernel(std::declval<Kernel>()));
+      out.emplace_back();
+      if (ops::combo_index<Op, Kernel>() == kIndex)
+        out.back() = {ops::kernel_type<Kernel>(), tile::cuda::ways_of<OnGpu>()};
     });
   return out;
 }

@@ -36,9 +36,13 @@ struct OperatorInfo {
   /// is about; empty: all.
   std::string_view sequences;
   bool on_cuda = false;  // this library has kernels for GPUs
-  /// The types of its neutral kernels in C++, by combination; empty where those of an earlier one
-  /// serve.
-  std::vector<std::string_view> gpu_kernels;
+  /// A neutral kernel's type in C++, and the ways that a GPU has code for; no type where the kernel
+  /// of an earlier combination serves.
+  struct GpuKernel {
+    std::string_view type;
+    int ways = 0;
+  };
+  std::vector<GpuKernel> gpu_kernels;  // by combination; empty: it has none
 
   /// Runs the call where its tensors are; on a GPU, without waiting for it. Throws as with_kernel
   /// does.

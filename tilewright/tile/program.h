@@ -68,9 +68,9 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
   return plan;
 }
 
-/// Of a kernel that has several ways on a GPU (tile/cuda/entry.h), each a function, whose loops
-/// have the registers to themselves, `int way() const` says which, below kGpuWays. A kernel that
-/// names the rows it works on,
+/// Of a kernel that has several ways on a GPU (tile/cuda/entry.h), each an entry of its own, whose
+/// loops have the registers to themselves, `int way() const` says which, below kGpuWays. A kernel
+/// that names the rows it works on,
 ///
 ///     auto row_operands(F&& f) const    f of its operands
 ///

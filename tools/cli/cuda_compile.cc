@@ -60,11 +60,14 @@ std::vector<Program> programs_of(const OperatorInfo& op, size_t combo, const std
   constexpr DType kFp8 = DType::kF8E4m3fn;
   const std::vector<DType>& dtypes = op.combos[combo];
   if (is_product(op)) return {{"gemm", "", runtime::cuda::gemm_program(dtypes.front())}};
-  if (op.gpu_kernels.empty() || op.gpu_kernels[combo].empty()) return {};
+  if (op.gpu_kernels.empty()) return {};
+  const auto [type, ways] = op.gpu_kernels[combo];
   std::vector<Program> out;
-  out.push_back({std::string(op.name()), "",
-                 runtime::cuda::neutral_program(op.name(), op.gpu_kernels[combo])});
-  if (mods) replace_header(out.back().text, ops::kPrintedModsPath, ops::print_score_mods(mods));
+  for (int way = 0; way < ways; ++way) {
+    out.push_back({std::string(op.name()), ways > 1 ? "way" + std::to_string(way) : "",
+                   runtime::cuda::neutral_program(op.name(), type, way)});
+    if (mods) replace_header(out.back().text, ops::kPrintedModsPath, ops::print_score_mods(mods));
+  }
   if (arch != "sm_90a") return out;
   if (op.name() == "attention")  // its forms share these
     for (const auto& variant :

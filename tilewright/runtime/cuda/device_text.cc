@@ -49,7 +49,7 @@ DeviceProgram with_headers(std::string text) {
 
 constexpr std::string_view kFirst = "#include \"tilewright/tile/cuda/rtc.h\"\n";
 
-// As cmake/cuda_kernel.cu.in, for one kernel.
+// As cmake/cuda_kernel.cu.in, for one way of one kernel.
 constexpr std::string_view kEntry = R"(
 #include "tilewright/tile/cuda/entry.h"
 
@@ -60,21 +60,22 @@ __device__ const K& given();
 using Kernel = decltype(tile::cuda::device_kernel(given<Given>()));
 __global__ void __launch_bounds__(tile::cuda::kMaxThreads, tile::cuda::min_blocks<Kernel>())
     run(const __grid_constant__ Kernel kernel, const __grid_constant__ tile::cuda::Launch launch) {
-  tile::cuda::run(kernel, launch);
+  tile::cuda::run<kWay>(kernel, launch);
 }
 }  // namespace tw::cuda_entry
 )";
 
 }  // namespace
 
-DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type) {
+DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type, int way) {
   const std::string header = "tilewright/ops/" + std::string(op) + ".h";
   if (!files().contains(header))
     throw Error(ErrorKind::kUnsupported,
                 std::string(op) + ": this library has no text of its kernels for GPUs");
   std::string text(kFirst);
   text += "#include \"" + header + "\"\n";
-  text += "namespace tw::cuda_entry {\nusing Given = " + std::string(kernel_type) + ";\n}\n";
+  text += "namespace tw::cuda_entry {\nusing Given = " + std::string(kernel_type) + ";\n";
+  text += "constexpr int kWay = " + std::to_string(way) + ";\n}\n";
   text += kEntry;
   return with_headers(std::move(text));
 }

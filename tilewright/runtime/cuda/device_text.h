@@ -23,9 +23,9 @@ struct DeviceProgram {
   std::vector<Header> headers;  // in the order of their paths
 };
 
-/// The program around operator `op`'s kernel of this type (ops::kernel_type), whose one global
-/// function is tw::cuda_entry::run.
-TW_API DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type);
+/// The program around one way of operator `op`'s kernel of this type (ops::kernel_type), whose one
+/// global function is tw::cuda_entry::run.
+TW_API DeviceProgram neutral_program(std::string_view op, std::string_view kernel_type, int way);
 
 /// The program with another text in place of the header at `path`, which it includes.
 TW_API void replace_header(DeviceProgram& program, std::string_view path, std::string text);

@@ -88,34 +88,33 @@ Module::Module(std::string op, const ops::CudaBuild& build) : op_(std::move(op))
 
 void Module::load(const Gpu& gpu) {
   load_kernels(op_, described(gpu), build_.image, [this](std::string_view name, Kernel kernel) {
-    const int combo = number_after(name, "10cuda_entry3runILi");  // cmake/cuda_kernel.cu.in
+    const std::string before = "10cuda_entry3runILi";  // cmake/cuda_kernel.cu.in
+    const int combo = number_after(name, before);
     if (combo < 0) return;
-    while (functions_.size() <= static_cast<size_t>(combo))
-      functions_.push_back(std::make_unique<Function>());
-    functions_[static_cast<size_t>(combo)]->kernel = kernel;
+    const int way = number_after(name, before + std::to_string(combo) + "ELi");
+    functions_[{combo, way}].kernel = kernel;
   });
 }
 
-Module::Function& Module::find(int combo, const kernels::ScoreMods& mods, const Gpu& on) {
-  if (mods || !carries_code_for(on.compute_major, on.compute_minor))
-    return compiled(combo, mods, on);
+Module::Function& Module::find(int combo, const ops::CudaLaunch& prepared, const Gpu& on) {
+  if (prepared.mods || !carries_code_for(on.compute_major, on.compute_minor))
+    return compiled(combo, prepared, on);
   std::call_once(loaded_, [&] { load(on); });
-  return *functions_.at(static_cast<size_t>(combo));
+  return functions_.at({combo, prepared.way});
 }
 
-Module::Function& Module::compiled(int combo, const kernels::ScoreMods& mods, const Gpu& on) {
+Module::Function& Module::compiled(int combo, const ops::CudaLaunch& prepared, const Gpu& on) {
+  const kernels::ScoreMods& mods = prepared.mods;
   const std::string target = architecture(on.compute_major, on.compute_minor);
   const std::lock_guard lock(compiling_);
-  std::unique_ptr<Function>& function = compiled_[{combo, target, ops::score_mods_key(mods)}];
-  if (function == nullptr) {
-    DeviceProgram program = neutral_program(op_, build_.entries[combo].type);
+  Function& function = compiled_[{combo, prepared.way, target, ops::score_mods_key(mods)}];
+  if (function.kernel == nullptr) {
+    DeviceProgram program = neutral_program(op_, build_.entries[combo].type, prepared.way);
     if (mods) replace_header(program, ops::kPrintedModsPath, ops::print_score_mods(mods));
     const CompiledKernel code = compile_kernel(op_, program, target);
-    auto loaded = std::make_unique<Function>();
-    loaded->kernel = load_kernel(op_, described(on), code.cubin.data());
-    function = std::move(loaded);
+    function.kernel = load_kernel(op_, described(on), code.cubin.data());
   }
-  return *function;
+  return function;
 }
 
 void Module::allow(Function& function, unsigned shared_bytes, const Gpu& on) {
@@ -137,7 +136,7 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
   Machine machine;
   machine.l1d_bytes = on.shared_bytes - kSharedStatic;
   build_.entries[combo].prepare(kernel, machine, on.has_clusters(), prepared);
-  Function& function = find(combo, prepared.mods, on);
+  Function& function = find(combo, prepared, on);
   tile::Plan& plan = prepared.plan;
   plan.scratch_bytes = round_up(plan.scratch_bytes, kScratchAlignment);
   const StreamMemory workspace(plan.workspace_bytes, stream, op_);
@@ -146,8 +145,8 @@ void Module::launch(int combo, const void* kernel, int device, Stream stream) {
     const Geometry g = geometry(plan, prepared.spans, phase, on);
     const StreamMemory scratch(g.global_scratch_bytes, stream, op_);
     if (g.shared_bytes > kSharedDefault - kSharedStatic) allow(function, g.shared_bytes, on);
-    tile::cuda::Launch launch{plan.grid[phase], phase,          prepared.way,
-                              workspace.data(), scratch.data(), plan.scratch_bytes};
+    tile::cuda::Launch launch{plan.grid[phase], phase, workspace.data(), scratch.data(),
+                              plan.scratch_bytes};
     void* arguments[] = {prepared.kernel, &launch};
     check(launch_kernel(Start::kEarly, function.kernel, on, g.blocks, g.threads,
                         g.instances_per_block, g.shared_bytes, stream, arguments, g.ranks),

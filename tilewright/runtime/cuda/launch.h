@@ -4,13 +4,11 @@
 
 #include <atomic>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "tilewright/ops/core/build_cuda.h"
 #include "tilewright/runtime/cuda/device.h"
@@ -63,17 +61,17 @@ class TW_API Module {
     std::atomic<unsigned> shared_bytes[kGpus] = {};
   };
   void load(const Gpu& gpu);
-  Function& find(int combo, const kernels::ScoreMods& mods, const Gpu& on);
-  Function& compiled(int combo, const kernels::ScoreMods& mods, const Gpu& on);
+  Function& find(int combo, const ops::CudaLaunch& prepared, const Gpu& on);
+  Function& compiled(int combo, const ops::CudaLaunch& prepared, const Gpu& on);
   void allow(Function& function, unsigned shared_bytes, const Gpu& on);
 
   std::string op_;
   ops::CudaBuild build_;
   std::once_flag loaded_;
-  std::vector<std::unique_ptr<Function>> functions_;  // of the image, by combination
+  std::map<std::pair<int, int>, Function> functions_;  // of the image, by combination and way
   std::mutex compiling_;
-  /// By combination, architecture and programs.
-  std::map<std::tuple<int, std::string, std::string>, std::unique_ptr<Function>> compiled_;
+  /// By combination, way, architecture and programs.
+  std::map<std::tuple<int, int, std::string, std::string>, Function> compiled_;
 };
 
 }  // namespace tw::runtime::cuda

@@ -113,6 +113,11 @@ TW_INLINE void run_rows(P p, const Kernel& kernel, F&& f) {
   kernel.row_operands([&]<class T>(const Rows<const T>& first, const auto&... rest)
                           TW_INLINED { with_rows<compute_t<T>>(p, f, first, rest...); });
 }
+/// Of a row of the only one, or of a part of it.
+template <class C, class P, class F, class T>
+TW_INLINE void run_row(P p, F&& f, const View<T, 1>& row) {
+  with_rows<C>(p, f, row);
+}
 
 /// Elements that StagedRows takes at a time.
 inline constexpr int64_t kStaged = 256;

@@ -1,4 +1,4 @@
-// The global function around a kernel aggregate. Freestanding.
+// What a global function does with a kernel aggregate. Freestanding.
 #pragma once
 
 #include "tilewright/tile/cuda/grid_dependency.h"
@@ -37,23 +37,9 @@ __device__ __forceinline__ void run_as(const Kernel& kernel, const Launch& launc
       run_program(P{common});
   }
 }
-/// A function of its own: the rest has the registers to itself.
-template <class P, class Kernel>
-__device__ __noinline__ void call_as(const Kernel& kernel, const Launch& launch, double* reductions,
-                                     Exchange* exchange) {
-  run_as<P>(kernel, launch, reductions, exchange);
-}
-/// On the launch's way, from kWay on: the first is the entry itself.
-template <class P, int kWay, class Kernel>
-__device__ __forceinline__ void run_on_way(const Kernel& kernel, const Launch& launch,
-                                           double* reductions, Exchange* exchange) {
-  if constexpr (kWay < ways_of<Kernel>()) {
-    if (launch.way != kWay) return run_on_way<P, kWay + 1>(kernel, launch, reductions, exchange);
-    call_as<OnWay<P, kWay>>(kernel, launch, reductions, exchange);
-  }
-}
 
-template <class Kernel>
+/// A kernel's entry for one of its ways.
+template <int kWay, class Kernel>
 __device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) {
   using P = program_t<Kernel>;
   __shared__ double reductions[32];
@@ -73,10 +59,8 @@ __device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) 
   launch_grids_after();
   if constexpr (ways_of<Kernel>() == 1)
     run_as<P>(kernel, launch, reductions, exchange);
-  else if (launch.way == 0)
-    run_as<OnWay<P, 0>>(kernel, launch, reductions, exchange);
   else
-    run_on_way<P, 1>(kernel, launch, reductions, exchange);
+    run_as<OnWay<P, kWay>>(kernel, launch, reductions, exchange);
 }
 
 }  // namespace tw::tile::cuda

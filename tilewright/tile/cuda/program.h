@@ -292,7 +292,6 @@ TW_DEVICE auto device_kernel(const Kernel& kernel) {
 struct Launch {
   int64_t instances;
   int phase;
-  int way;
   void* workspace;
   void* scratch;  // scratch_bytes for each resident instance; null: shared memory
   int64_t scratch_bytes;

@@ -135,5 +135,13 @@ __device__ __forceinline__ void with_rows(P p, F&& f, const View<T, 1>& row) {
           row_at<AdjacentRow<T>>(row.data, row.size(0), P::kSpans == 0 ? R::kWordBytes - 1 : 0));
   f(row);
 }
+/// with_rows of a row of the kernel's only row operand, or of a part of whole spans.
+template <class C, class P, class F, class T>
+__device__ __forceinline__ void run_row(P p, F&& f, const View<T, 1>& row) {
+  if constexpr (P::kWay == kAlignedRows)
+    f(detail::as<AlignedRow>(p, row, 0));
+  else
+    with_rows<C>(p, f, row);
+}
 
 }  // namespace tw::tile

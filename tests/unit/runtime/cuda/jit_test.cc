@@ -33,8 +33,8 @@ TEST(DeviceText, EveryOperatorHasItsHeaders) {
   int programs = 0;
   for (const OperatorInfo& op : operators())
     for (size_t combo = 0; combo < op.gpu_kernels.size(); ++combo) {
-      if (op.gpu_kernels[combo].empty()) continue;
-      const DeviceProgram program = neutral_program(op.name(), op.gpu_kernels[combo]);
+      if (op.gpu_kernels[combo].type.empty()) continue;
+      const DeviceProgram program = neutral_program(op.name(), op.gpu_kernels[combo].type, 0);
       std::set<std::string> paths;
       for (const DeviceProgram::Header& header : program.headers) paths.insert(header.path);
       ++programs;
@@ -54,13 +54,13 @@ TEST(DeviceText, EveryOperatorHasItsHeaders) {
 TEST(DeviceText, AKernelsTypeIsWrittenOut) {
   const OperatorInfo& op = find_operator("rms_norm");
   ASSERT_EQ(op.gpu_kernels.size(), 3u);
-  EXPECT_EQ(op.gpu_kernels[0], "tw::kernels::RmsNorm<float>");
-  EXPECT_EQ(op.gpu_kernels[2], "tw::kernels::RmsNorm<tw::bf16>");
+  EXPECT_EQ(op.gpu_kernels[0].type, "tw::kernels::RmsNorm<float>");
+  EXPECT_EQ(op.gpu_kernels[2].type, "tw::kernels::RmsNorm<tw::bf16>");
   EXPECT_TRUE(find_operator("linear_packed").gpu_kernels.empty());
 }
 
 TEST(DeviceText, UnknownOperatorsAndDtypesAreRefused) {
-  EXPECT_THROW(neutral_program("nothing", "int"), Error);
+  EXPECT_THROW(neutral_program("nothing", "int", 0), Error);
   EXPECT_THROW(gemm_program(DType::kF64), Error);
   const DeviceProgram gemm = gemm_program(DType::kBf16);
   for (const DeviceProgram::Header& header : gemm.headers)
