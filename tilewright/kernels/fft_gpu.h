@@ -16,6 +16,7 @@ struct FftGpu {
   using Side = FftSide<C>;
   using Tile = FftTile<C>;
   static constexpr int kGpuRegisters = 128;
+  static constexpr int kAtOnce = 16 / int(sizeof(C));    // numbers that a thread moves
   static constexpr int64_t kWithin = int64_t{64} << 10;  // bytes of a transform in shared memory
 
   View<const C, 3> x;  // [B, n, 2]
@@ -65,10 +66,14 @@ struct FftGpu {
     const bool writes = !task.is_result && tile.is_direct(task.sink, passes.last());
     if (!reads) {
       const bool is_by_number = task.is_spread ? !tile.is_beside : task.source.is_by_number();
-      tile.each(p, is_by_number, [&](int t, int j, Number& v) {
-        v = task.is_spread ? spread(row_of(task, t), number_of(task, t, j))
-                           : task.source.load(t, j);
-      });
+      const auto put = [&](int t, int j, const Number& v) { tile.at(t, j) = v; };
+      if (task.is_spread)
+        tile.template each<1>(
+            p, is_by_number,
+            [&](int t, int j) { return spread(row_of(task, t), number_of(task, t, j)); }, put);
+      else
+        tile.template each<kAtOnce>(
+            p, is_by_number, [&](int t, int j) { return task.source.load(t, j); }, put);
       p.sync();
     }
     TW_ROLLED
@@ -77,19 +82,25 @@ struct FftGpu {
       tile.run(p, passes, task.source, reads && i == 0, task.sink, writes && is_end,
                is_end ? task.turn : FftTurn{});
       if (is_end) break;
-      tile.each(p, true, [&](int t, int k, Number& v) {
-        v = v.times(task.chirp[(is_cut() ? int64_t{t} * columns : 0) + k]).exchanged();
-      });
+      tile.template each<kAtOnce>(
+          p, true,
+          [&](int t, int k) {
+            const Number& by = task.chirp[(is_cut() ? int64_t{t} * columns : 0) + k];
+            return tile.at(t, k).times(by).exchanged();
+          },
+          [&](int t, int k, const Number& v) { tile.at(t, k) = v; });
       p.sync();
     }
     if (writes) return;
     const bool is_by_number = task.is_result ? !tile.is_beside : task.sink.is_by_number();
-    tile.each(p, is_by_number, [&](int t, int k, const Number& v) {
-      if (task.is_result)
+    const auto get = [&](int t, int k) { return tile.at(t, k); };
+    if (task.is_result)
+      tile.template each<1>(p, is_by_number, get, [&](int t, int k, const Number& v) {
         store_result(row_of(task, t), number_of(task, t, k), v);
-      else
-        task.sink.store(t, k, v);
-    });
+      });
+    else
+      tile.template each<kAtOnce>(p, is_by_number, get,
+                                  [&](int t, int k, const Number& v) { task.sink.store(t, k, v); });
   }
 
  private:

@@ -28,29 +28,52 @@ struct FftSide {
   /// Whether numbers lie nearer to each other than transforms.
   TW_INLINE bool is_by_number() const { return step <= across; }
   TW_INLINE Number load(int64_t t, int64_t j) const {
-    if (is_whole) return load_word(t, j);
     const C* const at = data + t * across + j * step;
-    return exchanged(Number{at[0], at[part]});
+    const Number v = is_whole ? *reinterpret_cast<const Number*>(at) : Number{at[0], at[part]};
+    return is_exchanged ? v.exchanged() : v;
   }
   TW_INLINE void store(int64_t t, int64_t j, const Number& v) const {
-    if (is_whole) return store_word(t, j, v);
     C* const at = data + t * across + j * step;
-    const Number w = exchanged(v);
-    at[0] = w.re;
-    at[part] = w.im;
+    const Number w = is_exchanged ? v.exchanged() : v;
+    if (is_whole) {
+      *reinterpret_cast<Number*>(at) = w;
+    } else {
+      at[0] = w.re;
+      at[part] = w.im;
+    }
   }
-  TW_INLINE Number load_word(int64_t t, int64_t j) const {
-    return exchanged(*reinterpret_cast<const Number*>(data + t * across + j * step));
+  /// Numbers j, j + apart, ... of transform t, which are words.
+  template <int kCount>
+  TW_INLINE void load_words(Number (&v)[kCount], int t, int j, int apart) const {
+    const C* at = data + t * across + j * step;
+    const int64_t jump = apart * step;
+    TW_UNROLL
+    for (int i = 0; i < kCount; ++i, at += jump) v[i] = *reinterpret_cast<const Number*>(at);
+    exchange(v);
   }
-  TW_INLINE void store_word(int64_t t, int64_t j, const Number& v) const {
-    *reinterpret_cast<Number*>(data + t * across + j * step) = exchanged(v);
+  template <int kCount>
+  TW_INLINE void store_words(Number (&v)[kCount], int t, int j, int apart) const {
+    C* at = data + t * across + j * step;
+    const int64_t jump = apart * step;
+    exchange(v);
+    TW_UNROLL
+    for (int i = 0; i < kCount; ++i, at += jump) *reinterpret_cast<Number*>(at) = v[i];
   }
 
  private:
-  TW_INLINE Number exchanged(const Number& v) const {
-    return is_exchanged ? Number{v.im, v.re} : v;
+  template <int kCount>
+  TW_INLINE void exchange(Number (&v)[kCount]) const {
+    if (!is_exchanged) return;
+    TW_UNROLL
+    for (int i = 0; i < kCount; ++i) v[i] = v[i].exchanged();
   }
 };
+
+/// a / b of numbers below 2^19: (a + 0.5) / b is farther from whole numbers than rounding brings
+/// it.
+TW_INLINE int small_quotient(int a, int b) {
+  return int((float(a) + 0.5f) / float(b));
+}
 
 /// Result k of transform t is turned by w^((first + t) k), w = exp(-2 pi i / n); n = 0: not.
 struct FftTurn {
@@ -77,12 +100,9 @@ struct FftTile {
   }
 
   /// The place of a number: so that threads whose numbers are 8 or 16 apart use all banks.
-  template <class Int>
-  TW_INLINE static constexpr Int spaced(Int at) {
-    return at + at / kSpace;
-  }
+  TW_INLINE static constexpr unsigned spaced(unsigned at) { return at + at / kSpace; }
   TW_INLINE static int64_t scratch_bytes(int64_t numbers) {
-    return (2 * spaced(numbers) + 1) * int64_t{sizeof(Number)};
+    return (2 * int64_t{spaced(unsigned(numbers))} + 1) * int64_t{sizeof(Number)};
   }
   /// Transforms of so many numbers that a program has: of those that lie side by side, in words
   /// that memory moves; of rows, while there are enough programs.
@@ -104,16 +124,27 @@ struct FftTile {
     if (radix == 0 || !side.is_whole) return false;
     return is_beside ? side.across == 2 : side.step == 2 && length >= radix * kSector;
   }
-  /// f(t, j, number) for all numbers here; threads side by side have numbers that are, or
-  /// transforms.
-  template <class P, class F>
-  TW_INLINE void each(P p, bool is_by_number, F&& f) const {
+  /// What is between passes: number j of transform t.
+  TW_INLINE Number& at(int t, int j) const { return from[spaced(unsigned(place(t, j)))]; }
+
+  /// put(t, j, get(t, j)) for all numbers here, kAtOnce of a thread on their way together; threads
+  /// side by side have numbers that are, or transforms.
+  template <int kAtOnce, class P, class Get, class Put>
+  TW_INLINE void each(P p, bool is_by_number, Get&& get, Put&& put) const {
     const int all = length * here, inner = is_by_number ? length : here;
+    const auto with = [&](int e, auto&& f) TW_INLINED {
+      const int high = small_quotient(e, inner), low = e - high * inner;
+      if (e < all) f(is_by_number ? high : low, is_by_number ? low : high);
+    };
     TW_ROLLED
-    for (int e = p.thread(); e < all; e += p.threads()) {
-      const int high = int(unsigned(e) / unsigned(inner)), low = e - high * inner;
-      const int t = is_by_number ? high : low, j = is_by_number ? low : high;
-      f(t, j, from[spaced(place(t, j))]);
+    for (int e = p.thread(); e < all; e += kAtOnce * p.threads()) {
+      Number v[kAtOnce];
+      TW_UNROLL
+      for (int i = 0; i < kAtOnce; ++i)
+        with(e + i * p.threads(), [&](int t, int j) TW_INLINED { v[i] = get(t, j); });
+      TW_UNROLL
+      for (int i = 0; i < kAtOnce; ++i)
+        with(e + i * p.threads(), [&](int t, int j) TW_INLINED { put(t, j, v[i]); });
     }
   }
 
@@ -153,19 +184,18 @@ struct FftTile {
     const int unit = is_beside ? count : 1, inner = is_beside ? count : each;
     TW_ROLLED
     for (int b = p.thread(); b < all; b += p.threads()) {
-      const int high = int(unsigned(b) / unsigned(inner)), low = b - high * inner;
+      const int high = small_quotient(b, inner), low = b - high * inner;
       const int t = is_beside ? low : high, i = is_beside ? high : low;
       if (t >= here) continue;
-      const int part = int(unsigned(i) / unsigned(pass.stride));
+      const int part = small_quotient(i, pass.stride);
       const int first = i + (kRadix - 1) * pass.stride * part;  // result, the others a stride apart
       Number v[kRadix];
       if (pass.reads) {
-        TW_UNROLL
-        for (int j = 0; j < kRadix; ++j) v[j] = source.load_word(t, i + j * each);
+        source.load_words(v, t, i, each);
       } else {
-        const int at = place(t, i);
+        const unsigned at = unsigned(place(t, i)), step = unsigned(each * unit);
         TW_UNROLL
-        for (int j = 0; j < kRadix; ++j) v[j] = from[spaced(at + j * each * unit)];
+        for (unsigned j = 0; j < kRadix; ++j) v[j] = from[spaced(at + j * step)];
       }
       butterfly<kRadix>(v);
       if (pass.left > kRadix) turn_by(v, part, pass.left);
@@ -177,23 +207,23 @@ struct FftTile {
         turn_by(v, turns * pass.stride, pass.turn.n);
       }
       if (pass.writes) {
-        TW_UNROLL
-        for (int k = 0; k < kRadix; ++k) sink.store_word(t, first + k * pass.stride, v[k]);
+        sink.store_words(v, t, first, pass.stride);
       } else {
-        const int at = place(t, first);
+        const unsigned at = unsigned(place(t, first)), step = unsigned(pass.stride * unit);
         TW_UNROLL
-        for (int k = 0; k < kRadix; ++k) to[spaced(at + k * pass.stride * unit)] = v[k];
+        for (unsigned k = 0; k < kRadix; ++k) to[spaced(at + k * step)] = v[k];
       }
     }
   }
-  /// v[k] turned by w^(at k), w = exp(-2 pi i / n): by products of the powers of two.
+  /// v[k] turned by w^(at k), w = exp(-2 pi i / n): by products of two powers, since a sine costs
+  /// more than a product, and one of many products has lost digits.
   template <int kRadix, class Int>
   TW_INLINE static void turn_by(Number (&v)[kRadix], Int at, Int n) {
     Number w[kRadix];
     TW_UNROLL
-    for (int k = 1, top = 1; k < kRadix; ++k) {
-      if (k == 2 * top) top = k;
-      w[k] = k == top ? root_of_unity<C>(at * k, n) : w[top].times(w[k - top]);
+    for (int k = 1; k < kRadix; ++k) {
+      const int low = k % 4 != 0 && k > 4 ? k % 4 : k > 4 ? 4 : 1;
+      w[k] = k == 1 || k == 4 ? root_of_unity<C>(at * k, n) : w[k - low].times(w[low]);
       v[k] = v[k].times(w[k]);
     }
   }
