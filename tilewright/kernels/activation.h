@@ -11,6 +11,7 @@ namespace tw::kernels {
 enum class Activation : int { kNone, kRelu, kGelu, kGeluTanh, kSilu };
 
 struct Identity {
+  static constexpr bool kCheap = true;  // an instruction or none
   template <class V>
   TW_INLINE V operator()(V x) const {
     return x;
@@ -18,6 +19,7 @@ struct Identity {
 };
 /// max(x, 0); NaN stays NaN.
 struct Relu {
+  static constexpr bool kCheap = true;
   template <class V>
   TW_INLINE V operator()(V x) const {
     return tile::select(x < V{}, V{}, x);

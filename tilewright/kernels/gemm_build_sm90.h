@@ -28,8 +28,9 @@ struct GemmBuild {
   TW_INLINE constexpr int consumers() const { return tile_m > 64 || ping_pong ? 2 : 1; }
   TW_INLINE constexpr int threads() const { return 128 * (1 + consumers()); }
   TW_INLINE constexpr int shared_bytes() const {
-    constexpr int kAlignment = 1024, kBarriers = 16;  // bytes; two barriers a stage
-    const int bytes = stages * ((tile_m + tile_n) * 128 + kBarriers) + consumers() * staging;
+    constexpr int kAlignment = 1024, kBarriers = 16;                // bytes; two barriers a stage
+    const int of_consumer = staging + tile_n * int(sizeof(float));  // and terms of columns
+    const int bytes = stages * ((tile_m + tile_n) * 128 + kBarriers) + consumers() * of_consumer;
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
   /// Rows of transposed out that a block of the split has: blocks of eight.

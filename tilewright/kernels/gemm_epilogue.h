@@ -10,6 +10,15 @@
 //
 //   column(column)(sum, row)
 //
+// What is added to all sums of a column, a term, is loaded before they are there:
+//
+//   term(column)
+//
+// and given to piece(row, column, terms), from that column on, or to column(column, term).
+//
+// An epilogue of which most calls need only a part may say so once for a tile: choose(f) is f of
+// what this call needs.
+//
 // What few calls ask for is an adjustment: a functor of the same kind, which every sum of a tile
 // passes through before, if adjusts() says so when the kernel runs. One kernel has the code of
 // both, and the epilogue proper, rest(), needs no more registers than alone.
@@ -21,12 +30,31 @@
 
 namespace tw::kernels {
 
+template <class E>
+concept GemmHasTerms = requires(const E e, int64_t column) { e.term(column); };
+
+template <int kPairs, class E>
+TW_INLINE auto gemm_piece(const E& epilogue, int64_t row, int64_t column, const float* terms) {
+  if constexpr (GemmHasTerms<E>)
+    return epilogue.template piece<kPairs>(row, column, terms);
+  else
+    return epilogue.template piece<kPairs>(row, column);
+}
+template <class E>
+TW_INLINE auto gemm_column(const E& epilogue, int64_t column, float term) {
+  if constexpr (GemmHasTerms<E>)
+    return epilogue.column(column, term);
+  else
+    return epilogue.column(column);
+}
+
 /// See above; Sum is what sums are, and kLong says that it is too much code to be repeated for
 /// every sum of a thread.
 template <class E>
 concept GemmEpilogue = requires(const E e, typename E::Sum sum, int64_t at, int i) {
-  requires tile::same_type<decltype(e.template piece<1>(at, at)(sum, i, i, i)), typename E::Sum>;
-  requires tile::same_type<decltype(e.column(at)(sum, at)), typename E::Sum>;
+  requires tile::same_type<decltype(gemm_piece<1>(e, at, at, nullptr)(sum, i, i, i)),
+                           typename E::Sum>;
+  requires tile::same_type<decltype(gemm_column(e, at, 0)(sum, at)), typename E::Sum>;
   E::kLong;
 };
 
@@ -185,12 +213,46 @@ struct GemmScales {
   }
 };
 
+/// activation(x + bias), the bias of columns being their terms.
+template <class Activate, bool kIsLong>
+struct GemmBiased {
+  using Sum = float;
+  static constexpr bool kLong = kIsLong;
+
+  template <int kPairs>
+  struct Piece {
+    struct alignas(2 * sizeof(float)) Pair {
+      float of[2];
+    };
+    Pair bias[kPairs];
+    TW_INLINE explicit Piece(const float* terms) {
+      TW_UNROLL
+      for (int i = 0; i < kPairs; ++i) bias[i] = *reinterpret_cast<const Pair*>(terms + 8 * i);
+    }
+    TW_INLINE float operator()(float x, int, int pair, int which) const {
+      return Activate{}(x + bias[pair].of[which]);
+    }
+  };
+  struct Column {
+    float bias;
+    TW_INLINE float operator()(float x, int64_t) const { return Activate{}(x + bias); }
+  };
+  TW_INLINE float term(int64_t) const { return 0; }
+  template <int kPairs>
+  TW_INLINE Piece<kPairs> piece(int64_t, int64_t, const float* terms) const {
+    return Piece<kPairs>(terms);
+  }
+  TW_INLINE Column column(int64_t, float term) const { return {term}; }
+};
+
 /// A linear layer's: activation(x * scales + bias) + residual. kAdjusts: whether it may have
 /// scales.
 template <class T, class Activate, bool kAdjusts = true>
 struct GemmLinear {
   using Sum = float;
   static constexpr bool kLong = true;
+  /// Repeated, it would spill where sums leave no registers for an adjustment.
+  using Biased = GemmBiased<Activate, !kAdjusts || !requires { Activate::kCheap; }>;
   View<const T, 1> bias;      // [n], or absent
   View<const T, 2> residual;  // [m, n], or absent
   int64_t rows, columns;      // of out; tiles reach beyond
@@ -204,32 +266,43 @@ struct GemmLinear {
   TW_INLINE const GemmScales& adjustment(int64_t) const { return scales; }
   TW_INLINE const GemmLinear& rest(bool) const { return *this; }
 
+  TW_INLINE float term(int64_t column) const {
+    return bias && column < columns ? float(bias(column)) : 0.0f;
+  }
+
+  template <class F>
+  TW_INLINE void choose(F&& f) const {
+    if (residual)
+      f(*this);
+    else
+      f(Biased{});
+  }
+
   template <int kPairs>
   struct Piece {
-    GemmPairs<T, kPairs> bias, residual[2];
+    typename Biased::template Piece<kPairs> biased;
+    GemmPairs<T, kPairs> residual[2];
     TW_INLINE float operator()(float x, int row, int pair, int which) const {
-      return Activate{}(x + float(bias.pair[pair].of[which])) +
-             float(residual[row].pair[pair].of[which]);
+      return biased(x, row, pair, which) + float(residual[row].pair[pair].of[which]);
     }
   };
   template <int kPairs>
-  TW_INLINE Piece<kPairs> piece(int64_t row, int64_t column) const {
-    return {{bias, column, columns},
+  TW_INLINE Piece<kPairs> piece(int64_t row, int64_t column, const float* terms) const {
+    return {typename Biased::template Piece<kPairs>(terms),
             {{residual_of(row), column, columns}, {residual_of(row + 8), column, columns}}};
   }
 
   struct Column {
-    const GemmLinear& from;
-    int64_t column;
-    float bias;
+    typename Biased::Column biased;
+    View<const T, 1> residual;  // of the rows; or absent
     TW_INLINE float operator()(float x, int64_t row) const {
-      const float y = Activate{}(x + bias);
-      const View<const T, 1> rest = from.residual_of(row);
-      return rest && column < from.columns ? y + float(rest(column)) : y;
+      const float y = biased(x, row);
+      return residual && row < residual.size(0) ? y + float(residual(row)) : y;
     }
   };
-  TW_INLINE Column column(int64_t at) const {
-    return {*this, at, bias && at < columns ? float(bias(at)) : 0.0f};
+  TW_INLINE Column column(int64_t at, float term) const {
+    if (!residual || at >= columns) return {{term}, {}};
+    return {{term}, {&residual(0, at), {rows}, {residual.stride(0)}}};
   }
 
  private:

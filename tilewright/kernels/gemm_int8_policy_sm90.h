@@ -8,11 +8,11 @@
 namespace tw::kernels {
 
 inline constexpr GemmShapeSm90 kGemmInt8Shapes[] = {
-    {{.tile_m = 128, .tile_n = 256, .stages = 4, .staging = 16384}, 1080, 1.5},
-    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .ping_pong = true}, 810, 0},
-    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384}, 610, 1.2},
-    {{.tile_m = 64, .tile_n = 128, .stages = 8, .staging = 16384}, 400, 1.0},
-    {{.tile_m = 64, .tile_n = 64, .stages = 12, .staging = 8192}, 300, 0.8},
+    {{.tile_m = 128, .tile_n = 256, .stages = 4, .staging = 16384}, 850, 1.9},
+    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .ping_pong = true}, 640, 1.6},
+    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384}, 450, 1.2},
+    {{.tile_m = 64, .tile_n = 128, .stages = 8, .staging = 16384}, 300, 0.9},
+    {{.tile_m = 64, .tile_n = 64, .stages = 12, .staging = 8192}, 230, 0.6},
 };
 inline constexpr int kGemmInt8ShapeCount =
     int(sizeof(kGemmInt8Shapes) / sizeof(kGemmInt8Shapes[0]));

@@ -1,8 +1,8 @@
 // Which build of the Hopper matrix multiplication to run. Neutral host code: sizes in, choice out.
 //
 // Predicted time = waves of tiles x (k x measured clocks + what is not overlapped), or the time to
-// read the operands if that is longer, and part of the other. Constants are measurements on an H100
-// SXM (docs/notes/gemm_sm90.md).
+// read the operands if that is longer, and part of the other. Constants are fitted to measurements
+// of all builds on an H100 SXM (docs/notes/gemm_sm90.md, "Which build").
 #pragma once
 
 #include "tilewright/kernels/gemm_build_sm90.h"
@@ -14,14 +14,14 @@ namespace tw::kernels {
 struct GemmShapeSm90 {
   GemmBuild build;
   double step_clocks;  // of a tile and 128 bytes of k, with its share of stalls
-  double tile_us;      // of a tile, not overlapped with multiplication
-  int ahead = 0;  // bytes of each row of a that are asked for before the kernel before has ended
+  double tile_us;  // of a wave of tiles, not overlapped with multiplication; in ping-pong, of all
+  int ahead = 0;   // bytes of each row of a that are asked for before the kernel before has ended
   bool only_tf32 = false;  // 16-bit elements have better ones
 };
 
 inline constexpr GemmShapeSm90 kGemmShapes[] = {
-    {{.tile_m = 128, .tile_n = 256, .stages = 4, .staging = 16384}, 1080, 1.0},
-    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .ping_pong = true}, 810, 0},
+    {{.tile_m = 128, .tile_n = 256, .stages = 4, .staging = 16384}, 850, 1.4},
+    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .ping_pong = true}, 640, 1.6},
     // Few rows of out: the other operand's rows take wgmma's 64, those of out its columns.
     {{.tile_m = 64,
       .tile_n = 16,
@@ -29,20 +29,20 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
       .staging = 2048,
       .split = 2,
       .transposed_out = true},
-     300,
+     250,
      2.0,
      1536},
     {{.tile_m = 128, .tile_n = 16, .stages = 12, .staging = 2048, .transposed_out = true},
-     420,
-     0.5},
+     300,
+     0.1},
     {{.tile_m = 64,
       .tile_n = 64,
       .stages = 12,
       .staging = 8192,
       .split = 2,
       .transposed_out = true},
-     380,
-     2.0,
+     320,
+     1.7,
      2048},
     {{.tile_m = 64,
       .tile_n = 128,
@@ -50,24 +50,31 @@ inline constexpr GemmShapeSm90 kGemmShapes[] = {
       .staging = 16384,
       .split = 2,
       .transposed_out = true},
-     400,
-     2.5},
+     380,
+     1.6},
     {{.tile_m = 64,
       .tile_n = 256,
       .stages = 5,
       .staging = 8192,
       .split = 2,
       .transposed_out = true},
-     600,
+     830,
      2.5},
     {{.tile_m = 64, .tile_n = 128, .stages = 8, .staging = 16384, .transposed_out = true},
-     400,
-     1.0},
+     270,
+     0.7},
+    {{.tile_m = 128, .tile_n = 64, .stages = 8, .staging = 8192, .transposed_out = true}, 290, 0.5},
+    {{.tile_m = 128, .tile_n = 96, .stages = 7, .staging = 12288, .transposed_out = true},
+     360,
+     0.7},
     {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384, .transposed_out = true},
-     610,
-     1.0},
-    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384}, 610, 1.0, 0, true},
-    {{.tile_m = 64, .tile_n = 64, .stages = 12, .staging = 8192}, 300, 1.0, 0, true},
+     470,
+     0.9},
+    {{.tile_m = 128, .tile_n = 192, .stages = 4, .staging = 24576, .transposed_out = true},
+     640,
+     1.1},
+    {{.tile_m = 128, .tile_n = 128, .stages = 6, .staging = 16384}, 480, 1.1, 0, true},
+    {{.tile_m = 64, .tile_n = 64, .stages = 12, .staging = 8192}, 240, 0.9, 0, true},
 };
 inline constexpr int kGemmShapeCount = int(sizeof(kGemmShapes) / sizeof(kGemmShapes[0]));
 
@@ -85,7 +92,8 @@ struct GemmChoice {
 };
 
 namespace gemm_policy {
-inline constexpr int64_t kKBytes = 128;  // of a stage
+inline constexpr int64_t kKBytes = 128;   // of a stage
+inline constexpr double kLaunchUs = 1.5;  // behind another kernel
 inline constexpr int kBand = 8;  // rows of tiles, measured best or equal for all large sizes
 
 constexpr int64_t blocks(int64_t n, int64_t step) {
@@ -112,15 +120,15 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
   const int64_t at_once = multiprocessors / build.cluster();
   const int64_t waves = blocks(order.tiles, at_once > 0 ? at_once : 1);
   const int64_t steps = blocks(blocks(size.k * size.element_bytes, kKBytes), build.split);
-  const double working =
-      double(waves) * (double(steps) * shape.step_clocks / hopper::kTensorMhz + shape.tile_us);
+  const double working = double(waves) * double(steps) * shape.step_clocks / hopper::kTensorMhz +
+                         (build.ping_pong ? 1.0 : double(waves)) * shape.tile_us;
   const double m = double(size.m), n = double(size.n), k = double(size.k);
   const double bytes =
       double(size.batch) * (size.element_bytes * (m * k + n * k) + size.out_bytes * m * n);
   const double reading = bytes / hopper::kReadBytesPerUs + shape.tile_us;
   // The shorter of the two is not hidden wholly: a tile starts by reading and ends by computing.
-  constexpr double kExposed = 0.25;
-  return hopper::kLaunchUs +
+  constexpr double kExposed = 0.4;
+  return kLaunchUs +
          (working > reading ? working + kExposed * reading : reading + kExposed * working);
 }
 
@@ -131,13 +139,15 @@ inline constexpr int kTf32Bytes = 4;
 constexpr bool gemm_takes(const GemmShapeSm90& shape, int element_bytes) {
   return element_bytes == kTf32Bytes ? !shape.build.transposed_out : !shape.only_tf32;
 }
+constexpr bool gemm_takes(const GemmShapeSm90& shape, const GemmSize& size) {
+  return gemm_takes(shape, size.element_bytes) && (!size.adjusts || shape.build.may_adjust());
+}
 
 /// The build with the shortest predicted time, for sizes > 0; the first of equals.
 constexpr GemmChoice choose_gemm_sm90(const GemmSize& size, int multiprocessors) {
   GemmChoice best{-1, 0, 0};
   for (int i = 0; i < kGemmShapeCount; ++i) {
-    if (!gemm_takes(kGemmShapes[i], size.element_bytes)) continue;
-    if (size.adjusts && !kGemmShapes[i].build.may_adjust()) continue;
+    if (!gemm_takes(kGemmShapes[i], size)) continue;
     const double us = gemm_time_us(kGemmShapes[i], size, multiprocessors);
     if (best.shape < 0 || us < best.us)
       best = {i, gemm_order(kGemmShapes[i].build, size).tiles, us};

@@ -44,6 +44,9 @@ struct GemmSm90 {
   static constexpr int kPairs = kBuild.ping_pong ? 2 : sizeof(Out) == 2 ? 8 : 4;
   static_assert(kRows % 64 == 0 && kTileN % 8 == 0, "wgmma has 64 rows and 8 i columns");
   static_assert(kBuild.split == 1 || (kBuild.transposed_out && kRowBlocks == 1), "see put_split");
+  static constexpr bool kHasTerms = GemmHasTerms<Epilogue>;
+  /// That a thread loads: its columns', or its part of its warpgroup's.
+  static constexpr int kTerms = kBuild.transposed_out ? 2 : (kTileN + kWarpgroup - 1) / kWarpgroup;
   static_assert(!kBuild.grouped_k || (kBuild.transposed_a && kBuild.transposed_b && kRows == 64 &&
                                       !kBuild.ping_pong && kCluster == 1 && sizeof(T) == 2),
                 "see clear_behind");
@@ -55,6 +58,7 @@ struct GemmSm90 {
     char a[kStages][kABytes];
     char b[kStages][kBBytes];
     TileStore<Out, kBuild.staging> store[kConsumers];
+    float terms[kConsumers][kTileN];
     tile::cuda::Mbarrier full[kStages], empty[kStages];
   };
 
@@ -187,11 +191,39 @@ struct GemmSm90 {
       const GemmPlace place = given.order.place(t);
       const GemmDepth of = depth(place);
       Sums sums;
+      float terms[kTerms];
+      load_terms(terms, place, from);
+      // In ping-pong sums leave no registers for them, and there is time until its turn.
+      if constexpr (kBuild.ping_pong) share_terms(shared, consumer, terms);
       multiply(shared, at, from, consumer, of, sums);
       if (kBuild.ping_pong) at.skip(of.blocks);
-      put(shared, place, from, consumer, sums);
+      put(shared, place, from, consumer, sums, terms);
     }
     if (threadIdx.x % kWarpgroup == 0) wait_stores_read<0>();
+  }
+
+  /// What the epilogue adds to columns, which arrives while the tile is multiplied.
+  TW_PTX void load_terms(float (&terms)[kTerms], const GemmPlace& place, int from) const {
+    if constexpr (kHasTerms) {
+      const int thread = int(threadIdx.x) % kWarpgroup;
+      const int first = kBuild.transposed_out
+                            ? first_row(place) + from + thread / 32 * 16 + thread % 32 / 4
+                            : place.column * kTileN + thread;
+      TW_UNROLL
+      for (int i = 0; i < kTerms; ++i)
+        terms[i] = given.epilogue.term(first + i * (kBuild.transposed_out ? 8 : kWarpgroup));
+    }
+  }
+  /// To all threads of this warpgroup, which are done with those of the tile before.
+  TW_PTX static void share_terms(Shared& shared, int consumer, const float (&terms)[kTerms]) {
+    if constexpr (kHasTerms) {
+      TW_UNROLL
+      for (int i = 0; i < kTerms; ++i) {
+        const int column = int(threadIdx.x) % kWarpgroup + i * kWarpgroup;
+        if (column < kTileN) shared.terms[consumer][column] = terms[i];
+      }
+      tile::cuda::sync_named(kSelf + consumer, kWarpgroup);
+    }
   }
 
   /// The sums of this consumer's rows over all stages of a tile.
@@ -281,29 +313,38 @@ struct GemmSm90 {
     }
   }
 
-  TW_PTX void put(Shared& shared, const GemmPlace& place, int from, int consumer,
-                  Sums& sums) const {
+  TW_PTX void put(Shared& shared, const GemmPlace& place, int from, int consumer, Sums& sums,
+                  const float (&terms)[kTerms]) const {
     const int row = first_row(place), column = place.column * kTileN, barrier = kSelf + consumer;
     if constexpr (kBuild.split > 1) {
-      put_split(shared, {column, row + from, place.batch}, consumer, sums[0]);
+      put_split(shared, {column, row + from, place.batch}, consumer, sums[0], terms_of(terms));
     } else {
+      if constexpr (!kBuild.transposed_out && !kBuild.ping_pong)
+        share_terms(shared, consumer, terms);
       TW_UNROLL
       for (int i = 0; i < kRowBlocks; ++i) {
         const int here = row + from + 64 * i;
         auto& store = shared.store[consumer];
         if constexpr (kBuild.transposed_out)
           store.template put_transposed<kTileN>(given, sums[i], {column, here, place.batch},
-                                                barrier);
+                                                barrier, terms_of(terms));
         else
-          store.template put<kTileN, kPairs>(given, sums[i], {here, column, place.batch}, barrier);
+          store.template put<kTileN, kPairs>(given, sums[i], {here, column, place.batch}, barrier,
+                                             shared.terms[consumer]);
       }
     }
+  }
+  TW_PTX static GemmTerms terms_of(const float (&terms)[kTerms]) {
+    if constexpr (kHasTerms)
+      return {terms[0], terms[kTerms - 1]};
+    else
+      return {};
   }
 
   /// The blocks of the cluster leave their sums in the memory of the ring; each adds up and stores
   /// its share of the columns, in the order of the blocks.
   TW_PTX void put_split(Shared& shared, GemmCorner corner, int consumer,
-                        const float (&sums)[kTileN / 2]) const {
+                        const float (&sums)[kTileN / 2], const GemmTerms& terms) const {
     using namespace tile::cuda;
     constexpr int kBlocks = kTileN / 8, kShare = kBuild.share() / 8;
     static_assert(
@@ -325,7 +366,7 @@ struct GemmSm90 {
       float total[kChunk * 4];
       add_up(total, partial + i * kWarpgroup);
       shared.store[consumer].template put_transposed<kChunk * 8>(
-          given, total, {corner.row + i * 8, corner.column, corner.batch}, kSelf + consumer);
+          given, total, {corner.row + i * 8, corner.column, corner.batch}, kSelf + consumer, terms);
     }
   }
   template <int kCount>

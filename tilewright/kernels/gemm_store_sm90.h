@@ -14,6 +14,10 @@ namespace tw::kernels {
 struct GemmCorner {
   int row, column, batch;
 };
+/// What the epilogue adds to the two columns that a thread has of a transposed product.
+struct GemmTerms {
+  float left = 0, right = 0;
+};
 
 /// Staging memory of one warpgroup: pieces of up to 64 rows of 128 bytes, in TMA's 128-byte
 /// swizzle.
@@ -24,41 +28,57 @@ struct TileStore {
   char memory[kBytes];
 
   /// 64 x kN sums in the layout of wgmma. `barrier` is the warpgroup's own; kPairs, of a thread's
-  /// pairs of columns, what the epilogue loads at once.
+  /// pairs of columns, what the epilogue loads at once; `terms` those of the columns, if it has
+  /// any.
   template <int kN, int kPairs, class Arguments, class Sum>
-  TW_PTX void put(const Arguments& to, Sum (&sums)[kN / 2], GemmCorner corner, int barrier) {
-    if constexpr (AdjustingEpilogue<decltype(to.epilogue)>) {
-      const bool adjusts = to.epilogue.adjusts();
-      if (adjusts) adjust<kN, kPairs>(to.epilogue.adjustment(corner.batch), sums, corner);
-      put_by<kN, kPairs>(to, to.epilogue.rest(adjusts), sums, corner, barrier);
-    } else {
-      put_by<kN, kPairs>(to, to.epilogue, sums, corner, barrier);
-    }
+  TW_PTX void put(const Arguments& to, Sum (&sums)[kN / 2], GemmCorner corner, int barrier,
+                  const float* terms = nullptr) {
+    with_rest(
+        to.epilogue, corner.batch,
+        [&](const auto& epilogue)
+            TW_INLINED { put_by<kN, kPairs>(to, epilogue, sums, corner, barrier, terms); },
+        [&](const auto& by) TW_INLINED { adjust<kN, kPairs>(by, sums, corner); });
   }
 
   /// The same of a transposed product: 64 columns of out and kN rows, which are one piece.
   template <int kN, class Arguments>
   TW_PTX void put_transposed(const Arguments& to, float (&sums)[kN / 2], GemmCorner corner,
-                             int barrier) {
-    if constexpr (AdjustingEpilogue<decltype(to.epilogue)>) {
-      if (to.epilogue.adjusts())
-        adjust_transposed<kN>(to.epilogue.adjustment(corner.batch), sums, corner);
-      put_transposed_by<kN>(to, to.epilogue.rest(to.epilogue.adjusts()), sums, corner, barrier);
-    } else {
-      put_transposed_by<kN>(to, to.epilogue, sums, corner, barrier);
-    }
+                             int barrier, const GemmTerms& terms) {
+    with_rest(
+        to.epilogue, corner.batch,
+        [&](const auto& epilogue)
+            TW_INLINED { put_transposed_by<kN>(to, epilogue, sums, corner, barrier, terms); },
+        [&](const auto& by) TW_INLINED { adjust_transposed<kN>(by, sums, corner); });
   }
 
  private:
+  /// adjust(the adjustment), if the call has one, and put(what is left of the epilogue).
+  template <class Epilogue, class Put, class Adjust>
+  TW_PTX static void with_rest(const Epilogue& epilogue, int batch, Put&& put, Adjust&& adjust) {
+    const auto choose = [&](const auto& rest) TW_INLINED {
+      if constexpr (requires { rest.choose(put); })
+        rest.choose(put);
+      else
+        put(rest);
+    };
+    if constexpr (AdjustingEpilogue<Epilogue>) {
+      const bool adjusts = epilogue.adjusts();
+      if (adjusts) adjust(epilogue.adjustment(batch));
+      choose(epilogue.rest(adjusts));
+    } else {
+      choose(epilogue);
+    }
+  }
+
   template <int kN, int kPairs, class Arguments, class Epilogue, class Sum>
   TW_PTX void put_by(const Arguments& to, const Epilogue& epilogue, Sum (&sums)[kN / 2],
-                     GemmCorner corner, int barrier) {
+                     GemmCorner corner, int barrier, const float* terms) {
     constexpr int kPieces = kN / kColumns;
     if constexpr (Epilogue::kLong) {
 #pragma unroll 1
       for (int i = 0; i < kPieces; ++i) {
         put_pieces<1, kSlots - 1, kPairs>(memory + i % kSlots * kPieceBytes, to, epilogue, sums,
-                                          corner, barrier);
+                                          corner, barrier, terms + i * kColumns);
         corner.column += kColumns;
         rotate<kColumns / 2>(sums);
       }
@@ -68,7 +88,7 @@ struct TileStore {
       TW_UNROLL
       for (int i = 0; i < kPieces; i += kAtOnce) {
         put_pieces<kAtOnce, 0, kPairs>(memory, to, epilogue, sums + i * kColumns / 2, corner,
-                                       barrier);
+                                       barrier, terms + i * kColumns);
         corner.column += kAtOnce * kColumns;
       }
     }
@@ -76,20 +96,20 @@ struct TileStore {
 
   template <int kN, class Arguments, class Epilogue>
   TW_PTX void put_transposed_by(const Arguments& to, const Epilogue& epilogue,
-                                float (&sums)[kN / 2], GemmCorner corner, int barrier) {
+                                float (&sums)[kN / 2], GemmCorner corner, int barrier,
+                                const GemmTerms& terms) {
     static_assert(sizeof(Out) == 2 && kN * kRowBytes <= kBytes, "one piece");
     const int my_column = corner.column + warp() * 16 + lane() / 4;
-    const auto left = epilogue.column(my_column), right = epilogue.column(my_column + 8);
+    const auto left = gemm_column(epilogue, my_column, terms.left);
+    const auto right = gemm_column(epilogue, my_column + 8, terms.right);
     begin<0>(barrier);
-    if constexpr (Epilogue::kLong) {
+    constexpr int kBlocks = kN / 8, kAtOnce = Epilogue::kLong && kBlocks % 4 == 0 ? 4 : kBlocks;
 #pragma unroll 1
-      for (int i = 0; i < kN / 8; ++i) {
-        stage_transposed(left, right, sums, corner.row, i);
-        rotate<4>(sums);
-      }
-    } else {
+    for (int i = 0; i < kBlocks; i += kAtOnce) {
       TW_UNROLL
-      for (int i = 0; i < kN / 8; ++i) stage_transposed(left, right, sums + 4 * i, corner.row, i);
+      for (int j = 0; j < kAtOnce; ++j)
+        stage_transposed(left, right, sums + 4 * j, corner.row, i + j);
+      if constexpr (kAtOnce < kBlocks) rotate<4 * kAtOnce>(sums);
     }
     finish<kN, 1>(memory, to, corner, barrier);
   }
@@ -155,15 +175,17 @@ struct TileStore {
   /// kPieces of them, at `slot`; at most kPending earlier ones may still be on their way.
   template <int kPieces, int kPending, int kPairs, class Arguments, class Epilogue, class Sum>
   TW_PTX static void put_pieces(char* slot, const Arguments& to, const Epilogue& epilogue,
-                                const Sum* sums, GemmCorner corner, int barrier) {
+                                const Sum* sums, GemmCorner corner, int barrier,
+                                const float* terms) {
     const int my_row = corner.row + warp() * 16 + lane() / 4;
     const int my_column = corner.column + lane() % 4 * 2;
     TW_UNROLL
     for (int i = 0; i < kPieces; ++i) {
       TW_UNROLL
       for (int first = 0; first < kColumns / 8; first += kPairs) {
-        const auto apply =
-            epilogue.template piece<kPairs>(my_row, my_column + i * kColumns + first * 8);
+        const int at = i * kColumns + first * 8;
+        const auto apply = gemm_piece<kPairs>(epilogue, my_row, my_column + at,
+                                              terms + (my_column - corner.column) + at);
         if (i == 0 && first == 0) begin<kPending>(barrier);
         stage<kPairs>(slot + i * kPieceBytes, sums + i * kColumns / 2 + 4 * first, first, apply);
       }

@@ -30,10 +30,16 @@ TEST(GemmPolicySm90, FewRowsAreColumnsOfTheTile) {
   EXPECT_EQ(chosen(64, 4096, 4096).tile_n, 64);
   EXPECT_EQ(chosen(128, 4096, 4096).tile_n, 128);
   EXPECT_EQ(chosen(128, 4096, 4096).split, 2);
-  EXPECT_EQ(chosen(256, 4096, 4096).tile_n, 256);
-  EXPECT_EQ(chosen(256, 4096, 4096).split, 2);
+  EXPECT_EQ(chosen(256, 4096, 4096).tile_n, 128);
+  EXPECT_EQ(chosen(256, 4096, 4096).split, 1);
   EXPECT_EQ(chosen(512, 4096, 4096).tile_n, 128);
-  EXPECT_EQ(chosen(1024, 1024, 1024).tile_m, 64);  // 128 tiles
+  EXPECT_EQ(chosen(1024, 1024, 1024).tile_n, 64);  // 128 tiles
+}
+
+TEST(GemmPolicySm90, MediumProductsTakeTheTileThatMakesOneWave) {
+  EXPECT_EQ(chosen(2048, 768, 768).tile_n, 96);   // 132 tiles
+  EXPECT_EQ(chosen(3000, 768, 768).tile_n, 192);  // 96 tiles
+  EXPECT_FALSE(chosen(3000, 768, 768).ping_pong);
 }
 
 TEST(GemmPolicySm90, Float32IsNotTurnedOver) {

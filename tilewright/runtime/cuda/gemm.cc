@@ -1,6 +1,7 @@
 #include "tilewright/runtime/cuda/gemm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -130,10 +131,22 @@ View<T, 3> as_batch(const GemmOperand<T>& of) {
       of.data, {of.batch, of.rows, of.columns}, {of.batch_stride, of.row_stride, of.column_stride}};
 }
 
+/// The build for a product; that of TILEWRIGHT_GEMM_BUILD, if it may have it, so that builds can be
+/// measured beside each other (benchmarks/gpu/gemm_builds.py).
+int shape_for(const kernels::GemmSize& size, const Gpu& on) {
+  if (const char* const asked = std::getenv("TILEWRIGHT_GEMM_BUILD")) {
+    const int shape = std::atoi(asked);
+    if (shape >= 0 && shape < kernels::kGemmShapeCount &&
+        kernels::gemm_takes(kernels::kGemmShapes[shape], size))
+      return shape;
+  }
+  return kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
+}
+
 /// By Hopper's tensor cores.
 template <class T>
 void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stream) {
-  const int shape = kernels::choose_gemm_sm90(p.size(), on.multiprocessors).shape;
+  const int shape = shape_for(p.size(), on);
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
   GemmReading<T> a(turned ? p.right : p.left, !p.linear);
   GemmReading<T> b(turned ? p.left : p.right, !p.linear && !turned);

@@ -95,8 +95,8 @@ struct GemmProblem {
     return p;
   }
 
-  /// A linear layer that adds nothing, or the product to out, and whose operands do not lie as its
-  /// kernel reads them, is a multiplication, whose operands may lie either way.
+  /// A linear layer that adds nothing is a multiplication, whose operands may lie either way; so is
+  /// one that adds to out, if its operands do not lie as its own kernel reads them.
   void simplify() {
     const bool to_out = residual && residual.data == out.data &&
                         residual.stride(0) == out.row_stride &&
@@ -105,7 +105,7 @@ struct GemmProblem {
       return !x.is_tma_legal() && x.transposed().is_tma_legal();
     };
     if (bias || activation != 0 || scales.rows || scales.columns || (residual && !to_out)) return;
-    if (!lies_across(left) && !lies_across(right)) return;
+    if (residual && !lies_across(left) && !lies_across(right)) return;
     linear = false;
     adds = to_out;
     orient();
