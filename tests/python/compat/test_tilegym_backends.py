@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -253,3 +254,101 @@ def test_is_traced() -> None:
     compiled = torch.compile(function, fullgraph=True, backend=keep)
     torch.testing.assert_close(compiled(A), A.softmax(-1).softmax(-1))
     assert graphs[0].count("tilewright.softmax") == 1
+
+
+class Records(logging.Handler):
+    """What loggers of these names write."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+        self.files: set[str] = set()
+        for name in names:
+            logging.getLogger(name).addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+        self.files.add(record.filename)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    monkeypatch.setattr("tilewright.compat.tilegym._backends.registered", {})
+    yield tilegym.backend
+    tilegym.set_backend("cutile")
+
+
+def test_an_own_implementation_runs_where_it_is_named(registry: types.ModuleType) -> None:
+    @registry.register_impl("relu", "mine")
+    def negated(x: torch.Tensor) -> torch.Tensor:
+        return -x
+
+    assert torch.equal(tilegym.relu(A, backend="mine"), -A)
+    assert torch.equal(tilegym.relu(A), A.relu())
+    assert registry.has_backend_impl("relu", "mine")
+    assert not registry.has_backend_impl("gelu", "mine")
+    assert registry.get_available_backends_for_op("relu")[-1] == "mine"
+    registry.register_impl("relu", "torch")(negated)
+    tilegym.set_backend("torch")
+    assert torch.equal(tilegym.relu(A), -A)
+
+
+def test_a_dispatched_function_runs_what_is_registered(
+    registry: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = Records("tilegym")
+    monkeypatch.delenv("DISABLE_FALLBACK", raising=False)
+
+    @registry.dispatch("twice", fallback_backend="slow")
+    def twice(x: int) -> str:
+        return f"default {2 * x}"
+
+    assert twice(3) == "default 6"
+    assert twice(3) == "default 6"
+    (warning,) = records.messages
+    assert "has no implementation of 'twice'" in warning
+    registry.register_impl("twice", "slow")(lambda x: f"slow {x + x}")
+    registry.register_impl("twice", "cutile")(lambda x: f"cutile {x << 1}")
+    assert (twice(3), twice(3, backend="triton")) == ("cutile 6", "slow 6")
+    monkeypatch.setenv("DISABLE_FALLBACK", "1")
+    with pytest.raises(NotImplementedError, match="'triton' has no implementation of 'twice'"):
+        twice(3, backend="triton")
+
+
+def test_the_registry_tells_what_runs(
+    registry: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.register_impl("softmax", "mine")(torch.softmax)
+    info = registry.get_registry_info()
+    assert info["softmax"]["cutile"] == "tilewright.compat.tilegym.softmax"
+    assert info["softmax"]["mine"].endswith("softmax")
+    assert {"cutile", "reference"} <= info["fmha"].keys()
+    assert registry.has_backend_impl("fmha", "cutile")
+    assert not registry.has_backend_impl("nothing", "cutile")
+    assert registry.get_available_backends_for_op("exp") == (
+        tilewright.get_available_backends_for_op("exp")
+    )
+    with pytest.raises(ValueError, match="nothing"):
+        registry.get_available_backends_for_op("nothing")
+    registry.print_registry_info()
+    assert "fmha\n  cutile: tilewright.compat.tilegym.fmha\n" in capsys.readouterr().out
+
+
+def test_dispatcher_and_selector_are_where_tilegym_has_them() -> None:
+    from tilewright.compat.tilegym.backend.dispatcher import register_impl
+    from tilewright.compat.tilegym.backend.selector import get_current_backend
+
+    assert register_impl is tilegym.backend.register_impl
+    assert get_current_backend is tilegym.backend.get_current_backend
+
+
+def test_loggers_warn_once() -> None:
+    records = Records("tests.once", "tilegym")
+    logger = tilegym.logger.get_logger("tests.once")
+    for _ in range(3):
+        logger.warn_once("odd", category="SHAPE")
+        logger.warn_limited("even", max_count=2)
+        tilegym.logger.warn_once("by the module")
+    logger.warning("three", 4, [5])
+    assert records.messages == ["[SHAPE] odd", "even", "by the module", "even", "three 4 [5]"]
+    assert records.files == {"test_tilegym_backends.py"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from tilewright.compat._coverage import by_name, refuse
 from tilewright.compat._paths import also_at
-from tilewright.compat.tilegym import backend, flashinfer, liger, unsloth
+from tilewright.compat.tilegym import backend, flashinfer, liger, logger, unsloth
 from tilewright.compat.tilegym._attention import (
     attention_sink,
     attention_sink_decode,
@@ -170,6 +170,7 @@ __all__ = [
     "layer_norm_legacy",
     "liger",
     "linear_gluact_linear",
+    "logger",
     "mamba2_chunk_backward",
     "mamba2_chunk_forward",
     "matmul",

@@ -1,4 +1,4 @@
-"""TileGym's names for what runs a call."""
+"""TileGym's names for what runs a call, and the user's own implementations of its functions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,28 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 # TileGym's own sets of kernels, in whose place tilewright's stand.
 KERNELS = ("cutile", "tilecpp", "triton", "cutile-rs")
 
+# Implementations that users registered, by function and backend.
+registered: dict[str, dict[str, Callable[..., Any]]] = {}
+
+_kernels = ""  # by which of TileGym's names set_current has chosen tilewright's kernels
+
 
 def own(name: str | None) -> str | None:
     """The backend of tilewright that a name of TileGym's stands for; None for its kernels."""
     return None if name in KERNELS else "torch" if name == "pytorch" else name
+
+
+def current() -> str:
+    """The backend of calls that name none, as set_current was told."""
+    chosen = backends.get_current_backend()
+    return _kernels if _kernels and chosen in backends.KERNELS else chosen
+
+
+def set_current(backend: str) -> None:
+    """Sets it."""
+    global _kernels
+    backends.set_backend(own(backend) or backends.KERNELS[0])
+    _kernels = backend if backend in KERNELS else ""
 
 
 def uses(*operators: str) -> Callable[[_Function], _Function]:
@@ -51,6 +69,10 @@ def _dispatched(function: Callable[..., Any], bound: str | None = None) -> Calla
 
     @functools.wraps(function)
     def dispatched(*positional: Any, backend: str | None = bound, **named: Any) -> Any:
+        if implementations := registered.get(function.__name__):
+            theirs = implementations.get(backend or current())
+            if theirs is not None:
+                return theirs(*positional, **named)
         if backend is None:
             return function(*positional, **named)
         with backends.naming(own(backend)):
