@@ -1,7 +1,9 @@
 // The index of the largest value of each row; the first one of equals. NaN is larger than anything.
-// One program per row, which is read once, unless a GPU has columns to reduce (column_folds.h).
+// One program per row, which is read once, unless there are columns to reduce: on a CPU by blocks
+// of them (column_block.h), on a GPU by folds (column_folds.h).
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/folds.h"
 #include "tilewright/tile/largest.h"
 
@@ -52,6 +54,7 @@ struct Argmax {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if (ColumnFolds<P, T>::takes(x))
       return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<LargestOfColumn<C>>();
+    if (has_blocks<P>()) return ColumnBlock<P, T>::plan(x);
     constexpr int64_t kFew = 512;  // rows that leave multiprocessors idle: all threads for each
     const int64_t most = x.rows < kFew ? x.cols : tile::columns_read_once(x.rows);
     return tile::plan_of(x.rows).over_row(tile::lesser(x.cols, most));
@@ -59,6 +62,15 @@ struct Argmax {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (has_blocks<P>()) {
+      const ColumnBlock<P, T> block(p, x);
+      alignas(64) typename ColumnBlock<P, T>::Totals largest, rows;
+      block.find_largest(p, largest, rows);
+      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = int64_t(rows[i]);
+      return;
+    }
+#endif
     const auto run = [&](const auto& row) {
       tile::find_largest<C>(p, row, [&](int64_t column) { out(p.index(), 0) = column; });
     };
@@ -80,6 +92,13 @@ struct Argmax {
                         [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
     else
       (*this)(p);
+  }
+
+ private:
+  template <class P>
+  TW_INLINE bool has_blocks() const {
+    using Block = ColumnBlock<P, T>;
+    return Block::takes(x) && x.cols <= Block::kMostRows;
   }
 };
 

@@ -13,6 +13,8 @@ struct ColumnBlock {
   static constexpr int64_t kMost = 256;      // columns
   static constexpr int64_t kTogether = 128;  // rows whose sum is one number of a sum
   using Totals = C[kMost];                   // of its columns
+  /// Up to which C has all whole numbers.
+  static constexpr int64_t kMostRows = int64_t{1} << (sizeof(C) == 4 ? 24 : 53);
 
   /// Columns of x are rows in the others' sense: x has the dimension to reduce last.
   const Rows<const T>& x;
@@ -60,6 +62,26 @@ struct ColumnBlock {
       const int64_t end = begin + kTogether < x.cols ? begin + kTogether : x.cols;
       for (int64_t c = begin; c < end; ++c) add<R>(p, some, row(x, c), f);
       add<R>(p, totals, row(some), [](auto v, auto) { return v; });
+    }
+  }
+
+  /// The largest of each column, of which NaN is one, and the first row that it is in.
+  TW_INLINE void find_largest(P p, Totals& largest, Totals& rows) const {
+    for (C& value : largest) value = tile::Max::identity<C>();
+    for (C& at : rows) at = C(0);
+    const auto values = row(largest), places = row(rows);
+    for (int64_t c = 0; c < x.cols; ++c) {
+      const auto from = row(x, c);
+      tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
+        const auto v = tile::load(from, at), known = tile::load(values, at);
+        const auto place = tile::load(places, at);
+        using V = decltype(v + v);
+        const auto keep = [&](V old, V next) TW_INLINED {
+          return tile::select(known != known, old, tile::select(v <= known, old, next));
+        };
+        tile::store_cached(values, at, keep(known, v));
+        tile::store_cached(places, at, keep(place, tile::splat<V>(C(c))));
+      });
     }
   }
 

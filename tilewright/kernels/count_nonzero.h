@@ -1,7 +1,8 @@
-// How many elements of each row are not 0; NaN is not. On a CPU one program per row;
-// on a GPU by a fold.
+// How many elements of each row are not 0; NaN is not. On a CPU one program per row, unless there
+// are columns to reduce (column_block.h); on a GPU by a fold.
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/folds.h"
 #include "tilewright/tile/tile.h"
 
@@ -33,20 +34,27 @@ struct CountNonzero {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<int64_t>();
-    return tile::plan_of(x.rows);
+    return has_blocks<P>() ? ColumnBlock<P, T>::plan(x) : tile::plan_of(x.rows);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (has_blocks<P>()) {
+      const ColumnBlock<P, T> block(p, x);
+      alignas(64) typename ColumnBlock<P, T>::Totals counts;
+      block.reduce(p, tile::Sum{}, counts,
+                   [](auto v, auto) TW_INLINED { return one_if_nonzero(v); });
+      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = int64_t(counts[i]);
+      return;
+    }
+#endif
     const auto run = [&](const auto& row) {
       int64_t count = 0;
       for (int64_t begin = 0; begin < x.cols; begin += kBlock) {
         const auto block = row.part(begin, x.cols - begin < kBlock ? x.cols - begin : kBlock);
-        count += int64_t(tile::reduce_row<C>(p, tile::Sum{}, block, [&](auto at) {
-          const auto v = tile::load(block, at);
-          using V = decltype(v + v);
-          return tile::select(v != V{}, tile::splat<V>(1), V{});
-        }));
+        count += int64_t(tile::reduce_row<C>(
+            p, tile::Sum{}, block, [&](auto at) { return one_if_nonzero(tile::load(block, at)); }));
       }
       out(p.index(), 0) = count;
     };
@@ -63,6 +71,16 @@ struct CountNonzero {
   template <class P, class F>
   TW_INLINE void fold(P p, const F& folds) const {
     folds.run(p, FoldNonzero<C>{}, [&](int64_t i, int64_t count) { out(i, 0) = count; });
+  }
+
+ private:
+  template <class P>
+  TW_INLINE bool has_blocks() const {
+    return ColumnBlock<P, T>::takes(x) && x.cols <= kBlock;
+  }
+  template <class V>
+  TW_INLINE static V one_if_nonzero(V v) {
+    return tile::select(v != V{}, tile::splat<V>(1), V{});
   }
 };
 

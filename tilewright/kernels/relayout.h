@@ -199,6 +199,8 @@ struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
   }
 
   TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
+    if (out.stride(0) == 1 && in.stride(0) != 1)
+      return tile::pack_apart(out.data, in.data, in.stride(0), in.size(0));
     const auto run = [&](const auto& source, const auto& target) {
       tile::for_row<U>(p, in.size(0),
                        [&](auto at) { tile::store(p, target, at, tile::load(source, at)); });

@@ -1,8 +1,9 @@
 // The variance of each row, or its root, and the mean. The mean first and then the squares of the
-// differences, as in layer_norm.h, one program per row; on a GPU, which reads a row once, by a
-// fold.
+// differences, as in layer_norm.h, one program per row, unless a CPU has columns to reduce
+// (column_block.h); on a GPU, which reads a row once, by a fold.
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/folds.h"
 #include "tilewright/tile/tile.h"
 
@@ -68,11 +69,15 @@ struct VarMean {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu) return Folds<P, T>(x).template plan<typename FoldSquares<C>::State>();
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols));
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x)) return run_block(p);
+#endif
     const auto run = [&](const auto& from) {
       const auto row = tile::keep_row<C>(p, from);
       const C n = static_cast<C>(x.cols);
@@ -102,6 +107,21 @@ struct VarMean {
   }
 
  private:
+#if !defined(__CUDACC__)
+  template <class P>
+  TW_INLINE void run_block(P p) const {
+    const ColumnBlock<P, T> block(p, x);
+    alignas(64) typename ColumnBlock<P, T>::Totals centers, squares;
+    block.reduce(p, tile::Sum{}, centers, [](auto v, auto) { return v; });
+    for (int64_t i = 0; i < block.count; ++i) centers[i] /= static_cast<C>(x.cols);
+    const auto means = block.row(centers);
+    block.reduce(p, tile::Sum{}, squares, [&](auto v, auto at) TW_INLINED {
+      const auto d = v - tile::load(means, at);
+      return d * d;
+    });
+    for (int64_t i = 0; i < block.count; ++i) put(block.first + i, centers[i], squares[i]);
+  }
+#endif
   TW_INLINE void put(int64_t row, C center, C squares) const {
     const C freedom = static_cast<C>(x.cols) - C(correction);
     const C variance = squares / (freedom > C(0) ? freedom : C(0));
