@@ -1,6 +1,7 @@
 #include "tilewright/runtime/cuda/gemm.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -8,6 +9,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "tilewright/core/error.h"
+#include "tilewright/core/printable.h"
 #include "tilewright/kernels/gemm_epilogue.h"
 #include "tilewright/kernels/gemm_few_rows.h"
 #include "tilewright/kernels/gemm_strided_policy.h"
@@ -135,10 +138,14 @@ View<T, 3> as_batch(const GemmOperand<T>& of) {
 /// measured beside each other (benchmarks/gpu/gemm_builds.py).
 int shape_for(const kernels::GemmSize& size, const Gpu& on) {
   if (const char* const asked = std::getenv("TILEWRIGHT_GEMM_BUILD")) {
-    const int shape = std::atoi(asked);
-    if (shape >= 0 && shape < kernels::kGemmShapeCount &&
-        kernels::gemm_takes(kernels::kGemmShapes[shape], size))
-      return shape;
+    int shape = -1;
+    const char* const end = asked + std::string_view(asked).size();
+    const auto read = std::from_chars(asked, end, shape);
+    if (read.ptr != end || shape < 0 || shape >= kernels::kGemmShapeCount)
+      throw Error(ErrorKind::kInvalidArgument,
+                  "TILEWRIGHT_GEMM_BUILD is \"" + printable(asked, 80) +
+                      "\", but builds are 0 to " + std::to_string(kernels::kGemmShapeCount - 1));
+    if (kernels::gemm_takes(kernels::kGemmShapes[shape], size)) return shape;
   }
   return kernels::choose_gemm_sm90(size, on.multiprocessors).shape;
 }
