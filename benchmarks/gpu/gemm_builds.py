@@ -19,7 +19,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import tilewright.torch  # noqa: F401
+import tilewright.torch
+import torch
 import torch.nn.functional as F
 from replay import OPS, Call, graph_of, normal, seconds
 
@@ -121,7 +122,9 @@ def main() -> None:
             print(f"build {name}, {build['m']}x{build['n']}: {clocks:.0f}, {us:.1f} "
                   f"(now {build['clocks']:.0f}, {build['us']:.1f})")  # fmt: skip
     if options.out:
-        options.out.write_text(json.dumps(rows, indent=1) + "\n")
+        machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__,
+                   "tilewright": tilewright.__version__}  # fmt: skip
+        options.out.write_text(json.dumps({"machine": machine, "results": rows}) + "\n")
 
 
 if __name__ == "__main__":

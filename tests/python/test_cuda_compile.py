@@ -52,7 +52,11 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
     """A row kernel, one that is prepared on the host, one behind a chain of headers, a product."""
     ops = ["rms_norm", "sum", "gelu", "matmul"]
     kernels = compile_for(arch, *ops, "--dtype", "bf16", "--out", tmp_path / "out", cache=tmp_path)
-    assert [kernel["op"] for kernel in kernels] == ops
+    rows = ["way0", "way1"]  # aligned, or not
+    ways = {"rms_norm": rows, "sum": [*rows, "way2"], "gelu": [""], "matmul": [""]}
+    assert [(kernel["op"], kernel["variant"]) for kernel in kernels] == [
+        (op, way) for op in ops for way in ways[op]
+    ]
     symbols = {
         "rms_norm": b"10cuda_entry3runENS_7kernels7RmsNormINS_4bf16EEE",
         "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedI",
@@ -60,7 +64,8 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         "matmul": b"10cuda_entry12gemm_stridedILi",
     }
     for kernel in kernels:
-        cubin = (tmp_path / "out" / f"{kernel['op']}-bf16-{arch}.cubin").read_bytes()
+        name = "-".join(filter(None, [str(kernel["op"]), "bf16", str(kernel["variant"]), arch]))
+        cubin = (tmp_path / "out" / f"{name}.cubin").read_bytes()
         assert len(cubin) == kernel["bytes"]
         assert elf_architecture(cubin) == int(arch.removeprefix("sm_"))
         assert symbols[str(kernel["op"])] in cubin
