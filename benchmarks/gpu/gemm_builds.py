@@ -26,12 +26,21 @@ from replay import OPS, Call, graph_of, normal, seconds
 
 BUILD = "TILEWRIGHT_GEMM_BUILD"
 POLICY = Path(__file__).parents[2] / "tilewright/kernels/gemm_policy_sm90.h"
-MULTIPROCESSORS, MHZ, LAUNCH_US, EXPOSED, READ = 132, 1600, 1.5, 0.4, 2.9e6  # as in the policy
 
 FEATURES = [(768, 768), (2304, 768), (3072, 768), (768, 3072), (1024, 1024), (4096, 1024),
             (1024, 4096), (512, 512), (2048, 2048), (4096, 4096), (14336, 4096)]  # fmt: skip
 ROWS = [1, 16, 32, 64, 128, 197, 256, 384, 577, 1024, 1576, 2048, 3000, 4096, 8192]
 MOST_FLOPS = 3e11
+
+
+def _constant(header: Path, name: str) -> float:
+    return float(re.search(rf"\b{name} = ([\d.e]+)", header.read_text())[1])
+
+
+MULTIPROCESSORS = 132
+LAUNCH_US, EXPOSED = _constant(POLICY, "kLaunchUs"), _constant(POLICY, "kExposed")
+LIMITS = POLICY.with_name("hopper_limits.h")
+MHZ, READ = _constant(LIMITS, "kTensorMhz"), _constant(LIMITS, "kReadBytesPerUs")
 
 
 def _builds() -> list[dict[str, Any]]:
@@ -79,10 +88,8 @@ def _measure(size: tuple[int, int, int], biased: bool, builds: list[str]) -> dic
     graphs = {}
     for name in ["cublas", "chosen", *builds]:
         call: Call = F.linear if name == "cublas" else OPS.linear
-        if name in builds:
-            os.environ[BUILD] = name
+        os.environ[BUILD] = name if name in builds else ""  # the policy chooses
         graphs[name] = graph_of(call, operands, 4)
-        os.environ.pop(BUILD, None)
     times: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(5):
         for name, graph in graphs.items():

@@ -29,8 +29,7 @@ struct Amax {
       const ColumnBlock<P, T> block(p, x);
       alignas(64) typename ColumnBlock<P, T>::Totals high;
       block.reduce(p, tile::Max{}, high, [](auto v, auto) { return v; });
-      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = T(high[i]);
-      return;
+      return block.put(out, high);
     }
 #endif
     const auto run = [&](const auto& row) {

@@ -67,8 +67,7 @@ struct Argmax {
       const ColumnBlock<P, T> block(p, x);
       alignas(64) typename ColumnBlock<P, T>::Totals largest, rows;
       block.find_largest(p, largest, rows);
-      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = int64_t(rows[i]);
-      return;
+      return block.put(out, rows);
     }
 #endif
     const auto run = [&](const auto& row) {

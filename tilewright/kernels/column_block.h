@@ -52,6 +52,12 @@ struct ColumnBlock {
   }
   TW_INLINE tile::AdjacentRow<C> row(C* totals) const { return {totals, count}; }
 
+  /// An output's elements.
+  template <class Out>
+  TW_INLINE void put(const Rows<Out>& out, const Totals& values) const {
+    for (int64_t i = 0; i < count; ++i) out(first + i, 0) = Out(values[i]);
+  }
+
   /// totals: the reduction of f(vector, span) of the elements.
   template <tile::Reduction R, class F>
   TW_INLINE void reduce(P p, R, Totals& totals, F&& f) const {

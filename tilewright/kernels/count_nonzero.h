@@ -45,8 +45,7 @@ struct CountNonzero {
       alignas(64) typename ColumnBlock<P, T>::Totals counts;
       block.reduce(p, tile::Sum{}, counts,
                    [](auto v, auto) TW_INLINED { return one_if_nonzero(v); });
-      for (int64_t i = 0; i < block.count; ++i) out(block.first + i, 0) = int64_t(counts[i]);
-      return;
+      return block.put(out, counts);
     }
 #endif
     const auto run = [&](const auto& row) {

@@ -135,9 +135,12 @@ View<T, 3> as_batch(const GemmOperand<T>& of) {
 }
 
 /// The build for a product; that of TILEWRIGHT_GEMM_BUILD, if it may have it, so that builds can be
-/// measured beside each other (benchmarks/gpu/gemm_builds.py).
+/// measured beside each other (benchmarks/gpu/gemm_builds.py). Looked at again for each product
+/// only where it is set, if to nothing, at the first.
 int shape_for(const kernels::GemmSize& size, const Gpu& on) {
-  if (const char* const asked = std::getenv("TILEWRIGHT_GEMM_BUILD")) {
+  static const bool kIsSet = std::getenv("TILEWRIGHT_GEMM_BUILD") != nullptr;
+  const char* const asked = kIsSet ? std::getenv("TILEWRIGHT_GEMM_BUILD") : nullptr;
+  if (asked != nullptr && *asked != 0) {
     int shape = -1;
     const char* const end = asked + std::string_view(asked).size();
     const auto read = std::from_chars(asked, end, shape);

@@ -159,6 +159,7 @@ def print_registry_info() -> None:
             print(f"  {backend}: {implementation}")
 
 
+@functools.cache
 def _provided() -> dict[str, tuple[str, ...]]:
     """TileGym's functions and the operators that serve each."""
     return _coverage.coverage(["tilegym"])["tilegym"].provided
