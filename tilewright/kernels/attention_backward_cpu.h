@@ -12,6 +12,9 @@
 #if defined(__AMX_BF16__)
 #include "tilewright/kernels/block_gemm_amx.h"
 #endif
+#if defined(__AVX512BF16__)
+#include "tilewright/kernels/block_gemm_bf16.h"
+#endif
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -28,6 +31,11 @@ TW_INLINE auto with_blocks([[maybe_unused]] const Machine& machine, F&& f) {
 #if defined(__AMX_BF16__)
   if constexpr (P::kHasAmx && tile::same_type<T, bf16>) {
     if (machine.prefers_bf16_tiles()) return f(block_gemm::Bf16Tiles{});
+  }
+#endif
+#if defined(__AVX512BF16__)
+  if constexpr (P::kHasBf16 && tile::same_type<T, bf16>) {
+    if (machine.prefers_bf16_pairs()) return f(block_gemm::Bf16Pairs{});
   }
 #endif
   return f(block_gemm::Floats{});
@@ -79,12 +87,13 @@ struct Layout {
 template <class E>
 struct Buffers {
   using Unit = typename E::Unit;
+  using Value = typename E::Value;
   static_assert(sizeof(Unit) == sizeof(float));
   Unit *k, *v, *k_turned;                   // of the block of keys: right operands
   Unit *q, *grad, *q_turned, *grad_turned;  // of the block of queries: left and right operands
   Unit* left;                               // a left operand made of weights or slopes
   float *scores, *products;                 // [panels of keys][rows][32]
-  float *weights, *slopes;                  // [rows][kKeys]
+  Value *weights, *slopes;                  // [rows][kKeys]
   float *k_sum, *v_sum;                     // [panels of D][keys][32]
 
   TW_INLINE static int64_t size(const Layout& l, Buffers* out, float* base) {
@@ -101,8 +110,8 @@ struct Buffers {
     take(&Buffers::q_turned, E::right_units(l.dims, kRows));
     take(&Buffers::grad_turned, E::right_units(l.value_dims, kRows));
     take(&Buffers::left, kRows * kKeys);
-    for (auto part : {&Buffers::scores, &Buffers::products, &Buffers::weights, &Buffers::slopes})
-      take(part, kRows * kKeys);
+    for (auto part : {&Buffers::scores, &Buffers::products}) take(part, kRows * kKeys);
+    for (auto part : {&Buffers::weights, &Buffers::slopes}) take(part, kRows * kKeys);
     take(&Buffers::k_sum, l.padded(l.dims) * kKeys);
     take(&Buffers::v_sum, l.padded(l.value_dims) * kKeys);
     return at;
@@ -223,17 +232,17 @@ struct Task {
     E::multiply(p, to.grad, m, to.v, n, l.value_dims, to.products, false);
     for (int64_t r = 0; r < m; ++r) slopes(p, h, row, r, m, first, n);
 
-    using block_gemm::Block;
-    E::pack_left(p, Block<float>{to.slopes, m, n, kKeys, 1}, to.left);
+    using Values = block_gemm::Block<typename E::Value>;
+    E::pack_left(p, Values{to.slopes, m, n, kKeys, 1}, to.left);
     float* const q_sum = workspace(p) + l.q_partial(chunk, b, h, row / kRows);
     E::multiply(p, to.left, m, to.k_turned, l.dims, n, q_sum, true);
 
     E::pack_right(p, as_columns<T>(q), to.q_turned);
-    E::pack_left(p, Block<float>{to.slopes, n, m, 1, kKeys}, to.left);
+    E::pack_left(p, Values{to.slopes, n, m, 1, kKeys}, to.left);
     add(p, n, count, m, to.q_turned, l.dims, to.k_sum);
 
     E::pack_right(p, as_columns<T>(grad), to.grad_turned);
-    E::pack_left(p, Block<float>{to.weights, n, m, 1, kKeys}, to.left);
+    E::pack_left(p, Values{to.weights, n, m, 1, kKeys}, to.left);
     add(p, n, count, m, to.grad_turned, l.value_dims, to.v_sum);
   }
 

@@ -12,6 +12,7 @@ namespace tw::kernels::block_gemm {
 
 struct Bf16Tiles {
   using Unit = uint32_t;
+  using Value = float;
   static constexpr int64_t kRows = tile::kTileRows, kDepth = tile::kTileDepth;
 
   /// Held while a task multiplies.

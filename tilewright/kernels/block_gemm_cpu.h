@@ -24,56 +24,62 @@ struct Block {
   int64_t rows, depth, row_stride, depth_stride;
 };
 
-/// As the left operand: rows * depth floats.
-template <class P, class T>
-__attribute__((noinline)) void pack_left(P p, const Block<T>& a, float* to) {
-  constexpr int64_t kRows = tile::kMaxTileRows<P>;
+/// As the left operand: rows * depth floats, or as many units of another kind.
+template <class Units, class P, class T>
+__attribute__((noinline)) void pack_left(P p, const Block<T>& a, typename Units::Unit* to) {
+  constexpr int64_t kRows = tile::kMaxTileRows<P>, kDepth = Units::kDepth;
   for (int64_t r = 0; r < a.rows; r += kRows) {
     const int64_t count = a.rows - r < kRows ? a.rows - r : kRows;
     const tile::PackRows<P, T> rows(count, a.depth_stride, 0,
                                     [&](int i) { return a.data + (r + i) * a.row_stride; });
-    float* const end = to + a.depth * count;
-    tile::pack_tight<tile::WidenedUnits<T>>(p, rows, 0, a.depth, to, end);
+    auto* const end = to + (a.depth + kDepth - 1) / kDepth * count;
+    tile::pack_tight<Units>(p, rows, 0, a.depth, to, end);
     to = end;
   }
 }
 
-/// As the right operand: panels(rows) * 32 * depth floats.
-template <class P, class T>
-__attribute__((noinline)) void pack_right(P p, const Block<T>& b, float* to) {
+/// As the right operand: panels(rows) * 32 * depth floats, or units.
+template <class Units, class P, class T>
+__attribute__((noinline)) void pack_right(P p, const Block<T>& b, typename Units::Unit* to) {
+  constexpr int64_t kDepth = Units::kDepth;
   constexpr int kLanes = P::template kLanes<float>;
-  for (int64_t column = 0; column < b.rows; column += kWidth, to += kWidth * b.depth)
+  const int64_t units = (b.depth + kDepth - 1) / kDepth;
+  for (int64_t column = 0; column < b.rows; column += kWidth, to += kWidth * units)
     for (int64_t lane = 0; lane < kWidth; lane += kLanes) {
       const int64_t from = column + lane;
       if (from >= b.rows) {
-        for (int64_t u = 0; u < b.depth; ++u)
-          tile::store(to + u * kWidth + lane, typename P::f32{});
+        for (int64_t u = 0; u < units; ++u)
+          tile::store(to + u * kWidth + lane, typename P::template Vec<typename Units::Unit>{});
         continue;
       }
       const tile::PackRows<P, T> rows(b.rows - from, b.depth_stride, 0,
                                       [&](int i) { return b.data + (from + i) * b.row_stride; });
-      tile::pack_wide<tile::WidenedUnits<T>>(p, rows, 0, b.depth, to + lane, kWidth);
+      tile::pack_wide<Units>(p, rows, 0, b.depth, to + lane, kWidth);
     }
 }
 
-/// Multiplies packed operands; the columns of c from n on are left as they are.
-template <class P>
-__attribute__((noinline)) void multiply(P p, const float* a, int64_t m, const float* b, int64_t n,
-                                        int64_t depth, float* c, bool accumulate) {
+/// Multiplies operands of so many units; the columns of c from n on are left as they are.
+template <class Panel, class P>
+__attribute__((noinline)) void multiply(P p, const typename Panel::Unit* a, int64_t m,
+                                        const typename Panel::Unit* b, int64_t n, int64_t units,
+                                        float* c, bool accumulate) {
   constexpr int64_t kRows = tile::kMaxTileRows<P>;
   for (int64_t j = 0; j < n; j += kWidth)
     for (int64_t r = 0; r < m; r += kRows) {
       const int count = static_cast<int>(m - r < kRows ? m - r : kRows);
       float* const tile = c + j * m + r * kWidth;
-      tile::mma<tile::PlainPanel<float>>(p, count, a + r * depth, b + j * depth, depth, tile,
-                                         n - j < kWidth ? n - j : kWidth, accumulate,
-                                         reinterpret_cast<const char*>(tile));
+      tile::mma<Panel>(p, count, a + r * units,
+                       reinterpret_cast<const typename Panel::Element*>(b + j * units),
+                       Panel::kUnitDepth * units, tile, n - j < kWidth ? n - j : kWidth, accumulate,
+                       reinterpret_cast<const char*>(tile));
     }
 }
 
-/// How a kernel multiplies its blocks: the above, or by tiles (block_gemm_amx.h).
+/// How a kernel multiplies its blocks: in float32, by pairs (block_gemm_bf16.h), or by tiles
+/// (block_gemm_amx.h).
 struct Floats {
   using Unit = float;
+  using Value = float;  // of what a kernel computes and multiplies again
   struct Scope {};
   /// Rows that a product of m rows has in c.
   TW_INLINE static constexpr int64_t rows(int64_t m) { return m; }
@@ -83,16 +89,16 @@ struct Floats {
   }
   template <class P, class T>
   TW_INLINE static void pack_left(P p, const Block<T>& a, float* to) {
-    block_gemm::pack_left(p, a, to);
+    block_gemm::pack_left<tile::WidenedUnits<T>>(p, a, to);
   }
   template <class P, class T>
   TW_INLINE static void pack_right(P p, const Block<T>& b, float* to) {
-    block_gemm::pack_right(p, b, to);
+    block_gemm::pack_right<tile::WidenedUnits<T>>(p, b, to);
   }
   template <class P>
   TW_INLINE static void multiply(P p, const float* a, int64_t m, const float* b, int64_t n,
                                  int64_t depth, float* c, bool accumulate) {
-    block_gemm::multiply(p, a, m, b, n, depth, c, accumulate);
+    block_gemm::multiply<tile::PlainPanel<float>>(p, a, m, b, n, depth, c, accumulate);
   }
 };
 

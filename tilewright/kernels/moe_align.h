@@ -35,9 +35,7 @@ struct MoeAlign {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (!P::kOnGpu) {
-      sort();
-    } else if (ids.lead == 1 && positions.lead == 1) {
+    if (ids.lead == 1 && positions.lead == 1) {
       const int32_t* const from = ids.data;
       int32_t* const to = positions.data;
       const int64_t step = ids.lead_strides[0], to_step = positions.lead_strides[0];
@@ -66,10 +64,14 @@ struct MoeAlign {
 
   template <class P, class Id, class Put>
   TW_INLINE void align(P p, const Id& id, const Put& put_position) const {
+    if constexpr (!P::kOnGpu) {
+      sort(id, put_position);
+    } else {
 #if defined(__CUDACC__)
-    if (const Chunks chunks{*this}; chunks.takes()) return chunks.run(p, id, put_position);
+      if (const Chunks chunks{*this}; chunks.takes()) return chunks.run(p, id, put_position);
 #endif
-    find(p, id, put_position);
+      find(p, id, put_position);
+    }
   }
   /// The entries of the program's expert; the last program has none, but what no expert has.
   template <class P, class Id, class Put>
@@ -114,22 +116,34 @@ struct MoeAlign {
       for (int i = 0; i < at.count; ++i) f(first + at.offset + i);
     });
   }
-  TW_INLINE void sort() const {
-    const int64_t n = ids.rows;
+  template <class Id, class Put>
+  TW_INLINE void sort(const Id& id, const Put& put_position) const {
+    const int64_t n = ids.rows, row_length = row_entries > 0 ? row_entries : 1;
     for (int64_t e = 0; e < experts; ++e) counts(e) = 0;
     for (int64_t i = 0; i < n; ++i)
-      if (is_here(ids(i, 0))) ++counts(ids(i, 0));
+      if (is_here(id(i))) ++counts(id(i));
     int64_t end = 0;
+    const auto fill_to = [&](int64_t limit) {
+      for (; end < limit; ++end) order(end) = nothing();
+    };
     for (int64_t e = 0; e < experts; ++e) {  // offsets are where parts begin, until all is placed
       offsets(e) = int32_t(end);
-      end += padded(counts(e));
+      end += counts(e);
+      fill_to(offsets(e) + padded(counts(e)));
     }
-    for (int64_t s = 0; s < order.size(0); ++s) order(s) = nothing();
-    for (int64_t i = 0; i < n; ++i) {
-      const int32_t id = ids(i, 0);
-      positions(i, 0) = is_here(id) ? offsets(id)++ : -1;
-      if (is_here(id)) order(positions(i, 0)) = told(i);
-    }
+    fill_to(order.size(0));
+    int64_t i = 0;
+    for (int64_t row = 0; i < n; ++row)  // told(i) without a division
+      for (const int64_t row_end = i + row_length; i < row_end && i < n; ++i) {
+        const int32_t expert = id(i);
+        if (!is_here(expert)) {
+          put_position(i, -1);
+          continue;
+        }
+        const int32_t at = offsets(expert)++;
+        put_position(i, at);
+        order(at) = int32_t(row);
+      }
     for (int64_t e = 0; e < experts; ++e)
       offsets(e) = int32_t(offsets(e) - counts(e) + padded(counts(e)));
   }

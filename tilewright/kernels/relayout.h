@@ -2,7 +2,7 @@
 //
 // The dimensions of both sides are brought to a common list and reordered so that the last one is
 // contiguous in the destination. Where the source is contiguous along another one, blocks of both
-// are turned over in L1 and leave it in whole cache lines; otherwise rows are copied as they come.
+// are turned over; otherwise rows are copied as they come.
 // Values are moved as bits: elements are unsigned integers of their width.
 #pragma once
 
@@ -55,6 +55,20 @@ struct RelayoutDims {
       outer.push(inner.sizes[d], inner.from[d], inner.to[d]);
     return outer;
   }
+
+  /// Neighbours that both sides walk like one dimension made one: longer runs.
+  TW_INLINE void merge() {
+    int kept = 0;
+    for (int d = 1; d < rank; ++d) {
+      if (from[kept] == from[d] * sizes[d] && to[kept] == to[d] * sizes[d])
+        sizes[kept] *= sizes[d];
+      else
+        sizes[++kept] = sizes[d];
+      from[kept] = from[d];
+      to[kept] = to[d];
+    }
+    if (rank > 0) rank = kept + 1;
+  }
 };
 
 /// How a relayout is cut into programs, on every target. A turned block is kUnits of the source's
@@ -73,6 +87,7 @@ struct RelayoutCut {
   TW_INLINE RelayoutCut(const Rows<const U>& x, const Rows<U>& out) : from(x.data), to(out.data) {
     if (out.rows == 0 || out.cols == 0) return;
     dims = RelayoutDims::of(x, out);
+    if constexpr (!P::kOnGpu) dims.merge();
     if (dims.rank == 0) dims.push(1, 1, 1);
     const int last = dims.rank - 1;
     for (int d = last; d >= 0; --d) {
@@ -151,125 +166,6 @@ struct RelayoutCut {
       source += index * dims.from[d];
       target += index * dims.to[d];
     }
-  }
-};
-
-/// A turned block on the CPU: 1 KiB of each row that is read by 256 bytes of each that is written.
-/// It and the next one fit a second-level cache.
-template <class U>
-inline constexpr int64_t kTurnedUnits = 1024 / int64_t{sizeof(U)};
-template <class U>
-inline constexpr int64_t kTurnedLasts = 256 / int64_t{sizeof(U)};
-
-/// A relayout on the CPU.
-template <class P, class U>
-struct RelayoutOnCpu : RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>> {
-  using Cut = RelayoutCut<P, U, kTurnedUnits<U>, kTurnedLasts<U>>;
-  using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::outer, Cut::turned;
-  static constexpr int64_t kUnits = kTurnedUnits<U>, kLasts = kTurnedLasts<U>;
-  static constexpr int64_t kGroupWork = kUnits * kLasts / 4;  // of a block: long groups
-  static constexpr int64_t kLine = 64 / int64_t{sizeof(U)};
-  static constexpr int64_t kPitch = kLasts + kLine;  // in scratch: spreads columns
-
-  TW_INLINE RelayoutOnCpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
-    if (!turned) follow_source();
-  }
-
-  TW_INLINE tile::Plan plan(const Machine& machine) const {
-    if (!turned) return tile::plan_of(grid.programs);
-    return tile::plan_of(tile::row_groups<P>(blocks(), kGroupWork, machine),
-                         kLine * kPitch * int64_t{sizeof(U)});
-  }
-
-  TW_SHARED void operator()(P p) const {
-    if (turned)
-      turn(p);
-    else
-      for_rows(p.index(), [&](const auto& in, const auto& out) { copy_row(p, in, out); });
-  }
-
- private:
-  /// Rows in the order in which they are read, if they are whole lines where they are written:
-  /// these may go to any places, where reading is quick only along memory.
-  TW_INLINE void follow_source() {
-    const auto distance = [&](int d) { return dims.from[d] < 0 ? -dims.from[d] : dims.from[d]; };
-    if (dims.rank == 0 || dims.sizes[dims.rank - 1] % kLine != 0) return;
-    for (int d = 1; d < outer; ++d)
-      for (int i = d; i > 0 && distance(i - 1) < distance(i); --i) dims.swap(i - 1, i);
-  }
-
-  TW_INLINE static void copy_row(P p, const View<const U, 1>& in, const View<U, 1>& out) {
-    if (out.stride(0) == 1 && in.stride(0) != 1)
-      return tile::pack_apart(out.data, in.data, in.stride(0), in.size(0));
-    const auto run = [&](const auto& source, const auto& target) {
-      tile::for_row<U>(p, in.size(0),
-                       [&](auto at) { tile::store(p, target, at, tile::load(source, at)); });
-    };
-    tile::with_rows(p, run, in, out);
-  }
-
-  /// A block line by line of its columns, while the next block is on its way. Memory is quick with
-  /// long runs where it is read, and with any where it is written: a row's runs follow each other.
-  TW_INLINE void turn(P p) const {
-    const int last = dims.rank - 1;
-    const int64_t step = dims.from[last], unit_step = dims.to[last - 1];
-    const auto group = tile::row_group(p, blocks(), kGroupWork);
-    U* const turned_line = p.template scratch<U>();  // [unit, last]
-    for (int64_t i = group.first; i < group.last; ++i) {
-      const auto block = block_at(i);
-      Fetch fetch(step);
-      if (i + 1 < group.last) fetch.begin(block_at(i + 1));
-      for (int64_t u = 0; u < block.units; u += kLine) {
-        const int64_t units = block.units - u < kLine ? block.units - u : kLine;
-        U* const target = block.to + u * unit_step;
-        fetch.proceed(p, u + units, block.units);
-        if (dims.sizes[last] <= kLine && dims.to[last] == 1) {  // short runs follow each other
-          tile::transpose_block(p, block.from + u, step, target, unit_step, units, block.lasts);
-          continue;
-        }
-        tile::transpose_block(p, block.from + u, step, turned_line, kPitch, units, block.lasts);
-        write_units(p, turned_line, target, units, block.lasts);
-      }
-    }
-  }
-
-  /// Brings a block into the second-level cache, its rows one after the other.
-  struct Fetch {
-    int64_t step, lines = 0, all = 0, row = 0, line = 0, done = 0;
-    const U* from = nullptr;
-
-    TW_INLINE explicit Fetch(int64_t row_step) : step(row_step) {}
-    TW_INLINE void begin(const typename Cut::Block& block) {
-      from = block.from;
-      lines = (block.units + kLine - 1) / kLine;
-      all = lines * block.lasts;
-    }
-    /// So much of it as `part` is of `whole`.
-    TW_INLINE void proceed(P p, int64_t part, int64_t whole) {
-      for (const int64_t due = all * part / whole; done < due; ++done) {
-        tile::prefetch(p, View<const U, 1>{from + row * step + line * kLine, {kLine}, {1}});
-        if (++line == lines) line = 0, ++row;
-      }
-    }
-  };
-
-  TW_INLINE void write_units(P p, const U* turned_line, U* first, int64_t units,
-                             int64_t lasts) const {
-    Rows<const U> in = rows(turned_line, units, lasts);
-    Rows<U> out = rows(first, units, lasts);
-    in.lead_strides[0] = kPitch;
-    out.lead_strides[0] = dims.to[dims.rank - 2];
-    out.col_stride = dims.to[dims.rank - 1];
-    const auto run = [&](const auto& source, const auto& target) TW_INLINED {
-      for (int64_t u = 0; u < units; ++u) {
-        const auto read = source.row(u);
-        const auto written = target.row(u);
-        tile::for_row<U, 4>(p, lasts, [&](auto at) TW_INLINED {
-          tile::store(p, written, at, tile::load(read, at));
-        });
-      }
-    };
-    tile::with_rows(p, run, in, out);
   }
 };
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "tilewright/kernels/relayout_box_gpu.h"
+#if !defined(__CUDACC__)
+#include "tilewright/kernels/relayout_cpu.h"
+#endif
 
 namespace tw::kernels {
 
@@ -131,10 +134,10 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
 /// The schedule of P's target.
 template <class P, class U>
 TW_INLINE auto relayout(const Rows<const U>& x, const Rows<U>& out) {
-  if constexpr (P::kOnGpu)
-    return RelayoutOnGpu<P, U>(x, out);
-  else
-    return RelayoutOnCpu<P, U>(x, out);
+#if !defined(__CUDACC__)
+  if constexpr (!P::kOnGpu) return RelayoutOnCpu<P, U>(x, out);
+#endif
+  if constexpr (P::kOnGpu) return RelayoutOnGpu<P, U>(x, out);
 }
 
 }  // namespace tw::kernels

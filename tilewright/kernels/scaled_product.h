@@ -164,7 +164,8 @@ struct ScaledProduct {
         const int64_t q = source(at.row + r);
         widen(p, a[q].part(k, count), a_scale(q, scale_block), wide + r * count);
       }
-      block_gemm::pack_left(p, block_gemm::Block<float>{wide, at.rows, count, count, 1}, a_packed);
+      block_gemm::Floats::pack_left(p, block_gemm::Block<float>{wide, at.rows, count, count, 1},
+                                    a_packed);
       for (int half = 0; half < kHalves; ++half)
         for (int64_t c = 0; c < at.columns; c += kPanel) {
           const int64_t width = at.columns - c < kPanel ? at.columns - c : kPanel;
@@ -173,10 +174,10 @@ struct ScaledProduct {
             widen(p, b[at.group][n].part(k, count), b_scale(at.group, n / block_n, scale_block),
                   wide + i * count);
           }
-          block_gemm::pack_right(p, block_gemm::Block<float>{wide, width, count, count, 1},
-                                 b_packed);
-          block_gemm::multiply(p, a_packed, at.rows, b_packed, width, count,
-                               sums + (half * kOutColumns + c) * at.rows, true);
+          block_gemm::Floats::pack_right(p, block_gemm::Block<float>{wide, width, count, count, 1},
+                                         b_packed);
+          block_gemm::Floats::multiply(p, a_packed, at.rows, b_packed, width, count,
+                                       sums + (half * kOutColumns + c) * at.rows, true);
         }
       k += count;
     }

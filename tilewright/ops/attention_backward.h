@@ -18,7 +18,7 @@ struct AttentionBackward {
       "scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, "
       "softcap: f32 = 0) -> "
       "q_grad: T[B, S, Hq, D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv]"};
-  static constexpr Isa kBf16Isas[] = {Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   /// Weights are computed again, with the errors that AttentionFamily tells of.
   static constexpr double kToleranceScale = AttentionFamily::kToleranceScale;
   /// They take weights and slopes in 16 bits: a gradient has the rounding of one product more.

@@ -18,7 +18,7 @@ struct AttentionVarlenBackward {
       "cu_seqlens_kv: i32[C], scale: f32 = 0, causal: bool = false, window_left: i64 = -1, "
       "window_right: i64 = -1, softcap: f32 = 0) -> "
       "q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv]"};
-  static constexpr Isa kBf16Isas[] = {Isa::amx};
+  static constexpr Isa kBf16Isas[] = {Isa::avx512_bf16, Isa::amx};
   /// As without packing.
   static constexpr double kToleranceScale = AttentionBackward::kToleranceScale;
   static constexpr double kGpuToleranceScale = AttentionBackward::kGpuToleranceScale;

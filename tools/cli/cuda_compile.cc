@@ -30,12 +30,17 @@ using runtime::OperatorInfo;
 
 struct CudaCompileOptions {
   std::string arch, out;
-  std::vector<std::string> ops, dtypes;
+  std::vector<std::string> ops, dtypes, variants;
   std::string score_mod, mask_mod;
   bool as_json = false;
 
   bool has_mods() const { return !score_mod.empty() || !mask_mod.empty(); }
 };
+
+/// Whether one of the words, of which none mean all.
+bool is_wanted(const std::vector<std::string>& words, const std::string& word) {
+  return words.empty() || std::find(words.begin(), words.end(), word) != words.end();
+}
 
 std::string dtypes_text(const std::vector<DType>& combo) {
   std::string out;
@@ -159,16 +164,17 @@ void run_cuda_compile(const CudaCompileOptions& options) {
   for (const OperatorInfo* op : chosen(options))
     for (size_t combo = 0; combo < op->combos.size(); ++combo) {
       const std::string dtypes = dtypes_text(op->combos[combo]);
-      const auto wanted = std::find(options.dtypes.begin(), options.dtypes.end(), dtypes);
-      if (!options.dtypes.empty() && wanted == options.dtypes.end()) continue;
+      if (!is_wanted(options.dtypes, dtypes)) continue;
       for (const Program& program : programs_of(*op, combo, options.arch, mods)) {
+        if (!is_wanted(options.variants, program.variant)) continue;
         json kernel = compiled(*op, combo, program, options);
         if (!options.as_json) print_kernel(kernel);
         kernels.push_back(std::move(kernel));
       }
     }
   if (kernels.empty())
-    throw Error(ErrorKind::kInvalidArgument, "no kernel of these operators has these dtypes");
+    throw Error(ErrorKind::kInvalidArgument,
+                "no kernel of these operators has these dtypes, or is this variant");
   if (!options.as_json) return;
   const runtime::cuda::NvrtcInfo& nvrtc = runtime::cuda::nvrtc();
   const json out = {{"arch", options.arch},
@@ -203,6 +209,8 @@ void add_cuda_compile(CLI::App& app) {
       [options = options.get()](const std::string& text) { options->arch = checked_arch(text); })
       ->required();
   add_words(*command, "--dtype", options->dtypes, "Only these dtypes, such as bf16 or bf16/bf16");
+  add_words(*command, "--variant", options->variants,
+            "Only these of an operator's kernels, such as way0 or build2");
   command->add_option("--score-mod", options->score_mod, "Of attention: with this modification");
   command->add_option("--mask-mod", options->mask_mod, "Of attention: with this mask");
   command->add_option("--out", options->out, "Write the cubins into this folder, too");

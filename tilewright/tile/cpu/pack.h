@@ -113,6 +113,10 @@ struct PairUnits {
     constexpr int kN = kLanesOf<V>;
     using Bits = vec<uint16_t, kN>;
     if (rows == kN) return convert<V>(load_bits<Bits>(p));
+#if defined(__AVX512F__)
+    if constexpr (kN == 16)
+      return convert<V>((Bits)_mm256_maskz_loadu_epi16(__mmask16((1u << rows) - 1u), p));
+#endif
     alignas(64) bf16 buffer[kN] = {};
     for (int i = 0; i < rows; ++i) buffer[i] = p[i];
     return convert<V>(load_bits<Bits>(buffer));

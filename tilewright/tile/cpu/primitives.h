@@ -7,12 +7,17 @@
 
 namespace tw::tile {
 
-/// Begins to fetch a short row.
+/// Begins to fetch a short row whose place nothing foretells.
 template <class P, class T>
-TW_INLINE void prefetch(P p, const View<T, 1>& row) {
-  if (!p.streaming() || row.stride(0) != 1) return;
+TW_INLINE void prefetch_random(P, const View<T, 1>& row) {
+  if (row.stride(0) != 1) return;
   for (int64_t c = 0; c < row.size(0); c += kLineBytes / int64_t{sizeof(T)})
     prefetch_late(row.data + c);
+}
+/// Begins to fetch a short row, where memory is what a kernel waits for.
+template <class P, class T>
+TW_INLINE void prefetch(P p, const View<T, 1>& row) {
+  if (p.streaming()) prefetch_random(p, row);
 }
 
 /// What the program's threads wrote before, all of them see after. A CPU program is one thread.

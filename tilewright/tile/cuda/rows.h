@@ -371,6 +371,8 @@ template <class P, class Row, class At>
 __device__ __forceinline__ void prefetch_ahead(P, const Row&, const At&) {}
 template <class P, class T>
 __device__ __forceinline__ void prefetch(P, const View<T, 1>&) {}
+template <class P, class T>
+__device__ __forceinline__ void prefetch_random(P, const View<T, 1>&) {}
 
 /// What the program's threads wrote before, all of them see after.
 template <class P>
