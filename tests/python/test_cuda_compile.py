@@ -72,25 +72,35 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         assert cubin in Path(str(kernel["path"])).read_bytes()
 
 
-@pytest.mark.parametrize("dtypes", ["bf16/bf16", "f16/i8", "bf16/f8_e4m3fn"])
-def test_attention_on_hopper(tmp_path: Path, dtypes: str) -> None:
-    """Kernels that the library does not carry: they add to scores, widen keys, or have programs."""
-    kernels = compile_for("sm_90a", "attention", "--dtype", dtypes, cache=tmp_path)
+@pytest.mark.parametrize(
+    ("dtypes", "chosen"),
+    [("bf16/bf16", ""), ("bf16/f8_e4m3fn", ""), ("f16/i8", "build0,scores1")],
+)
+def test_attention_on_hopper(tmp_path: Path, dtypes: str, chosen: str) -> None:
+    """Kernels that the library does not carry: they add to scores, or widen keys."""
+    only = ["--variant", chosen] if chosen else []
+    kernels = compile_for("sm_90a", "attention", "--dtype", dtypes, *only, cache=tmp_path)
     variants = [str(kernel["variant"]) for kernel in kernels]
-    assert variants[0] == ""
-    assert len(set(variants)) == len(variants) > 4
-    for kernel in kernels[1:]:
+    if chosen:
+        assert variants == chosen.split(",")
+    else:
+        assert variants[0] == ""
+        assert len(set(variants)) == len(variants) > 4
+    for kernel in kernels[not chosen :]:
         assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
-    assert len(compile_for("sm_90", "attention", "--dtype", dtypes, cache=tmp_path)) == 1
-    if dtypes != "bf16/bf16":
-        return  # a program of scores sees neither keys nor how they are widened
-    given = ["attention", "--dtype", dtypes, "--score-mod", "score - k", "--mask-mod", "q >= k"]
+
+
+def test_attention_on_hopper_with_programs(tmp_path: Path) -> None:
+    """Of heads of 128 dims and of 256: plain, with biases, what finds the blocks left."""
+    kinds = {kind + build for kind in ("build", "scores", "seen") for build in ("6", "10")}
+    given = ["attention", "--dtype", "bf16/bf16", "--score-mod", "score - k", "--mask-mod"]
+    given += ["q >= k", "--variant", ",".join(kinds)]
     modified = compile_for("sm_90a", *given, cache=tmp_path)
     assert not any(kernel["was_cached"] for kernel in modified)
-    builds = {variant[6:] for variant in variants if variant.startswith("scores")}
-    kinds = ("build", "scores", "seen")  # plain, with biases, what finds the blocks that are left
-    wanted = {"", *(kind + build for kind in kinds for build in builds)}
-    assert {str(kernel["variant"]) for kernel in modified} == wanted
+    assert {str(kernel["variant"]) for kernel in modified} == kinds
+    refused = run_in(tmp_path, "sm_90", *given)
+    assert refused.returncode == 2
+    assert "no kernel of these operators has these dtypes, or is this variant" in refused.stderr
 
 
 def test_kept_and_verified(tmp_path: Path) -> None:
