@@ -86,6 +86,7 @@ def test_attention_on_hopper(tmp_path: Path, dtypes: str, chosen: str) -> None:
     else:
         assert variants[0] == ""
         assert len(set(variants)) == len(variants) > 4
+        assert len(compile_for("sm_90", "attention", "--dtype", dtypes, cache=tmp_path)) == 1
     for kernel in kernels[not chosen :]:
         assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
 

@@ -44,43 +44,38 @@ struct OfUnits {
   }
 };
 
-/// v by Pattern, one vector after the other, to each(which, vector).
-template <template <int, int, int> class Pattern, int kN, class V, class Each>
-TW_INLINE void rearranged(const V (&v)[kN], Each&& each) {
-  [&]<int... I>(std::integer_sequence<int, I...>) TW_INLINED {
-    (each(I, collect<Pattern<kN, I, kLanesOf<V>>>(v)), ...);
-  }(std::make_integer_sequence<int, kN>{});
+/// By Pattern, as many of `count` runs at once as a vector has lanes: from run i on, vector k lies
+/// at from + i * from_run + k * from_part, and likewise in `to`. Returns the first run that is
+/// left.
+template <template <int, int, int> class Pattern, int kN, class V, class U>
+TW_INLINE int64_t rearrange(const U* from, int64_t from_run, int64_t from_part, U* to,
+                            int64_t to_run, int64_t to_part, int64_t count) {
+  int64_t i = 0;
+  for (; i + kLanesOf<V> <= count; i += kLanesOf<V>) {
+    V v[kN];
+    TW_UNROLL
+    for (int k = 0; k < kN; ++k) v[k] = load_bits<V>(from + i * from_run + k * from_part);
+    [&]<int... K>(std::integer_sequence<int, K...>) TW_INLINED {
+      (store(to + i * to_run + K * to_part, collect<Pattern<kN, K, kLanesOf<V>>>(v)), ...);
+    }(std::make_integer_sequence<int, kN>{});
+  }
+  return i;
 }
+
+template <class P, class U>
+using WholeVector = vec<U, P::kVectorBytes / int(sizeof(U))>;
 
 template <int kN, class P, class U>
 TW_APART void take_apart(P, const U* from, U* to, int64_t to_step, int64_t count) {
-  using V = vec<U, P::kVectorBytes / int(sizeof(U))>;
-  constexpr int kLanes = kLanesOf<V>;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    V v[kN];
-    TW_UNROLL
-    for (int k = 0; k < kN; ++k) v[k] = load_bits<V>(from + i * kN + k * kLanes);
-    rearranged<OfRuns>(v, [&](int unit, V units) TW_INLINED {
-      __builtin_memcpy(to + unit * to_step + i, &units, sizeof(V));
-    });
-  }
+  using V = WholeVector<P, U>;
+  int64_t i = rearrange<OfRuns, kN, V>(from, kN, kLanesOf<V>, to, 1, to_step, count);
   for (; i < count; ++i)
     for (int unit = 0; unit < kN; ++unit) to[unit * to_step + i] = from[i * kN + unit];
 }
 template <int kN, class P, class U>
 TW_APART void put_together(P, const U* from, int64_t from_step, U* to, int64_t count) {
-  using V = vec<U, P::kVectorBytes / int(sizeof(U))>;
-  constexpr int kLanes = kLanesOf<V>;
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    V v[kN];
-    TW_UNROLL
-    for (int k = 0; k < kN; ++k) v[k] = load_bits<V>(from + k * from_step + i);
-    rearranged<OfUnits>(v, [&](int part, V runs) TW_INLINED {
-      __builtin_memcpy(to + i * kN + part * kLanes, &runs, sizeof(V));
-    });
-  }
+  using V = WholeVector<P, U>;
+  int64_t i = rearrange<OfUnits, kN, V>(from, 1, from_step, to, kN, kLanesOf<V>, count);
   for (; i < count; ++i)
     for (int unit = 0; unit < kN; ++unit) to[i * kN + unit] = from[unit * from_step + i];
 }
