@@ -30,7 +30,9 @@ sys.path[:0] = [str(ROOT / part) for part in ("python", "testing/python", "bench
 import tilewright.torch  # noqa: E402
 import torch  # noqa: E402
 from limits import environment  # noqa: E402
+from survey_attention import Attention  # noqa: E402
 from survey_case import Call, Case  # noqa: E402
+from survey_norms import Norms  # noqa: E402
 from survey_products import Products  # noqa: E402
 from survey_rows import Rows  # noqa: E402
 
@@ -108,7 +110,8 @@ def main() -> None:
                "copy_gbs": copy * 1e-9}  # fmt: skip
     print(machine, flush=True)
     results = []
-    for case in chain(Rows(args.device).cases(), Products(args.device).cases()):
+    groups = (of(args.device).cases() for of in (Rows, Products, Norms, Attention))
+    for case in chain.from_iterable(groups):
         if args.filter and not any(part in case.name for part in args.filter):
             continue
         calls = {"ours": case.ours} | ({"torch": case.peer} if case.peer else {})

@@ -137,6 +137,7 @@ TW_INLINE AttentionSequence<T, U> packed_sequence(const K& kernel, int64_t b) {
 /// What the sequences of a batch share.
 struct AttentionShape {
   int64_t q_heads = 0, kv_heads = 0, dims = 0, value_dims = 0;
+  int64_t rotated_dims = 0;  // that scores have beside `dims` (kernels/mla.h)
 
   TW_INLINE int64_t group() const { return kv_heads > 0 ? q_heads / kv_heads : 0; }
 };

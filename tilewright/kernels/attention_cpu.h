@@ -44,6 +44,10 @@ struct Columns {
     return {data + vec / 2 * pair_stride + vec % 2 * kN, row_stride, pair_stride,
             ahead + vec * kN * count * int64_t{sizeof(B)}};
   }
+  /// Without the first `rows`.
+  TW_INLINE Columns below(int64_t rows) const {
+    return {data + rows * row_stride, row_stride, pair_stride, ahead};
+  }
   /// Of the row at `row`.
   template <class V>
   TW_INLINE V load(const B* row, int c) const {
@@ -90,6 +94,11 @@ struct PairColumns {
             moved(without_high),
             ahead + vec * kN * count * 2 * int64_t{sizeof(bf16)}};
   }
+  TW_INLINE PairColumns below(int64_t rows) const {
+    PairColumns out = *this;
+    out.data += rows * row_stride;
+    return out;
+  }
   template <class V>
   TW_INLINE auto load(const bf16* row, int c) const {
     using U = tile::with_element<uint32_t, V>;
@@ -114,6 +123,7 @@ struct Panel {
   const E* data;
   static constexpr int64_t row_stride = kPanel<P>;
 
+  TW_INLINE Panel below(int64_t rows) const { return {data + rows * row_stride}; }
   template <class V>
   TW_INLINE auto load(const E* row, int c) const {
     return tile::load<tile::with_element<E, V>>(row + c * tile::kLanesOf<V>);
@@ -128,6 +138,9 @@ struct PanelAhead : Panel<P, E> {
   const char* ahead;
   int64_t share;
 
+  TW_INLINE PanelAhead below(int64_t rows) const {
+    return {Panel<P, E>::below(rows), ahead + rows * share, share};
+  }
   template <int kBytes>
   TW_INLINE void fetch(int64_t row) const {
     tile::prefetch_l2(ahead + row * share);
@@ -181,27 +194,33 @@ TW_INLINE void accumulate(V (&acc)[kRows][kVecs], const E* a, const B& b, int64_
 }
 
 /// scores[r, c] = sum over d of q[d, r] * k[d, c], times scale[c] where there is one, and of pairs
-/// times `factor`. q is packed by kTileRows.
+/// times `factor`. q is packed by kTileRows. Long sums are made of several, which are more exact.
 template <class P, int kRows, int kVecs, class E, class B>
 __attribute__((noinline)) void score_tile(P, const E* q, B k, int64_t dims, float factor,
                                           const float* scale, float* scores) {
   using V = typename P::f32;
   constexpr int kN = P::template kLanes<float>;
-  V acc[kRows][kVecs] = {};
-  accumulate<1, kTileRows<P>>(acc, q, k, dims);
-  TW_UNROLL
-  for (int c = 0; c < kVecs; ++c) {
-    if constexpr (!tile::same_type<E, float>) {  // floats were scaled before
-      TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][c] *= factor;
-    }
-    if (scale != nullptr) {
-      const V s = tile::load<V>(scale + c * kN);
-      TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][c] *= s;
-    }
+  constexpr int64_t kLongest = 256;
+  for (int64_t done = 0;; done += kLongest) {
+    const int64_t left = dims - done;
+    const bool last = left <= kLongest;
+    V acc[kRows][kVecs] = {};
+    accumulate<1, kTileRows<P>>(acc, q + done * kTileRows<P>, k.below(done),
+                                last ? left : kLongest);
     TW_UNROLL
-    for (int r = 0; r < kRows; ++r) tile::store(scores + r * kScoreStride + c * kN, acc[r][c]);
+    for (int c = 0; c < kVecs; ++c) {
+      V all = tile::splat<V>(1);
+      if constexpr (!tile::same_type<E, float>)  // floats were scaled before
+        if (last) all *= factor;
+      if (last && scale != nullptr) all *= tile::load<V>(scale + c * kN);
+      TW_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        float* const to = scores + r * kScoreStride + c * kN;
+        if (done > 0) acc[r][c] += tile::load<V>(to);
+        tile::store(to, acc[r][c] * all);
+      }
+    }
+    if (last) return;
   }
 }
 

@@ -88,7 +88,7 @@ struct AttentionHeads {
   TW_INLINE void score(P p, int64_t block, const Rows& group) const {
     const int64_t start = block * kKeyBlock, last = group.keys.end;
     for (int64_t h = 0; first.k_scale && h < heads(); ++h) tile(h).copy_key_scales(p, block);
-    const int64_t depth = units_of<M>(first.shape.dims), share = kStep * M::kDepth * sizeof(U);
+    const int64_t depth = first.depth(), share = kStep * M::kDepth * sizeof(U);
     for (int64_t j = group.keys.begin / kStep * kStep; j < last; j += kStep) {
       const char* const ahead =
           j + kStep < last ? run(first.k, start + j + kStep, first.shape.dims)
@@ -97,7 +97,7 @@ struct AttentionHeads {
         const Tile here = tile(h);
         auto* const panel = here.units(here.at.keys);
         pack_keys<M>(p, here.k, start + j, start + (last < j + kStep ? last : j + kStep),
-                     first.shape.dims, panel);
+                     first.shape.dims, depth, panel);
         here.score_panel(
             p, group, j,
             PanelAhead<P, typename M::Unit>{{panel}, ahead + h * depth * share, share});

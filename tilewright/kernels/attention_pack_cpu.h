@@ -31,6 +31,12 @@ TW_INLINE constexpr int64_t units_of(int64_t numbers) {
   return (numbers + M::kDepth - 1) / M::kDepth;
 }
 
+/// Of a query or key: its dims, then its rotated ones.
+template <class M>
+TW_INLINE constexpr int64_t depth_of(const AttentionShape& shape) {
+  return units_of<M>(shape.dims) + units_of<M>(shape.rotated_dims);
+}
+
 /// A cache line more than a panel, so that a row of v goes to different sets.
 template <class P, class M>
 inline constexpr int64_t kValuePanelStride = kKeyBlock / M::kDepth * kPanel<P> + 16;
@@ -60,7 +66,7 @@ struct TileScratch {
       return start;
     };
     acc_stride = panels * kPanel<P>;
-    q = take(padded * shape.dims);
+    q = take(padded * depth_of<Floats>(shape));
     acc = take(padded * acc_stride);
     states = take(padded * 2);
     scores = take((padded < kScoreRows ? padded : kScoreRows) * kScoreStride);
@@ -69,7 +75,7 @@ struct TileScratch {
     k_scale = take(kKeyBlock);
     v_scale = take(kKeyBlock);
     own = at;
-    keys = take(kKeyBlock * shape.dims);
+    keys = take(kKeyBlock * depth_of<Floats>(shape));
     values = take(panels * kValuePanelStride<P, Floats>);
     total = at;
   }
@@ -89,10 +95,10 @@ TW_INLINE void pack_queries(P p, const tile::PackRows<P, T>& rows, int64_t dims,
   }
 }
 
-/// Keys [first, end), first a multiple of kPanel, into panels from `to` on.
+/// Keys [first, end), first a multiple of kPanel, into panels of `depth` units from `to` on.
 template <class M, class P, class U>
 __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t first, int64_t end,
-                                         int64_t dims, typename M::Unit* to) {
+                                         int64_t dims, int64_t depth, typename M::Unit* to) {
   using Vec = typename P::template Vec<typename M::Unit>;
   constexpr int kN = P::template kLanes<float>;
   const U* keys[kN];
@@ -102,8 +108,7 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
     const tile::PackRows<P, U> rows(count, k.dim_stride, 2 * kN * k.row_stride,
                                     [&](int i) { return keys[i]; });
     tile::pack_wide<typename M::template Units<U>>(
-        p, rows, 0, dims, to + vector / 2 * units_of<M>(dims) * kPanel<P> + vector % 2 * kN,
-        kPanel<P>);
+        p, rows, 0, dims, to + vector / 2 * depth * kPanel<P> + vector % 2 * kN, kPanel<P>);
     count = 0;
     ++vector;
   };
@@ -116,7 +121,7 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   });
   if (count > 0) flush();
   if (vector % 2 == 1) {  // the panel's other half holds no key
-    auto* const at = to + vector / 2 * units_of<M>(dims) * kPanel<P> + kN;
+    auto* const at = to + vector / 2 * depth * kPanel<P> + kN;
     for (int64_t d = 0; d < units_of<M>(dims); ++d) tile::store(at + d * kPanel<P>, Vec{});
   }
 }

@@ -7,13 +7,14 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Queries into tiles, floats times `scale`; what fills up the last one is never used.
+/// Queries into tiles of `depth` units a row, floats times `scale`; what fills up the last tile is
+/// never used.
 template <class M, class P, class T>
 __attribute__((noinline)) void load_queries(P p, const TileRows& who, const View<const T, 3>& q,
-                                            float scale, typename M::Unit* to) {
+                                            float scale, int64_t depth, typename M::Unit* to) {
   constexpr int64_t kRows = kTileRows<P>;
   const int64_t dims = q.size(2);
-  for (int64_t first = 0; first < who.rows; first += kRows, to += kRows * units_of<M>(dims)) {
+  for (int64_t first = 0; first < who.rows; first += kRows, to += kRows * depth) {
     const tile::PackRows<P, T> rows(kRows, q.stride(2), 0, [&](int i) {
       const int64_t r = first + i < who.rows ? first + i : who.rows - 1;
       return &q(who.query(r), who.q_head(r), 0);
@@ -63,17 +64,16 @@ __attribute__((noinline)) void finish_rows(P, const TileRows& who, int64_t first
   }
 }
 
-template <class P, class U, class M>
-TW_INLINE void start_rows(P p, const AttentionTile<P, U, M>& tile,
-                          const View<const float, 1>& sinks) {
+template <class P, class Tile>
+TW_INLINE void start_rows(P p, const Tile& tile, const View<const float, 1>& sinks) {
   for (int64_t r = 0; r < tile.who.rows; ++r)
     start_row(p, sinks, tile.who.q_head(r), tile.states()[r], tile.at.acc_stride,
               tile.accumulator(r));
 }
 
 /// All blocks of keys, merged into the tile's accumulators.
-template <class P, class U, class M>
-__attribute__((noinline)) void walk_blocks(P p, const AttentionTile<P, U, M>& tile,
+template <class P, class Tile>
+__attribute__((noinline)) void walk_blocks(P p, const Tile& tile,
                                            const View<const float, 1>& sinks) {
   start_rows(p, tile, sinks);
   const KeyRange blocks = tile.blocks();
@@ -101,9 +101,9 @@ __attribute__((noinline)) void merge_partials(P p, const TileRows& who, const At
 }
 
 /// Blocks [first, end) of the keys, left for another task.
-template <class P, class U, class M>
-__attribute__((noinline)) void leave_blocks(P p, const AttentionTile<P, U, M>& tile, int64_t first,
-                                            int64_t end, const Partials& partials) {
+template <class P, class Tile>
+__attribute__((noinline)) void leave_blocks(P p, const Tile& tile, int64_t first, int64_t end,
+                                            const Partials& partials) {
   for (int64_t b = first; b < end; ++b) tile.process(p, b, &partials);
 }
 
@@ -135,20 +135,22 @@ __attribute__((noinline)) void run_by_tiles(P p, const AttentionTile<P, bf16>& t
 }
 #endif
 
-template <class M, class P, class T, class U>
-TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
-                                         const AttentionOptions& options,
-                                         const AttentionSequence<T, U>& sequence,
-                                         const TileRows& who) {
-  AttentionTile<P, U, M> tile{
+template <class M, class R, class P, class T, class U>
+TW_INLINE AttentionTile<P, U, M, R> tile_of(P p, const AttentionShape& shape,
+                                            const AttentionOptions& options,
+                                            const AttentionSequence<T, U>& sequence,
+                                            const TileRows& who) {
+  AttentionTile<P, U, M, R> tile{
       .shape = shape,
       .mask = options.mask(sequence.q_len(), sequence.kv_len),
       .k = sequence.k.head(who.kv_head),
       .v = sequence.v.head(who.kv_head),
       .next_k =
           who.kv_head + 1 < shape.kv_heads ? sequence.k.head(who.kv_head + 1) : KeySource<U>{},
+      .k_pe = {},
       .k_scale = sequence.k_scale.head(who.kv_head),
       .v_scale = sequence.v_scale.head(who.kv_head),
+      .scale_parts = sequence.scale_parts,
       .bias = ScoreBias(sequence, options),
       .mods = options.mods,
       .sequence = sequence.index,
@@ -158,28 +160,32 @@ TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
       .at = TileScratch<P>(shape, who.rows),
       .scratch = p.template scratch<float>(),
   };
+  if constexpr (tile::same_type<R, T>) tile.k_pe = sequence.k_pe.head(who.kv_head);
   tile.choose_layout();
   return tile;
 }
 
-template <class M, class P, class T, class U>
-TW_INLINE void load_queries(P p, const AttentionTile<P, U, M>& tile,
+template <class M, class P, class T, class U, class R>
+TW_INLINE void load_queries(P p, const AttentionTile<P, U, M, R>& tile,
                             const AttentionSequence<T, U>& sequence) {
-  load_queries<M>(p, tile.who, sequence.q, tile.factor * sequence.query_scale(tile.who.kv_head),
-                  tile.queries());
+  const float scale = tile.factor * sequence.query_scale(tile.who.kv_head);
+  load_queries<M>(p, tile.who, sequence.q, scale, tile.depth(), tile.queries());
+  if (tile.k_pe)
+    load_queries<M>(p, tile.who, sequence.q_pe, scale, tile.depth(),
+                    tile.queries() + kTileRows<P> * units_of<M>(tile.shape.dims));
 }
 /// The keys `blocks`, left for another task.
-template <class M, class P, class T, class U>
-TW_INLINE void leave(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
-                     const AttentionSequence<T, U>& sequence, const Partials& partials) {
-  load_queries<M>(p, tile, sequence);
+template <class P, class Tile, class Sequence>
+TW_INLINE void leave(P p, const Tile& tile, KeyRange blocks, const Sequence& sequence,
+                     const Partials& partials) {
+  load_queries(p, tile, sequence);
   leave_blocks(p, tile, blocks.begin, blocks.end, partials);
 }
 /// All keys.
-template <class M, class P, class T, class U>
-TW_INLINE void walk(P p, const AttentionTile<P, U, M>& tile, const AttentionOptions& options,
-                    const AttentionSequence<T, U>& sequence) {
-  load_queries<M>(p, tile, sequence);
+template <class P, class Tile, class Sequence>
+TW_INLINE void walk(P p, const Tile& tile, const AttentionOptions& options,
+                    const Sequence& sequence) {
+  load_queries(p, tile, sequence);
   walk_blocks(p, tile, options.sinks);
 }
 
@@ -191,7 +197,7 @@ TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange block
   const AttentionHeads<P, U, M> all{tile};
   for (int64_t h = 0; h < all.heads(); ++h) {
     const auto here = all.tile(h);
-    load_queries<M>(p, here, sequence);
+    load_queries(p, here, sequence);
     if (partials == nullptr) start_rows(p, here, options.sinks);
   }
   for (int64_t b = blocks.begin; b < blocks.end; ++b) all.process(p, b, partials);
@@ -202,7 +208,8 @@ TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange block
   }
 }
 
-template <class T, class U, class P, class K>
+/// Keys' rotated dims, if there are, are of type R.
+template <class T, class U, class R = U, class P, class K>
 TW_INLINE void run(P p, const K& kernel) {
   const AttentionShape shape = kernel.shape();
   const AttentionOptions options = kernel.options();
@@ -212,7 +219,7 @@ TW_INLINE void run(P p, const K& kernel) {
   const TaskAt at = find_task<P>(shape, lengths, schedule, merges, p.index());
   const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
 
-  const auto tile = tile_of<Floats>(p, shape, options, sequence, at.who);
+  const auto tile = tile_of<Floats, R>(p, shape, options, sequence, at.who);
   Partials partials;
   if (split) {
     partials = Partials::in(p.template workspace<char>(), schedule.slots, shape,
@@ -236,9 +243,11 @@ TW_INLINE void run(P p, const K& kernel) {
   }
 #endif
   const auto multiplied = [&](const auto& by) {
-    if (schedule.together)
-      run_heads(p, by, blocks, options, sequence, split ? &partials : nullptr);
-    else if (split)
+    if constexpr (tile::same_type<R, U>) {
+      if (schedule.together)
+        return run_heads(p, by, blocks, options, sequence, split ? &partials : nullptr);
+    }
+    if (split)
       leave(p, by, blocks, sequence, partials);
     else
       walk(p, by, options, sequence);
@@ -246,9 +255,9 @@ TW_INLINE void run(P p, const K& kernel) {
   if (merges) {
     merge_partials(p, at.who, tile.mask, partials, options.sinks, shape.value_dims, tile.states(),
                    tile.accumulator(0), tile.at.acc_stride);
-  } else if (kHasPairs<P, T, U> && p.machine().prefers_bf16_pairs()) {
+  } else if (kHasPairs<P, T, U> && p.machine().prefers_bf16_pairs() && !tile.copies_scales()) {
     if constexpr (kHasPairs<P, T, U>)
-      multiplied(tile_of<Pairs>(p, shape, options, sequence, at.who));
+      multiplied(tile_of<Pairs, R>(p, shape, options, sequence, at.who));
   } else {
     multiplied(tile);
   }

@@ -31,7 +31,7 @@ template <class P, class T, class U>
 TW_INLINE bool uses_tiles(const AttentionSequence<T, U>& sequence, const AttentionOptions& options,
                           const Machine& machine) {
   return kHasTiles<P, T, U> && machine.prefers_bf16_tiles() && !ScoreBias(sequence, options) &&
-         !options.mods;
+         !options.mods && !sequence.k_pe;
 }
 
 struct Schedule {
@@ -54,7 +54,7 @@ TW_INLINE constexpr int64_t ceil_div(int64_t a, int64_t b) {
 /// Rows per tile: many enough to pay for copying a block of keys, few enough that the block stays
 /// in L2 beside their queries and accumulators.
 TW_INLINE int64_t most_rows(const AttentionShape& shape, const Machine& machine) {
-  const int64_t width = shape.dims + shape.value_dims;
+  const int64_t width = shape.dims + shape.rotated_dims + shape.value_dims;
   const int64_t fitting = machine.l2_bytes / 5 / width - kKeyBlock;  // floats, 4 of 5 bytes of L2
   const int64_t least = 96, most = 384;
   return fitting < least ? least : fitting > most ? most : fitting;
@@ -120,7 +120,7 @@ TW_INLINE Schedule schedule_of(const K& kernel, const Machine& machine) {
   bool together = false;
   if (kernel.lengths().sequences > 0) {
     const AttentionSequence<T, U> any = kernel.sequence(0);
-    together = !uses_tiles<P>(any, kernel.options(), machine) &&
+    together = !uses_tiles<P>(any, kernel.options(), machine) && !any.k_pe &&
                heads_lie_together<P>(shape, any.k, any.v, machine);
   }
   return make_schedule<P>(shape, kernel.lengths(), together, machine);

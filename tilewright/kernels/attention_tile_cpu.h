@@ -5,11 +5,13 @@
 // rows first copy a block into panels that all of them share.
 #pragma once
 
+#include "tilewright/kernels/attention_copy_cpu.h"
 #include "tilewright/kernels/attention_rows_cpu.h"
 
 namespace tw::kernels::attention_detail {
 
-template <class P, class U, class M = Floats>
+/// Rotated dims of keys, if there are, are of type R.
+template <class P, class U, class M = Floats, class R = U>
 struct AttentionTile {
   using Unit = typename M::Unit;
 
@@ -17,7 +19,9 @@ struct AttentionTile {
   AttentionMask mask;
   KeySource<U> k, v;
   KeySource<U> next_k;  // of the head that is likely worked on next, or no data
+  KeySource<R> k_pe;    // further dims of keys, or no data
   KeySource<float> k_scale, v_scale;
+  int64_t scale_parts;  // equal parts of a row's dims that have a scale each
   ScoreBias bias;
   ScoreMods mods;
   int64_t sequence;  // in the batch
@@ -35,8 +39,8 @@ struct AttentionTile {
     const bool few = who.rows <= kDirectRows;
     const bool whole_vectors =
         k.table != nullptr ? k.page_size % kN == 0 : round_up(mask.kv_len, kN) <= k.page_size;
-    direct_k = few && k.row_stride == 1 && whole_vectors;
-    direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0 &&
+    direct_k = few && k.row_stride == 1 && whole_vectors && !k_pe;
+    direct_v = few && v.dim_stride == 1 && shape.value_dims % kN == 0 && scale_parts == 1 &&
                (v.table == nullptr || v.page_size % M::kDepth == 0);
   }
 
@@ -102,11 +106,11 @@ struct AttentionTile {
   /// The scales of a block's keys that are there.
   TW_INLINE void copy_key_scales(P p, int64_t block) const {
     const int64_t start = block * kKeyBlock;
-    if (k_scale) copy_scales(p, k_scale, start, end_of(block), scratch + at.k_scale);
+    if (scales_scores()) copy_scales(p, k_scale, start, end_of(block), scratch + at.k_scale);
   }
   TW_INLINE void copy_value_scales(P p, int64_t block) const {
     const int64_t start = block * kKeyBlock;
-    if (v_scale) copy_scales(p, v_scale, start, end_of(block), scratch + at.v_scale);
+    if (scales_weights()) copy_scales(p, v_scale, start, end_of(block), scratch + at.v_scale);
   }
   TW_INLINE int64_t end_of(int64_t block) const {
     const int64_t end = (block + 1) * kKeyBlock;
@@ -132,12 +136,8 @@ struct AttentionTile {
     const int64_t start = block * kKeyBlock;
     copy_key_scales(p, block);
     copy_value_scales(p, block);
-    if (!direct_k) {
-      const int64_t panel = all.begin / kPanel<P>;
-      pack_keys<M>(p, k, start + panel * kPanel<P>, start + all.end, shape.dims,
-                   units(at.keys) + panel * kPanel<P> * units_of<M>(shape.dims));
-    }
-    if (!direct_v) copy_values(p, start, all);
+    if (!direct_k) copy_keys<M>(p, *this, start, all);
+    if (!direct_v) copy_values<M>(p, *this, start, all);
     constexpr int64_t kGroup = kScoreRows / kTileRows<P> * kTileRows<P>;
     for (int64_t first = 0; first < who.rows; first += kGroup) {
       const int64_t last = (first + kGroup < who.rows ? first + kGroup : who.rows) - 1;
@@ -151,18 +151,26 @@ struct AttentionTile {
     }
   }
 
+  /// Units of a query or key.
+  TW_INLINE int64_t depth() const { return depth_of<M>(shape); }
+  /// Scales that all products of a key have; others are copied with it.
+  TW_INLINE bool scales_scores() const { return k_scale && scale_parts == 1 && !k_pe; }
+  TW_INLINE bool scales_weights() const { return v_scale && scale_parts == 1; }
+  TW_INLINE bool copies_scales() const {
+    return (k_scale && !scales_scores()) || (v_scale && !scales_weights());
+  }
   TW_INLINE Unit* units(int64_t part) const { return reinterpret_cast<Unit*>(scratch + part); }
 
   /// The scores of the keys from j on that `panel` holds.
   template <class Keys>
   TW_INLINE void score_panel(P p, const Rows& group, int64_t j, const Keys& panel) const {
-    const float* const scale = k_scale ? scratch + at.k_scale + j : nullptr;
+    const float* const scale = scales_scores() ? scratch + at.k_scale + j : nullptr;
     for (int64_t t = 0; t < group.tiles(); ++t) {
       const KeyRange keys = group.tile_keys[t];
       if (j >= keys.end || j + kPanel<P> <= keys.begin) continue;
       with_tile_rows(p, group.rows_in_tile(t), [&]<int kRows>() {
-        score_tile<P, kRows, 2>(p, query_tile(group, t), panel, units_of<M>(shape.dims), factor,
-                                scale, score_tile_at(t) + j);
+        score_tile<P, kRows, 2>(p, query_tile(group, t), panel, depth(), factor, scale,
+                                score_tile_at(t) + j);
       });
     }
   }
@@ -193,7 +201,7 @@ struct AttentionTile {
       if (mods) modify(p, group.first + r, block * kKeyBlock, keys, row);
       group.stats[r].m = mask_row(p, chunks_of(r), keys, row);
     }
-    const float* const scale = v_scale ? scratch + at.v_scale : nullptr;
+    const float* const scale = scales_weights() ? scratch + at.v_scale : nullptr;
     row = scratch + at.scores;
     for (int64_t r = 0; r < group.rows; ++r, row += kScoreStride) {
       const KeyRange keys = group.tile_keys[r / kTileRows<P>];
@@ -252,15 +260,6 @@ struct AttentionTile {
   }
 
  private:
-  TW_INLINE void copy_values(P p, int64_t start, KeyRange keys) const {
-    if constexpr (tile::same_type<M, Floats>)
-      pack_values(p, v, start + keys.begin, start + keys.end, shape.value_dims, keys.begin,
-                  scratch + at.values);
-    else
-      pack_value_pairs(p, v, start, keys, shape.value_dims, at.acc_stride, kValuePanelStride<P, M>,
-                       units(at.values));
-  }
-
   /// Scores, maxima, sums and weights of a group.
   TW_INLINE void score_rows(P p, int64_t block, Rows& group) const {
     if (direct_k)
@@ -271,7 +270,7 @@ struct AttentionTile {
   }
 
   TW_INLINE void score_panels(P p, int64_t block, const Rows& group) const {
-    const int64_t panel_size = units_of<M>(shape.dims) * kPanel<P>;
+    const int64_t panel_size = depth() * kPanel<P>;
     const KeyRange ahead = keys_ahead(block, group.first, group.rows);
     int64_t fetched = ahead.begin;
     for (int64_t j = group.keys.begin / kPanel<P> * kPanel<P>; j < group.keys.end; j += kPanel<P>) {
@@ -285,7 +284,7 @@ struct AttentionTile {
   }
 
   TW_INLINE void score_direct(P p, int64_t block, const Rows& group) const {
-    const float* const scale = k_scale ? scratch + at.k_scale : nullptr;
+    const float* const scale = scales_scores() ? scratch + at.k_scale : nullptr;
     const int64_t begin = group.keys.begin / kN * kN, start = block * kKeyBlock;
     for_segments(k, start + begin, start + group.keys.end, kKeyBlock,
                  [&](const KeySegment<U>& segment, int64_t offset) {
@@ -295,7 +294,7 @@ struct AttentionTile {
                                         ahead_of_keys(start + j, segment.data));
                    for (int64_t t = 0; t < group.tiles(); ++t)
                      score(p, group.rows_in_tile(t), query_tile(group, t), columns,
-                           (segment.count + kN - 1) / kN, units_of<M>(shape.dims), factor,
+                           (segment.count + kN - 1) / kN, depth(), factor,
                            scale != nullptr ? scale + j : nullptr, score_tile_at(t) + j);
                  });
   }
@@ -390,7 +389,7 @@ struct AttentionTile {
   }
 
   TW_INLINE const Unit* query_tile(const Rows& group, int64_t t) const {
-    return queries() + (group.first + t * kTileRows<P>)*units_of<M>(shape.dims);
+    return queries() + (group.first + t * kTileRows<P>)*depth();
   }
   TW_INLINE float* score_tile_at(int64_t t) const {
     return scratch + at.scores + t * kTileRows<P> * kScoreStride;

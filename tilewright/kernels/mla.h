@@ -7,8 +7,9 @@
 // Latents of 8 bits have a scale for each key, or for each of equal parts of its dims, as in
 // DeepSeek-V3.2 (arXiv:2512.02556), whose rotated dims keep their 16 bits.
 //
-// The neutral text: a program for each query and head (kernels/attention_neutral.h). Hopper has a
-// schedule of its own (kernels/mla_sm90.h).
+// On a CPU, the tiles of attention (attention_tile_cpu.h), for which keys have rotated dims after
+// their own. The text for any GPU: a program for each query and head (attention_neutral.h). Hopper
+// has a schedule of its own (mla_sm90.h).
 #pragma once
 
 #include "tilewright/kernels/attention.h"
@@ -28,6 +29,22 @@ template <class T, class U>
 TW_INLINE void put_scales(const KeySource<float>& scales, int64_t parts,
                           AttentionSequence<T, U>& to) {
   to.k_scale = scales, to.v_scale = scales, to.scale_parts = parts;
+}
+
+template <class T, class U, class P, class K>
+TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
+#if !defined(__CUDACC__)
+  if constexpr (!P::kOnGpu) return attention_detail::make_plan<T, U, P>(kernel, machine);
+#endif
+  return attention_neutral::make_plan(kernel.latent());
+}
+template <class T, class U, class P, class K>
+TW_INLINE void run(P p, const K& kernel) {
+#if !defined(__CUDACC__)
+  attention_detail::run<T, U, T>(p, kernel);
+#else
+  attention_neutral::run<T, U>(p, kernel);
+#endif
 }
 
 }  // namespace mla
@@ -53,7 +70,9 @@ struct Mla {
     return {q_nope, ckv, ckv, kv_lens, {}, {}, {}, {}, {},  factor,
             causal, -1,  -1,  0,       {}, {}, {}, {}, out, lse};
   }
-  TW_INLINE AttentionShape shape() const { return latent().shape(); }
+  TW_INLINE AttentionShape shape() const {
+    return {q_nope.size(2), ckv.size(2), q_nope.size(3), ckv.size(3), q_pe.size(3)};
+  }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
   TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
   TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
@@ -65,12 +84,12 @@ struct Mla {
   }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return attention_neutral::make_plan(latent());
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return mla::make_plan<T, U, P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_neutral::run<T, U>(p, *this);
+    mla::run<T, U>(p, *this);
   }
 };
 
@@ -99,7 +118,9 @@ struct MlaPaged {
             {},     {},        {},        factor,      causal,  -1,           -1,
             0,      {},        {},        {},          {},      out,          lse};
   }
-  TW_INLINE AttentionShape shape() const { return latent().shape(); }
+  TW_INLINE AttentionShape shape() const {
+    return {q_nope.size(1), ckv_pages.size(2), q_nope.size(2), ckv_pages.size(3), q_pe.size(2)};
+  }
   TW_INLINE AttentionOptions options() const { return latent().options(); }
   TW_INLINE SequenceLengths lengths() const { return latent().lengths(); }
   TW_INLINE AttentionSequence<T, U> sequence(int64_t b) const {
@@ -112,12 +133,12 @@ struct MlaPaged {
   }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    return attention_neutral::make_plan(latent());
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
+    return mla::make_plan<T, U, P>(*this, machine);
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    attention_neutral::run<T, U>(p, *this);
+    mla::run<T, U>(p, *this);
   }
 };
 
