@@ -48,7 +48,8 @@ struct AttentionBackward {
 #if !defined(__CUDACC__)
     if constexpr (!P::kOnGpu) return attention_backward::plan<T, P>(*this, machine);
 #endif
-    if (const AttentionBackwardTiles tiles(*this); tiles.pay()) return tiles.plan();
+    if (const AttentionBackwardTiles tiles(*this); tiles.pay(machine.l1d_bytes))
+      return tiles.plan();
     return attention_backward_neutral::make_plan(shape(), q.size(0) * q.size(1),
                                                  k.size(0) * k.size(1));
   }
@@ -57,7 +58,7 @@ struct AttentionBackward {
 #if !defined(__CUDACC__)
     attention_backward::run<T>(p, *this);
 #else
-    if (const AttentionBackwardTiles tiles(*this); tiles.pay())
+    if (const AttentionBackwardTiles tiles(*this); tiles.pay(p.shared_scratch()))
       return run_attention_backward_tile(p, *this, tiles,
                                          attention_backward_neutral::scale_of(*this));
     attention_backward_neutral::run<T>(p, *this);

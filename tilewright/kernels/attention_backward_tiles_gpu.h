@@ -14,7 +14,7 @@ struct AttentionBackwardTiles : AttentionTileSizes {
   using E = attention_operand_t<T, T>;
   static constexpr int kUnit = 16 / int(sizeof(E));  // elements of a word
   static constexpr int kThreads = 128, kKeys = 32;   // of a block of the other side
-  static constexpr int kDims = 128, kWeightPitch = kKeys + 4;
+  static constexpr int kWeightPitch = kKeys + 4;
   static constexpr int64_t kLeastRows = 16;
 
   AttentionShape shape;
@@ -27,9 +27,10 @@ struct AttentionBackwardTiles : AttentionTileSizes {
         keys(kernel.k.size(1)) {}
 
   TW_INLINE int64_t rows() const { return queries * shape.group(); }  // of a kv head
-  TW_INLINE bool pay() const {
-    return shape.dims <= kDims && shape.value_dims <= kDims && rows() >= kLeastRows &&
-           keys >= kLeastRows;
+  /// Where a program has so many bytes of shared memory: 98 KiB, which every GPU has, are enough
+  /// for 128 dims.
+  TW_INLINE bool pay(int64_t shared_bytes) const {
+    return rows() >= kLeastRows && keys >= kLeastRows && scratch_bytes() <= shared_bytes;
   }
   TW_INLINE static int64_t padded(int64_t dims) {
     return (dims + kColumns - 1) / kColumns * kColumns;
@@ -59,7 +60,6 @@ struct AttentionBackwardTiles : AttentionTileSizes {
   TW_INLINE int64_t operand_elements() const {
     return kRows * (pitch(shape.dims) + pitch(shape.value_dims)) + kKeys * pitch(most_dims());
   }
-  /// At most 98 KiB, for which every GPU's shared memory has room.
   TW_INLINE int64_t scratch_bytes() const {
     return int64_t{sizeof(Call)} + operand_elements() * int64_t{sizeof(E)} +
            (kRows + 2 * kKeys) * int64_t{sizeof(Row)} +

@@ -159,7 +159,7 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   }
   if (out.build < 0 || !few) return out;
   constexpr int kMostTeam = 8;
-  out.step = 1, out.least = 4;
+  out.step = 1, out.least = 1;
   out.team.heads = greatest_team(size.kv_heads * size.group / out.pack, kMostTeam, multiprocessors);
   return out;
 }

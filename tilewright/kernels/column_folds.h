@@ -66,6 +66,14 @@ struct ColumnFolds {
     plan.workspace_bytes = cut.row_blocks > 1 ? blocks_bytes<State>() : 0;
     return plan;
   }
+  /// Of what only maps.
+  TW_INLINE tile::Plan plan_of_maps() const {
+    const tile::Plan plan = tile::plan_of(cut.outer * cut.column_blocks * cut.row_blocks);
+    if constexpr (P::kOnGpu)
+      return plan.over(P::kSumColumns);
+    else
+      return plan;
+  }
   /// Of the blocks' states.
   template <class State>
   TW_INLINE int64_t blocks_bytes() const {

@@ -12,10 +12,12 @@ namespace tw::kernels {
 
 /// How of F, which has
 ///
-///     Fold, Known                       of tile/folds.h; what a row's elements are mapped by
-///     auto term(v ...)                  what is folded, of vectors of the operands' elements
-///     Known known<P>(const State&)
-///     auto map(const Known&, v ...)     of vectors, or of elements
+///     Fold, Known                              of tile/folds.h; what elements are mapped by
+///     auto term(v ...)                         what is folded, of vectors of operands' elements
+///     Known known<P>(int64_t row, const State&)
+///     auto map(const Known&, v ...)            of vectors, or of elements
+///
+/// or of any whose State and Known are no larger.
 template <class P, class T, class F>
 struct FoldAndMap {
   using C = tile::compute_t<T>;
@@ -53,12 +55,14 @@ struct FoldAndMap {
     return plan;
   }
 
-  template <class... In>
-  TW_INLINE void run(P p, const Rows<T>& out, const In&... in) const {
+  template <class By, class... In>
+  TW_INLINE void run(P p, const By& by, const Rows<T>& out, const In&... in) const {
+    static_assert(sizeof(typename By::Fold::State) <= sizeof(State) &&
+                  sizeof(typename By::Known) <= sizeof(Known));
     if (by_columns)
-      run_columns(p, out, in...);
+      run_columns(p, by, out, in...);
     else if constexpr (sizeof...(In) == 1)
-      run_parts(p, out, in...);
+      run_parts(p, by, out, in...);
   }
 
  private:
@@ -69,32 +73,37 @@ struct FoldAndMap {
     return of.lead_strides[last] == 1 && of.lead_sizes[last] % x.lead_sizes[x.lead - 1] == 0;
   }
 
-  template <class... In>
-  TW_INLINE void run_columns(P p, const Rows<T>& out, const In&... in) const {
+  template <class By, class... In>
+  TW_INLINE void run_columns(P p, const By& by, const Rows<T>& out, const In&... in) const {
+    using Folded = typename By::Fold::State;
+    using ByKnown = typename By::Known;
     const int64_t blocks = columns.cut.row_blocks;
-    Known* const known = reinterpret_cast<Known*>(
-        p.template workspace<char>() + (blocks > 1 ? columns.template blocks_bytes<State>() : 0));
-    const typename F::Fold fold;
-    const auto finish = [&](int64_t i, const State& state) {
-      known[i] = F::template known<P>(state);
+    ByKnown* const known = reinterpret_cast<ByKnown*>(
+        p.template workspace<char>() + (blocks > 1 ? columns.template blocks_bytes<Folded>() : 0));
+    const typename By::Fold fold;
+    const auto finish = [&](int64_t i, const Folded& state) {
+      known[i] = by.template known<P>(i, state);
     };
     if (p.phase() == 0)
       return columns.fold_block(
-          p, fold, finish, [](const auto&... v) { return F::term(v...); }, in...);
+          p, fold, finish, [](const auto&... v) { return By::term(v...); }, in...);
     if (blocks > 1 && p.phase() == 1) return columns.combine(p, fold, finish);
     // In the other order: what was read last, the cache still has.
     const int64_t inner = columns.cut.inner, count = columns.cut.outer * columns.cut.column_blocks;
     const auto at = columns.block(count * blocks - 1 - p.index());
+    const ByKnown* const of_block = known + at.which * inner + at.begin;
     tile::map_columns<C>(
-        p, known + at.which * inner + at.begin, at.rows,
-        [](const Known& by, const auto&... v) { return F::map(by, v...); }, at.of(out, inner),
+        p, [of_block](int column) { return of_block[column]; }, at.rows,
+        [](const ByKnown& of, const auto&... v) { return By::map(of, v...); }, at.of(out, inner),
         at.of(in, inner)...);
   }
 
   /// Of one operand, whose elements are what is folded.
-  TW_INLINE void run_parts(P p, const Rows<T>& out, const Rows<const T>& x) const {
-    State* const states = p.template workspace<State>();
-    const typename F::Fold fold;
+  template <class By>
+  TW_INLINE void run_parts(P p, const By& by, const Rows<T>& out, const Rows<const T>& x) const {
+    using Folded = typename By::Fold::State;
+    Folded* const states = p.template workspace<Folded>();
+    const typename By::Fold fold;
     const int64_t last = out.rows * parts.count - 1;
     const int64_t i = p.phase() == 0 ? p.index() : last - p.index();
     const RowParts::Part part = parts.part(i, out.cols);
@@ -103,9 +112,9 @@ struct FoldAndMap {
       const auto fold_all = [&](const auto& row) { states[i] = tile::fold_row<C>(p, fold, row); };
       return tile::with_rows<C>(p, fold_all, of(x));
     }
-    const State* const its = states + part.row * parts.count;
-    const Known by = F::template known<P>(tile::fold_list(p, fold, its, parts.count));
-    tile::map_row<C>(p, of(out), [by](const auto& v) { return F::map(by, v); }, of(x));
+    const Folded* const its = states + part.row * parts.count;
+    const auto known = by.template known<P>(part.row, tile::fold_list(p, fold, its, parts.count));
+    tile::map_row<C>(p, of(out), [known](const auto& v) { return By::map(known, v); }, of(x));
   }
 };
 

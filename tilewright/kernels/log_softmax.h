@@ -24,7 +24,7 @@ struct LogSoftmaxByFold {
     return v;
   }
   template <class P>
-  TW_INLINE static Known known(const Exponentials<C>& of) {
+  TW_INLINE static Known known(int64_t, const Exponentials<C>& of) {
     return {of.high, scalar_log<C, P>(of.total)};
   }
   template <class V>
@@ -87,7 +87,7 @@ struct LogSoftmax {
   }
   template <class P, class M>
   TW_INLINE void map(P p, const M& by) const {
-    by.run(p, out, x);
+    by.run(p, LogSoftmaxByFold<C>{}, out, x);
   }
 
  private:

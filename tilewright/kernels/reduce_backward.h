@@ -1,7 +1,11 @@
 // The gradient of one number of each row (kernels/reduce.h), which is worked out again rather than
-// read: rounded, a logarithm or a norm would not be exact enough. One program per row.
+// read: rounded, a logarithm or a norm would not be exact enough. One program per row; on a GPU,
+// where elements of rows lie side by side or rows are long and few, by a fold.
 #pragma once
 
+#include "tilewright/kernels/fold_and_map.h"
+#include "tilewright/kernels/fold_maximum.h"
+#include "tilewright/kernels/fold_nonzero_product.h"
 #include "tilewright/kernels/reduce.h"
 
 namespace tw::kernels {
@@ -12,87 +16,158 @@ TW_INLINE V sign_of(V x) {
   return tile::select(x > V{}, one, tile::select(x < V{}, -one, V{}));
 }
 
+/// What the gradients of a row's elements are made of: two numbers of the row, and its own.
+template <class C>
+struct OfRow {
+  C a, b, grad;
+};
 /// How many elements of the row f maps to 1; f gives 1 or 0.
 template <class C, class P, class Row, class F>
 TW_INLINE C count_of_row(P p, const Row& row, F&& f) {
   return tile::reduce_row<C>(p, tile::Sum{}, row, [&](auto at) { return f(tile::load(row, at)); });
 }
+/// 1 or 0.
+template <class V, class M>
+TW_INLINE V one_where(M mask) {
+  return tile::select(mask, tile::splat<V>(1), V{});
+}
+struct Negative {
+  template <class C>
+  TW_INLINE C operator()(C v) const {
+    return -v;
+  }
+};
 
-// Each calls write(f) with the gradient of an element as f(element).
+// Each has row(), of a row's elements, and state(), of what Fold knows of them; map() gives the
+// gradient of an element.
 
 /// Shared evenly by the elements equal to the least; NaN where that is NaN.
 struct GradOfLeast {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P p, const Row& row, C grad, F&& write) const {
+  template <class C>
+  using Fold = FoldMaximum<C, Negative>;
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     const C low = LeastOfRow{}.template operator()<C>(p, row);
     const auto is_least = [low](auto x) {
       using V = decltype(x);
-      return tile::select(x == tile::splat<V>(low), tile::splat<V>(1), V{});
+      return one_where<V>(x == tile::splat<V>(low));
     };
-    const C count = count_of_row<C>(p, row, is_least);
-    write([=](auto x) { return is_least(x) * grad / count; });
+    return {low, count_of_row<C>(p, row, is_least), grad};
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(const Maximum<C>& of, C grad) {
+    return {-of.high, of.count, grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    return one_where<V>(x == tile::splat<V>(of.a)) * of.grad / of.b;
   }
 };
 /// The product of the others: of a row with one zero all but the zero's are 0, of more all are.
 struct GradOfProduct {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P p, const Row& row, C grad, F&& write) const {
+  template <class C>
+  using Fold = FoldNonzeroProduct<C>;
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     const C zeros = count_of_row<C>(p, row, [](auto x) {
       using V = decltype(x);
-      return tile::select(x == V{}, tile::splat<V>(1), V{});
+      return one_where<V>(x == V{});
     });
-    const C rest = tile::reduce_row<C>(p, tile::Product{}, row, [&](auto at) {
+    const C product = tile::reduce_row<C>(p, tile::Product{}, row, [&](auto at) {
       const auto x = tile::load(row, at);
       using V = decltype(x + x);
       return tile::select(x == V{}, tile::splat<V>(1), V(x));
     });
-    const C of_zero = zeros == C(1) ? grad * rest : C(0), of_others = zeros == C(0) ? grad : C(0);
-    write([=](auto x) {
-      using V = decltype(x);
-      return tile::select(x == V{}, tile::splat<V>(of_zero), of_others * (rest / x));
-    });
+    return {product, zeros, grad};
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(const NonzeroProduct<C>& of, C grad) {
+    return {of.product, of.zeros, grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    const C of_zero = of.b == C(1) ? of.grad * of.a : C(0),
+            of_others = of.b == C(0) ? of.grad : C(0);
+    return tile::select(x == V{}, tile::splat<V>(of_zero), of_others * (of.a / x));
   }
 };
 struct GradOfNorm1 {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P, const Row&, C grad, F&& write) const {
-    write([=](auto x) { return sign_of(x) * grad; });
+  template <class C>
+  using Fold = FoldBy<C, tile::Sum>;  // of which nothing is used
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P, const Row&, C grad) {
+    return {C(0), C(0), grad};
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(C, C grad) {
+    return {C(0), C(0), grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    return sign_of(x) * of.grad;
   }
 };
 /// 0 of a row of zeros.
 struct GradOfNorm2 {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P p, const Row& row, C grad, F&& write) const {
-    const C norm = NormOfOrder2{}.template operator()<C>(p, row);
-    write([=](auto x) {
-      using V = decltype(x);
-      return norm == C(0) ? V{} : (x / norm) * grad;
-    });
+  template <class C>
+  using Fold = FoldBy<C, tile::Sum, Square>;
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
+    return { NormOfOrder2{}.template operator()<C>(p, row), C(0), grad };
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(C squares, C grad) {
+    return {tile::sqrt(squares), C(0), grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    return of.a == C(0) ? V{} : V((x / of.a) * of.grad);
   }
 };
 /// Shared evenly by the elements of the largest magnitude; 0 where that is NaN.
 struct GradOfNormInfinity {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P p, const Row& row, C grad, F&& write) const {
+  template <class C>
+  using Fold = FoldMaximum<C, Magnitude>;
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     const C norm = NormOfOrderInfinity{}.template operator()<C>(p, row);
     const auto is_largest = [norm](auto x) {
       using V = decltype(x);
-      return tile::select(magnitude(x) == tile::splat<V>(norm), tile::splat<V>(1), V{});
+      return one_where<V>(magnitude(x) == tile::splat<V>(norm));
     };
-    const C count = count_of_row<C>(p, row, is_largest);
-    write([=](auto x) {
-      using V = decltype(x);
-      return tile::select(is_largest(x) > V{}, sign_of(x) / count, V{}) * grad;
-    });
+    return {norm, count_of_row<C>(p, row, is_largest), grad};
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(const Maximum<C>& of, C grad) {
+    return {of.high, of.count, grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    return tile::select(magnitude(x) == tile::splat<V>(of.a), sign_of(x) / of.b, V{}) * of.grad;
   }
 };
 /// By the softmax of the row.
 struct GradOfLogSumExp {
-  template <class C, class P, class Row, class F>
-  TW_INLINE void operator()(P p, const Row& row, C grad, F&& write) const {
+  template <class C>
+  using Fold = FoldExponentials<C>;
+
+  template <class C, class P, class Row>
+  TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     const LogSumExp<C> parts = row_logsumexp<C>(p, row);
-    const C high = parts.high, log_sum = high < C(__builtin_inf()) ? parts.log_sum : C(0);
-    write([=](auto x) { return tile::exp_nonpositive((x - high) - log_sum) * grad; });
+    return {parts.high, parts.high < C(__builtin_inf()) ? parts.log_sum : C(0), grad};
+  }
+  template <class P, class C>
+  TW_INLINE static OfRow<C> state(const Exponentials<C>& of, C grad) {
+    return {of.high, of.high < C(__builtin_inf()) ? scalar_log<C, P>(of.total) : C(0), grad};
+  }
+  template <class C, class V>
+  TW_INLINE static V map(const OfRow<C>& of, const V& x) {
+    return tile::exp_nonpositive((x - of.a) - of.b) * of.grad;
   }
 };
 
@@ -100,6 +175,28 @@ struct GradOfLogSumExp {
 using RowGrads = OneOf<GradOfLeast, GradOfProduct, GradOfNorm1, GradOfNorm2, GradOfNormInfinity,
                        GradOfLogSumExp>;
 static_assert(RowGrads::kCount == RowFunctions::kCount);
+
+/// See fold_and_map.h.
+template <class T, class Of>
+struct ReduceGradientByFold {
+  using C = tile::compute_t<T>;
+  using Fold = typename Of::template Fold<C>;
+  using Known = OfRow<C>;
+  Rows<const T> grad;
+
+  template <class V>
+  TW_INLINE static V term(const V& v) {
+    return v;
+  }
+  template <class P>
+  TW_INLINE Known known(int64_t row, const typename Fold::State& of) const {
+    return Of::template state<P>(of, C(grad(row, 0)));
+  }
+  template <class V>
+  TW_INLINE static V map(const Known& by, const V& v) {
+    return Of::map(by, v);
+  }
+};
 
 template <class T>
 struct ReduceBackward {
@@ -111,8 +208,14 @@ struct ReduceBackward {
   int64_t dim;     // the caller moved this dimension into the last place
   Rows<T> x_grad;  // [*, cols], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
+    if constexpr (P::kOnGpu)
+      if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
     return tile::plan_of(x.cols > 0 ? x.rows : 0, logsumexp_scratch<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
@@ -120,17 +223,37 @@ struct ReduceBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
     const C g = C(grad(p.index(), 0));
-    const auto run = [&](const auto& row, const auto& to) {
-      const auto write = [&](auto f) {
+    const auto run = [&](const auto& in, const auto& outs) {
+      const auto row = in.row(p.index());
+      const auto to = outs.row(p.index());
+      RowGrads::choose(function, [&](auto of) {
+        const OfRow<C> known = of.template row<C>(p, row, g);
         tile::for_row<C>(p, row, [&](auto at) {
           const auto v = tile::load(row, at);
           using V = decltype(v + v);
-          tile::store(p, to, at, f(V(v)));
+          tile::store(p, to, at, of.map(known, V(v)));
         });
-      };
-      RowGrads::choose(function, [&](auto of) { of.template operator()<C>(p, row, g, write); });
+      });
     };
-    tile::with_rows<C>(p, run, x.row(p.index()), x_grad.row(p.index()));
+    tile::run_rows(p, *this, run);
+  }
+
+  /// On a GPU the host chooses how.
+  template <class P>
+  TW_DEVICE FoldAndMap<P, T, ReduceGradientByFold<T, GradOfLogSumExp>> mapping() const {
+    return FoldAndMap<P, T, ReduceGradientByFold<T, GradOfLogSumExp>>(x_grad, x);
+  }
+  template <tile::Program P>
+  TW_DEVICE MappingKernel<P, ReduceBackward> prepared() const
+    requires(P::kOnGpu)
+  {
+    return MappingKernel<P, ReduceBackward>(*this);
+  }
+  template <class P, class M>
+  TW_INLINE void map(P p, const M& by) const {
+    RowGrads::choose(function, [&](auto of) {
+      by.run(p, ReduceGradientByFold<T, decltype(of)>{grad}, x_grad, x);
+    });
   }
 };
 

@@ -29,7 +29,7 @@ struct SoftmaxByFold {
     return v;
   }
   template <class P>
-  TW_INLINE static Known known(const Exponentials<C>& of) {
+  TW_INLINE static Known known(int64_t, const Exponentials<C>& of) {
     return {Exponentials<C>::base_of(of.high), 1 / of.total};
   }
   template <class V>
@@ -111,7 +111,7 @@ struct Softmax {
   }
   template <class P, class M>
   TW_INLINE void map(P p, const M& by) const {
-    by.run(p, out, x);
+    by.run(p, SoftmaxByFold<C>{}, out, x);
   }
 
  private:

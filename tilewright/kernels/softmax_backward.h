@@ -23,7 +23,7 @@ struct SoftmaxGradientByFold {
     return F::term_of(grad, y);
   }
   template <class P>
-  TW_INLINE static Known known(C total) {
+  TW_INLINE static Known known(int64_t, C total) {
     return total;
   }
   template <class V>
@@ -92,7 +92,7 @@ struct SoftmaxGradient {
   }
   template <class P, class M>
   TW_INLINE void map(P p, const M& by) const {
-    by.run(p, x_grad, grad, output);
+    by.run(p, SoftmaxGradientByFold<C, F>{}, x_grad, grad, output);
   }
 
  private:

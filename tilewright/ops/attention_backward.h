@@ -97,6 +97,7 @@ struct AttentionBackward {
       {"heads of 256, groups", "B=2 S=200 Hq=4 L=333 H=2 D=256 Dv=256 causal=1 +kv_lens"},
       {"heads of 200, window, softcap",
        "B=1 S=257 Hq=2 L=190 H=2 D=200 Dv=136 window_left=90 softcap=5"},
+      {"heads of 320, values of 264", "B=1 S=70 Hq=2 L=60 H=1 D=320 Dv=264 causal=1"},
       {"odd dims, groups", "B=2 S=37 Hq=6 L=100 H=2 D=13 Dv=99 causal=1 softcap=3 +kv_lens"},
       {"heads of 124, values of 36", "B=1 S=40 Hq=1 L=90 H=1 D=124 Dv=36 window_right=3"},
       {"groups", "B=2 S=7 Hq=6 L=9 H=2 D=5 Dv=3 causal=1 +kv_lens"}};

@@ -60,17 +60,26 @@ struct ReduceBackward : AlongDim<1> {
     return elementwise_cost(k.x_grad, 2, 4);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8 function=amin"},
-                                        {"no columns", "*=3 C=0 function=logsumexp"},
-                                        {"one element", "*=4 C=1 function=prod"},
-                                        {"minimum", "*=2x3 C=45 function=amin"},
-                                        {"product", "*=3 C=21 function=prod"},
-                                        {"sum of magnitudes", "*=3 C=45 function=norm1"},
-                                        {"length", "*=3 C=45 function=norm2"},
-                                        {"largest magnitude", "*=3 C=45 function=norm_inf"},
-                                        {"logarithm", "*=3 C=45 function=logsumexp"},
-                                        {"three blocks", "*=5 C=9001 function=logsumexp"},
-                                        {"first dimension", "*=5x5 C=5 function=norm2 dim=0"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8 function=amin"},
+      {"no columns", "*=3 C=0 function=logsumexp"},
+      {"one element", "*=4 C=1 function=prod"},
+      {"minimum", "*=2x3 C=45 function=amin"},
+      {"product", "*=3 C=21 function=prod"},
+      {"sum of magnitudes", "*=3 C=45 function=norm1"},
+      {"length", "*=3 C=45 function=norm2"},
+      {"largest magnitude", "*=3 C=45 function=norm_inf"},
+      {"logarithm", "*=3 C=45 function=logsumexp"},
+      {"three blocks", "*=5 C=9001 function=logsumexp"},
+      {"columns, minimum", "*=41x41 C=41 function=amin dim=1"},
+      {"columns, sum of magnitudes", "*=41x41 C=41 function=norm1 dim=1"},
+      {"columns, length", "*=41x41 C=41 function=norm2 dim=1"},
+      {"columns, largest magnitude", "*=41x41 C=41 function=norm_inf dim=1"},
+      {"columns, logarithm", "*=41x41 C=41 function=logsumexp dim=1"},
+      {"columns, product", "*=19x19 C=19 function=prod dim=1"},
+      {"blocks of columns", "*=300 C=300 function=logsumexp dim=0"},
+      {"long rows", "*=2 C=70001 function=norm_inf"},
+      {"first dimension", "*=5x5 C=5 function=norm2 dim=0"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096 function=norm2"}};
 };
 

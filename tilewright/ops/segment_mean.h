@@ -76,10 +76,11 @@ struct SegmentMean {
   }
 
   static constexpr Case kEdgeCases[] = {
-      {"no segments", "B=2 L=5 C=8 N=0"},         {"no rows", "B=2 L=0 C=8 N=3"},
-      {"no columns", "B=1 L=4 C=0 N=2"},          {"one element", "B=1 L=1 C=1 N=1"},
-      {"uneven segments", "B=2 L=37 C=45 N=5"},   {"empty segments", "B=1 L=3 C=9 N=7"},
-      {"blocks of columns", "B=1 L=9 C=4100 N=2"}};
+      {"no segments", "B=2 L=5 C=8 N=0"},          {"no rows", "B=2 L=0 C=8 N=3"},
+      {"no columns", "B=1 L=4 C=0 N=2"},           {"one element", "B=1 L=1 C=1 N=1"},
+      {"uneven segments", "B=2 L=37 C=45 N=5"},    {"empty segments", "B=1 L=3 C=9 N=7"},
+      {"blocks of columns", "B=1 L=9 C=4100 N=2"}, {"long segments", "B=2 L=1500 C=70 N=2"},
+      {"many segments", "B=4 L=640 C=1024 N=64"}};
   static constexpr Case kWorkloads[] = {{"nsa/keys of 64", "B=1 L=8192 C=8192 N=128"}};
 };
 

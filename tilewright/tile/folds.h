@@ -46,7 +46,7 @@ template <class Fold, class P, class Put>
 void fold_states(P p, const Fold& fold, const typename Fold::State* states, int64_t stride, int n,
                  int64_t count, Put&& put);
 template <class C, class P, class Known, class F, class To, class... From>
-void map_columns(P p, const Known* known, int64_t count, F&& f, const RowsApart<To>& to,
+void map_columns(P p, Known&& known, int64_t count, F&& f, const RowsApart<To>& to,
                  const RowsApart<From>&... from);
 template <class C, class Fold, class P, class Row>
 typename Fold::State fold_row(P p, const Fold& fold, const Row& row);

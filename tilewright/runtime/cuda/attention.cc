@@ -92,9 +92,9 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
   const Kernel kernel = kernel_for(p, choice.build, build, on);
   void* pointers[] = {&arguments};
-  launch_attention("attention", kernel, blocks, build.threads(), build.shared_bytes(), stream,
-                   pointers);
-  partials.add_up(module<T>().combine, arguments, stream, "attention", pointers);
+  launch_attention("attention", Start::kEarly, kernel, on, blocks, build.threads(),
+                   build.shared_bytes(), stream, pointers);
+  partials.add_up(Start::kEarly, module<T>().combine, on, arguments, stream, "attention", pointers);
 }
 
 template <class K>

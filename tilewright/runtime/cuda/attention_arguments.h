@@ -9,6 +9,7 @@
 #include "tilewright/runtime/cuda/attention_problem.h"
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/kernel_image.h"
+#include "tilewright/runtime/cuda/launch.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
 namespace tw::runtime::cuda {
@@ -94,10 +95,11 @@ inline int64_t attention_blocks(const kernels::AttentionOrder& order, int multip
   return order.teams * order.team.size();
 }
 
-inline void launch_attention(const std::string& op, Kernel kernel, int64_t blocks, int threads,
-                             int shared_bytes, Stream stream, void** pointers) {
-  check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1,
-                               unsigned(shared_bytes), stream, pointers, nullptr),
+inline void launch_attention(const std::string& op, Start start, Kernel kernel, const Gpu& on,
+                             int64_t blocks, int threads, int shared_bytes, Stream stream,
+                             void** pointers) {
+  check(launch_kernel(start, kernel, on, unsigned(blocks), unsigned(threads), 1,
+                      unsigned(shared_bytes), stream, pointers),
         op + ": launching");
 }
 
@@ -121,14 +123,14 @@ class AttentionPartials {
   }
 
   /// Launches the sum over parts.
-  void add_up(Kernel kernel, const kernels::AttentionArguments<T>& a, Stream stream,
-              const std::string& op, void** pointers) const {
+  void add_up(Start start, Kernel kernel, const Gpu& on, const kernels::AttentionArguments<T>& a,
+              Stream stream, const std::string& op, void** pointers) const {
     if (blocks_ == 0) return;
     constexpr int64_t kColumns = kernels::kAttentionCombineColumns;
     const int64_t items = blocks_ * tile_rows_ * ((a.value_dims + kColumns - 1) / kColumns);
     const int64_t blocks = std::min(items, blocks_ * kernels::kAttentionCombineResident);
-    check(driver().launch_kernel(kernel, unsigned(blocks), 1, 1, kernels::kAttentionCombineThreads,
-                                 1, 1, 0, stream, pointers, nullptr),
+    check(launch_kernel(start, kernel, on, unsigned(blocks), kernels::kAttentionCombineThreads, 1,
+                        0, stream, pointers),
           op + ": launching the sum over parts");
   }
 

@@ -43,7 +43,8 @@ void launch_sm90(const kernels::AttentionFp8& call, int device, Stream stream) {
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
   const Kernel kernel = kernel_for(choice.build, build, on);
   void* pointers[] = {&arguments};
-  launch_attention(kName, kernel, blocks, build.threads(), build.shared_bytes(), stream, pointers);
+  launch_attention(kName, Start::kInOrder, kernel, on, blocks, build.threads(),
+                   build.shared_bytes(), stream, pointers);
   wait_if_asked(kName, on, stream);
 }
 

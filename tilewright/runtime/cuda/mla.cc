@@ -145,8 +145,9 @@ void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
       kMlaBuilds[choice.build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
   const Kernel kernel = kernel_for<T, U>(choice.build, shared_bytes, on);
   void* pointers[] = {&arguments};
-  launch_attention("mla", kernel, blocks, MlaBuild::kThreads, shared_bytes, stream, pointers);
-  partials.add_up(module<T>().combine, arguments, stream, "mla", pointers);
+  launch_attention("mla", Start::kInOrder, kernel, on, blocks, MlaBuild::kThreads, shared_bytes,
+                   stream, pointers);
+  partials.add_up(Start::kInOrder, module<T>().combine, on, arguments, stream, "mla", pointers);
 }
 
 template <class K>

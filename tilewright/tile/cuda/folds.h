@@ -175,10 +175,10 @@ __device__ __forceinline__ void fold_states(P p, const Fold& fold,
                       put);
 }
 
-/// to[r, c] = f(known[c], from[r, c] ...) of `count` rows, element by element. The plan is
-/// fold_rows's.
+/// to[r, c] = f(known(c), from[r, c] ...) of `count` rows, element by element. The plan is
+/// fold_rows's; it needs no scratch.
 template <class C, class P, class Known, class F, class To, class... From>
-__device__ __forceinline__ void map_columns(P p, const Known* known, int64_t count, F&& f,
+__device__ __forceinline__ void map_columns(P p, Known&& known, int64_t count, F&& f,
                                             const RowsApart<To>& to,
                                             const RowsApart<From>&... from) {
   constexpr int kN = P::template kLanes<C>;
@@ -186,11 +186,11 @@ __device__ __forceinline__ void map_columns(P p, const Known* known, int64_t cou
                            auto... turns) {
     if (by.rows <= 0) return;
     constexpr bool kIsLarge = (... || (sizeof(load_raw(turns.row, at)) > 16));
-    constexpr int kMost = (kIsLarge ? 2 : 4) / int(sizeof...(From));
+    constexpr int kMost = sizeof...(From) == 0 ? 2 : (kIsLarge ? 2 : 4) / int(sizeof...(From));
     constexpr int kAhead = is_whole<decltype(target.row)> ? kMost : 1;
-    Pack<Known, kN> of;
+    Pack<decltype(known(0)), kN> of;
     TW_UNROLL
-    for (int i = 0; i < kN; ++i) of[i] = known[by.column + (i < at.count ? i : 0)];
+    for (int i = 0; i < kN; ++i) of[i] = known(by.column + (i < at.count ? i : 0));
     const auto map_some = [&](auto whole, int some) {
       detail::map_batch<C, kN, kAhead>(
           f, some, of, target, at,
