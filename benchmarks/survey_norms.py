@@ -23,7 +23,6 @@ MAPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "softplus": (lambda x: OPS.activation(x, "softplus", 1.0, 20.0), F.softplus),
     "erf": (OPS.erf, torch.erf),
     "dropout": (OPS.dropout, lambda x: F.dropout(x, 0.5, True)),
-    "to f32": (lambda x: OPS.type_as(x, x.new_zeros(1, dtype=torch.float32)), torch.Tensor.float),
 }
 
 
@@ -145,7 +144,9 @@ class Norms(Operands):
             n = max(1, rows // self.share)
             for name, (ours, peer) in MAPS.items():
                 yield Case(f"{name} {n}x{cols}", lambda n=n, c=cols: (self._bf16(n, c),), ours,
-                           peer, (6 if name == "to f32" else 4) * n * cols)  # fmt: skip
+                           peer, 4 * n * cols)  # fmt: skip
+            yield Case(f"to f32 {n}x{cols}", lambda n=n, c=cols: (self._bf16(n, c), self._f32(1)),
+                       OPS.type_as, lambda x, _: x.float(), 6 * n * cols)  # fmt: skip
         rows = 8192 // self.share
         n = rows * 4096
         pair = lambda: (self._bf16(rows, 4096), self._bf16(rows, 4096))  # noqa: E731

@@ -9,6 +9,7 @@ namespace tw::kernels {
 
 template <class P, class T>
 struct ColumnBlock {
+  using Element = T;
   using C = tile::compute_t<T>;
   static constexpr int64_t kMost = 256;      // columns
   static constexpr int64_t kTogether = 128;  // rows whose sum is one number of a sum
@@ -23,12 +24,18 @@ struct ColumnBlock {
   TW_INLINE static bool takes(const Rows<const T>& x) {
     return !P::kOnGpu && ColumnSums<P, T>::takes(x);
   }
+  /// And those of other operands of its shape.
+  template <class... Rest>
+  TW_INLINE static bool takes(const Rows<const T>& x, const Rows<Rest>&... rest) {
+    return takes(x) && (... && are_beside(x, rest));
+  }
   TW_INLINE static int64_t inner(const Rows<const T>& x) { return x.lead_sizes[x.lead - 1]; }
   TW_INLINE static int64_t blocks(const Rows<const T>& x) { return (inner(x) + kMost - 1) / kMost; }
-  /// Whether those of an output lie side by side, too.
-  TW_INLINE static bool are_beside(const Rows<const T>& x, const Rows<T>& out) {
-    const int last = out.lead - 1;
-    return out.lead_strides[last] == 1 && out.lead_sizes[last] == inner(x);
+  /// Whether those of another operand lie side by side, too.
+  template <class U>
+  TW_INLINE static bool are_beside(const Rows<const T>& x, const Rows<U>& of) {
+    const int last = of.lead - 1;
+    return of.lead_strides[last] == 1 && of.lead_sizes[last] == inner(x);
   }
   /// Whether columns of x, and of an output of its shape, lie side by side: on a GPU, too.
   TW_INLINE static bool are_beside_in_both(const Rows<const T>& x, const Rows<T>& out) {
@@ -58,16 +65,16 @@ struct ColumnBlock {
     for (int64_t i = 0; i < count; ++i) out(first + i, 0) = Out(values[i]);
   }
 
-  /// totals: the reduction of f(vector, span) of the elements.
-  template <tile::Reduction R, class F>
-  TW_INLINE void reduce(P p, R, Totals& totals, F&& f) const {
+  /// totals: the reduction of f(vector ..., span) of the elements of x and of other operands.
+  template <tile::Reduction R, class F, class... Rest>
+  TW_INLINE void reduce(P p, R, Totals& totals, F&& f, const Rows<Rest>&... rest) const {
     for (C& total : totals) total = R::template identity<C>();
     for (int64_t begin = 0; begin < x.cols; begin += kTogether) {
       alignas(64) Totals some;
       for (C& total : some) total = R::template identity<C>();
       const int64_t end = begin + kTogether < x.cols ? begin + kTogether : x.cols;
-      for (int64_t c = begin; c < end; ++c) add<R>(p, some, row(x, c), f);
-      add<R>(p, totals, row(some), [](auto v, auto) { return v; });
+      for (int64_t c = begin; c < end; ++c) add<R>(p, some, f, row(x, c), row(rest, c)...);
+      add<R>(p, totals, [](auto v, auto) { return v; }, row(some));
     }
   }
 
@@ -91,18 +98,14 @@ struct ColumnBlock {
     }
   }
 
-  /// out: f(vector, span) of the elements of x. Bits do not depend on how out lies.
-  template <class F>
-  TW_INLINE void map(P p, const Rows<T>& out, F&& f) const {
+  /// out: f(vector ..., span) of the elements. Bits do not depend on how out lies.
+  template <class F, class... Rest>
+  TW_INLINE void map(P p, const Rows<T>& out, F&& f, const Rows<Rest>&... rest) const {
     const bool is_beside = are_beside(x, out);
     alignas(64) Totals results;
     for (int64_t c = 0; c < x.cols; ++c) {
-      const auto from = row(x, c);
-      const auto map_to = [&](const auto& to) TW_INLINED {
-        tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
-          tile::store_cached(to, at, f(tile::load(from, at), at));
-        });
-      };
+      const auto map_to = [&](const auto& to)
+                              TW_INLINED { map_row(p, to, f, row(x, c), row(rest, c)...); };
       if (is_beside) {
         map_to(row(out, c));
         continue;
@@ -113,11 +116,17 @@ struct ColumnBlock {
   }
 
  private:
-  template <class R, class From, class F>
-  TW_INLINE void add(P p, Totals& totals, const From& from, F&& f) const {
+  template <class To, class F, class... From>
+  TW_INLINE void map_row(P p, const To& to, F&& f, const From&... from) const {
+    tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
+      tile::store_cached(to, at, f(tile::load(from, at)..., at));
+    });
+  }
+  template <class R, class F, class... From>
+  TW_INLINE void add(P p, Totals& totals, F&& f, const From&... from) const {
     const tile::AdjacentRow<C> to = row(totals);
     tile::for_row<C>(p, count, [&](auto at) TW_INLINED {
-      const auto v = f(tile::load(from, at), at);
+      const auto v = f(tile::load(from, at)..., at);
       tile::store_cached(to, at, R::combine(tile::load(to, at), v));
     });
   }

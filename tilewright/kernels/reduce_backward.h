@@ -3,6 +3,7 @@
 // where elements of rows lie side by side or rows are long and few, by a fold.
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/fold_and_map.h"
 #include "tilewright/kernels/fold_maximum.h"
 #include "tilewright/kernels/fold_nonzero_product.h"
@@ -38,8 +39,22 @@ struct Negative {
   }
 };
 
-// Each has row(), of a row's elements, and state(), of what Fold knows of them; map() gives the
-// gradient of an element.
+/// Of a number of a row, or of a vector of several rows'.
+template <class V, class C>
+TW_INLINE V vector_of(const C& c) {
+  if constexpr (tile::same_type<V, C>)
+    return c;
+  else
+    return tile::splat<V>(c);
+}
+/// a where the mask is, else 0.
+template <class V, class M>
+TW_INLINE V where(M mask, V a) {
+  return tile::select(mask, a, V{});
+}
+
+// Each has row(), of a row's elements, block(), of those of a block of columns, and state(), of
+// what Fold knows of them; map() gives the gradient of an element.
 
 /// Shared evenly by the elements equal to the least; NaN where that is NaN.
 struct GradOfLeast {
@@ -55,13 +70,22 @@ struct GradOfLeast {
     };
     return {low, count_of_row<C>(p, row, is_least), grad};
   }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    of.reduce(p, tile::Min{}, a, [](auto v, auto) { return v; });
+    const auto low = of.row(a);
+    of.reduce(p, tile::Sum{}, b, [&](auto v, auto at) TW_INLINED {
+      using V = decltype(v + v);
+      return one_where<V>(v == tile::load(low, at));
+    });
+  }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(const Maximum<C>& of, C grad) {
     return {-of.high, of.count, grad};
   }
   template <class C, class V>
   TW_INLINE static V map(const OfRow<C>& of, const V& x) {
-    return one_where<V>(x == tile::splat<V>(of.a)) * of.grad / of.b;
+    return one_where<V>(x == vector_of<V>(of.a)) * of.grad / of.b;
   }
 };
 /// The product of the others: of a row with one zero all but the zero's are 0, of more all are.
@@ -82,15 +106,26 @@ struct GradOfProduct {
     });
     return {product, zeros, grad};
   }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    of.reduce(p, tile::Product{}, a, [](auto v, auto) TW_INLINED {
+      using V = decltype(v + v);
+      return tile::select(v == V{}, tile::splat<V>(1), V(v));
+    });
+    of.reduce(p, tile::Sum{}, b, [](auto v, auto) TW_INLINED {
+      using V = decltype(v + v);
+      return one_where<V>(v == V{});
+    });
+  }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(const NonzeroProduct<C>& of, C grad) {
     return {of.product, of.zeros, grad};
   }
   template <class C, class V>
   TW_INLINE static V map(const OfRow<C>& of, const V& x) {
-    const C of_zero = of.b == C(1) ? of.grad * of.a : C(0),
-            of_others = of.b == C(0) ? of.grad : C(0);
-    return tile::select(x == V{}, tile::splat<V>(of_zero), of_others * (of.a / x));
+    const V a = vector_of<V>(of.a), b = vector_of<V>(of.b), grad = vector_of<V>(of.grad);
+    const V of_zero = where(b == tile::splat<V>(1), V(grad * a)), of_others = where(b == V{}, grad);
+    return tile::select(x == V{}, of_zero, V(of_others * (a / x)));
   }
 };
 struct GradOfNorm1 {
@@ -100,6 +135,10 @@ struct GradOfNorm1 {
   template <class C, class P, class Row>
   TW_INLINE static OfRow<C> row(P, const Row&, C grad) {
     return {C(0), C(0), grad};
+  }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    static_cast<void>(p), static_cast<void>(of), static_cast<void>(a), static_cast<void>(b);
   }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(C, C grad) {
@@ -119,13 +158,20 @@ struct GradOfNorm2 {
   TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     return { NormOfOrder2{}.template operator()<C>(p, row), C(0), grad };
   }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    of.reduce(p, tile::Sum{}, a, [](auto v, auto) { return v * v; });
+    for (int64_t i = 0; i < of.count; ++i) a[i] = tile::sqrt(a[i]);
+    static_cast<void>(b);
+  }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(C squares, C grad) {
     return {tile::sqrt(squares), C(0), grad};
   }
   template <class C, class V>
   TW_INLINE static V map(const OfRow<C>& of, const V& x) {
-    return of.a == C(0) ? V{} : V((x / of.a) * of.grad);
+    const V norm = vector_of<V>(of.a);
+    return tile::select(norm == V{}, V{}, V((x / norm) * of.grad));
   }
 };
 /// Shared evenly by the elements of the largest magnitude; 0 where that is NaN.
@@ -142,13 +188,22 @@ struct GradOfNormInfinity {
     };
     return {norm, count_of_row<C>(p, row, is_largest), grad};
   }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    of.reduce(p, tile::Max{}, a, [](auto v, auto) { return magnitude(v); });
+    const auto norm = of.row(a);
+    of.reduce(p, tile::Sum{}, b, [&](auto v, auto at) TW_INLINED {
+      using V = decltype(v + v);
+      return one_where<V>(magnitude(v) == tile::load(norm, at));
+    });
+  }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(const Maximum<C>& of, C grad) {
     return {of.high, of.count, grad};
   }
   template <class C, class V>
   TW_INLINE static V map(const OfRow<C>& of, const V& x) {
-    return tile::select(magnitude(x) == tile::splat<V>(of.a), sign_of(x) / of.b, V{}) * of.grad;
+    return where(magnitude(x) == vector_of<V>(of.a), V(sign_of(x) / of.b)) * of.grad;
   }
 };
 /// By the softmax of the row.
@@ -160,6 +215,15 @@ struct GradOfLogSumExp {
   TW_INLINE static OfRow<C> row(P p, const Row& row, C grad) {
     const LogSumExp<C> parts = row_logsumexp<C>(p, row);
     return {parts.high, parts.high < C(__builtin_inf()) ? parts.log_sum : C(0), grad};
+  }
+  template <class P, class B>
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+    using C = typename B::C;
+    const ColumnExponentials<P, typename B::Element> parts(p, of);
+    for (int64_t i = 0; i < of.count; ++i) {
+      a[i] = parts.high[i];
+      b[i] = a[i] < C(__builtin_inf()) ? scalar_log<C, P>(parts.total[i]) : C(0);
+    }
   }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(const Exponentials<C>& of, C grad) {
@@ -216,12 +280,17 @@ struct ReduceBackward {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
       if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.cols > 0 ? x.rows : 0, logsumexp_scratch<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x))
+      return RowGrads::choose(function, [&](auto of) { run_block(p, of); });
+#endif
     const C g = C(grad(p.index(), 0));
     const auto run = [&](const auto& in, const auto& outs) {
       const auto row = in.row(p.index());
@@ -255,6 +324,22 @@ struct ReduceBackward {
       by.run(p, ReduceGradientByFold<T, decltype(of)>{grad}, x_grad, x);
     });
   }
+
+#if !defined(__CUDACC__)
+ private:
+  template <class P, class Of>
+  TW_INLINE void run_block(P p, Of) const {
+    const ColumnBlock<P, T> block(p, x);
+    alignas(64) typename ColumnBlock<P, T>::Totals a{}, b{}, grads{};
+    Of::block(p, block, a, b);
+    for (int64_t i = 0; i < block.count; ++i) grads[i] = C(grad(block.first + i, 0));
+    const auto as = block.row(a), bs = block.row(b), gs = block.row(grads);
+    block.map(p, x_grad, [&](auto v, auto at) TW_INLINED {
+      using V = decltype(v + v);
+      return Of::map(OfRow<V>{tile::load(as, at), tile::load(bs, at), tile::load(gs, at)}, V(v));
+    });
+  }
+#endif
 };
 
 }  // namespace tw::kernels

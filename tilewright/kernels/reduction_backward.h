@@ -2,6 +2,7 @@
 // program per row; of sums, whose rows may lie side by side in memory, one per block of columns.
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/fold_and_map.h"
 #include "tilewright/tile/tile.h"
 
@@ -64,9 +65,11 @@ struct SumBackward {
     return {grad, x_grad};
   }
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
+  TW_DEVICE tile::Plan plan(const Machine& machine) const {
     if (const auto by = columns<P>(); by.takes) return by.columns.plan_of_maps();
-    return tile::plan_of(x_grad.cols > 0 ? x_grad.rows : 0).over(x_grad.cols);
+    const int64_t groups =
+        x_grad.cols > 0 ? tile::row_groups<P>(x_grad.rows, x_grad.cols, machine) : 0;
+    return tile::plan_of(groups).over(x_grad.cols);
   }
 
   template <tile::Program P>
@@ -81,15 +84,17 @@ struct SumBackward {
     return SpreadingKernel<P, SumBackward>(*this);
   }
 
-  /// Over a row.
+  /// Over some rows.
   template <class P>
   TW_INLINE void spread(P p) const {
-    const auto to = x_grad.row(p.index());
-    const auto all = tile::splat<typename P::template Vec<C>>(share(grad(p.index(), 0)));
-    const auto run = [&](const auto& row) {
-      tile::for_row<C>(p, row, [&](auto at) { tile::store(p, row, at, all); });
-    };
-    tile::with_rows<C>(p, run, to);
+    const auto group = tile::row_group(p, x_grad.rows, x_grad.cols);
+    for (int64_t i = group.first; i < group.last; ++i) {
+      const auto all = tile::splat<typename P::template Vec<C>>(share(grad(i, 0)));
+      const auto run = [&](const auto& row) {
+        tile::for_row<C>(p, row, [&](auto at) { tile::store(p, row, at, all); });
+      };
+      tile::with_rows<C>(p, run, x_grad.row(i));
+    }
   }
   /// Over a block of rows.
   template <class P, class Columns>
@@ -104,10 +109,11 @@ struct SumBackward {
           p, [&](int column) { return share(from(column)); }, block.rows, [](C all) { return all; },
           to);
     } else {
-      View<T, 1> row = to.first;
-      for (int64_t r = 0; r < block.rows; ++r, row.data += to.stride)
-        tile::for_row<C>(p, row,
-                         [&](auto at) { tile::store(p, row, at, share(tile::load(from, at))); });
+      tile::for_row<C>(p, to.first,
+                       [&](auto at) { tile::store(p, to.first, at, share(tile::load(from, at))); });
+      for (int64_t r = 1; r < block.rows; ++r)
+        __builtin_memcpy(to.first.data + r * to.stride, to.first.data,
+                         size_t(block.columns) * sizeof(T));
     }
   }
 
@@ -162,12 +168,16 @@ struct AmaxBackward {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
       if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.rows, tile::kept_bytes<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x)) return run_block(p);
+#endif
     const auto run = [&](const auto& in, const auto& outs) {
       using V = typename P::template Vec<C>;
       const V high = tile::splat<V>(C(output(p.index(), 0))), one = tile::splat<V>(C(1));
@@ -201,6 +211,25 @@ struct AmaxBackward {
   }
 
  private:
+#if !defined(__CUDACC__)
+  template <class P>
+  TW_INLINE void run_block(P p) const {
+    const ColumnBlock<P, T> block(p, x);
+    alignas(64) typename ColumnBlock<P, T>::Totals highest, shares;
+    for (int64_t i = 0; i < block.count; ++i) highest[i] = C(output(block.first + i, 0));
+    const auto high = block.row(highest), share = block.row(shares);
+    const auto where_high = [&](auto v, auto of, auto at) TW_INLINED {
+      using V = decltype(v + v);
+      return tile::select(v == tile::load(high, at), V(of), V{});
+    };
+    block.reduce(p, tile::Sum{}, shares, [&](auto v, auto at) TW_INLINED {
+      return where_high(v, tile::splat<decltype(v + v)>(C(1)), at);
+    });
+    for (int64_t i = 0; i < block.count; ++i) shares[i] = C(grad(block.first + i, 0)) / shares[i];
+    block.map(p, x_grad,
+              [&](auto v, auto at) TW_INLINED { return where_high(v, tile::load(share, at), at); });
+  }
+#endif
   /// output for each element of x.
   TW_INLINE Rows<const T> highs() const {
     Rows<const T> out = output;

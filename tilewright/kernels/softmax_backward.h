@@ -3,9 +3,11 @@
 //   softmax      x_grad = y (grad - sum_c grad y)
 //   log_softmax  x_grad = grad - e^y sum_c grad
 //
-// On a CPU the sum of a row is found in the loop that writes the row before it.
+// On a CPU the sum of a row is found in the loop that writes the row before it, unless there are
+// columns to reduce (column_block.h).
 #pragma once
 
+#include "tilewright/kernels/column_block.h"
 #include "tilewright/kernels/fold_and_map.h"
 #include "tilewright/kernels/row_pipeline.h"
 #include "tilewright/tile/math.h"
@@ -51,6 +53,7 @@ struct SoftmaxGradient {
   TW_DEVICE tile::Plan plan(const Machine& machine) const {
     if constexpr (P::kOnGpu)
       if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
+    if (ColumnBlock<P, T>::takes(grad, output)) return ColumnBlock<P, T>::plan(grad);
     const int64_t groups = grad.cols > 0 ? tile::row_groups<P>(grad.rows, grad.cols, machine) : 0;
     return tile::plan_of(groups, 2 * tile::kept_bytes<P, C, T>(grad.cols))
         .over_row(grad.cols, tile::kKeptColumns<P, C, T>);
@@ -58,6 +61,9 @@ struct SoftmaxGradient {
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(grad, output)) return run_block(p);
+#endif
     const auto group = tile::row_group(p, grad.rows, grad.cols);
     const auto run = [&](const auto& grads, const auto& outputs, const auto& to) {
       pipeline_rows<C, tile::kMathChains>(
@@ -96,6 +102,21 @@ struct SoftmaxGradient {
   }
 
  private:
+#if !defined(__CUDACC__)
+  template <class P>
+  TW_INLINE void run_block(P p) const {
+    const ColumnBlock<P, T> block(p, grad);
+    alignas(64) typename ColumnBlock<P, T>::Totals totals;
+    block.reduce(
+        p, tile::Sum{}, totals, [](auto g, auto y, auto) TW_INLINED { return F::term_of(g, y); },
+        output);
+    const auto sums = block.row(totals);
+    block.map(
+        p, x_grad,
+        [&](auto g, auto y, auto at) TW_INLINED { return F::x_grad(g, y, tile::load(sums, at)); },
+        output);
+  }
+#endif
   template <class Grad, class Y>
   struct Both : Grad {
     Y y;

@@ -2,8 +2,8 @@
 //
 //   x_grad = 2 var_grad (x - mean) / (cols - correction) + mean_grad / cols
 //
-// One program per row; on a GPU, where elements of rows lie side by side or rows are long and few,
-// by a fold.
+// One program per row, unless a CPU has columns to reduce (column_block.h); on a GPU, where
+// elements of rows lie side by side or rows are long and few, by a fold.
 #pragma once
 
 #include "tilewright/kernels/fold_and_map.h"
@@ -38,12 +38,16 @@ struct VarMeanBackward {
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu)
       if (const auto by = mapping<P>(); by.takes()) return by.plan(x_grad);
+    if (ColumnBlock<P, T>::takes(x)) return ColumnBlock<P, T>::plan(x);
     return tile::plan_of(x.cols > 0 ? x.rows : 0, tile::kept_bytes<P, C, T>(x.cols))
         .over_row(x.cols, tile::kKeptColumns<P, C, T>);
   }
 
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
+#if !defined(__CUDACC__)
+    if (ColumnBlock<P, T>::takes(x)) return run_block(p);
+#endif
     const auto run = [&](const auto& in, const auto& outs) {
       const auto row = tile::keep_row<C>(p, in.row(p.index()));
       const auto to = outs.row(p.index());
@@ -114,6 +118,34 @@ struct VarMeanBackward {
   }
 
  private:
+#if !defined(__CUDACC__)
+  template <class P>
+  TW_INLINE void run_block(P p) const {
+    using Block = ColumnBlock<P, T>;
+    const Block block(p, x);
+    alignas(64) typename Block::Totals centers{}, factors{}, shifts{};
+    const auto center = block.row(centers), factor = block.row(factors), shift = block.row(shifts);
+    if (var_grad) {
+      block.reduce(p, tile::Sum{}, centers, [](auto v, auto) { return v; });
+      for (int64_t i = 0; i < block.count; ++i) centers[i] /= static_cast<C>(x.cols);
+    }
+    if (var_grad && root)
+      block.reduce(p, tile::Sum{}, factors, [&](auto v, auto at) TW_INLINED {
+        const auto d = v - tile::load(center, at);
+        return d * d;
+      });
+    for (int64_t i = 0; i < block.count; ++i) {
+      const Known known = known_of(block.first + i, centers[i], factors[i]);
+      factors[i] = known.factor, shifts[i] = known.of_mean;
+    }
+    block.map(p, x_grad, [&](auto v, auto at) TW_INLINED {
+      using V = decltype(v + v);
+      const V by = tile::load(factor, at);
+      const V of_var = tile::select(by == V{}, V{}, V((v - tile::load(center, at)) * by));
+      return of_var + tile::load(shift, at);
+    });
+  }
+#endif
   /// d var / d x over x - mean. A row of equal elements has no deviation, nor a slope of it.
   TW_INLINE C slope(C squares, C n) const {
     const C freedom = n - C(correction);
