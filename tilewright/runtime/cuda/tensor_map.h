@@ -50,7 +50,9 @@ tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
                                         const std::array<int64_t, kRank - 1>& strides,
                                         const std::array<uint32_t, kRank>& box,
                                         BoxLayout layout = BoxLayout::kSwizzled) {
-  constexpr int kType = kTensorMapType<T>, kPromote256 = 3;
+  // L2 reads from memory what a box's row has, one line; the one beside it is often of another box,
+  // asked for at another time.
+  constexpr int kType = kTensorMapType<T>, kPromote128 = 2;
   static_assert(kType >= 0);
   uint64_t counts[kRank], bytes[kRank - 1];
   uint32_t steps[kRank];
@@ -62,7 +64,7 @@ tile::cuda::TensorMap encode_tensor_map(const std::string& op, const T* data,
     bytes[i] = sizes[i + 1] == 1 ? kTmaUnit : uint64_t(strides[i]) * sizeof(T);
   tile::cuda::TensorMap map;
   check(driver().encode_tensor_map(&map, kType, unsigned(kRank), const_cast<T*>(data), counts,
-                                   bytes, box.data(), steps, 0, int(layout), kPromote256, 0),
+                                   bytes, box.data(), steps, 0, int(layout), kPromote128, 0),
         op + ": cuTensorMapEncodeTiled");
   return map;
 }
