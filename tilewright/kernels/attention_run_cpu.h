@@ -190,11 +190,11 @@ TW_INLINE void walk(P p, const Tile& tile, const AttentionOptions& options,
 }
 
 /// The keys `blocks` of all kv heads: to the end, or left for other tasks.
-template <class M, class P, class T, class U>
-TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
+template <class M, class P, class T, class U, class R>
+TW_INLINE void run_heads(P p, const AttentionTile<P, U, M, R>& tile, KeyRange blocks,
                          const AttentionOptions& options, const AttentionSequence<T, U>& sequence,
                          const Partials* partials) {
-  const AttentionHeads<P, U, M> all{tile};
+  const AttentionHeads<P, U, M, R> all{tile};
   for (int64_t h = 0; h < all.heads(); ++h) {
     const auto here = all.tile(h);
     load_queries(p, here, sequence);
@@ -243,11 +243,9 @@ TW_INLINE void run(P p, const K& kernel) {
   }
 #endif
   const auto multiplied = [&](const auto& by) {
-    if constexpr (tile::same_type<R, U>) {
-      if (schedule.together)
-        return run_heads(p, by, blocks, options, sequence, split ? &partials : nullptr);
-    }
-    if (split)
+    if (schedule.together)
+      run_heads(p, by, blocks, options, sequence, split ? &partials : nullptr);
+    else if (split)
       leave(p, by, blocks, sequence, partials);
     else
       walk(p, by, options, sequence);

@@ -26,12 +26,17 @@ template <class P, class T, class U>
 inline constexpr bool kHasPairs =
     P::kHasBf16 && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
 
+/// Whether a key is its dims alone, with one scale at most, not as latents may be (mla.h).
+template <class T, class U>
+TW_INLINE bool is_plain(const AttentionSequence<T, U>& sequence) {
+  return !sequence.k_pe && sequence.scale_parts == 1;
+}
 /// Whether this call's are.
 template <class P, class T, class U>
 TW_INLINE bool uses_tiles(const AttentionSequence<T, U>& sequence, const AttentionOptions& options,
                           const Machine& machine) {
   return kHasTiles<P, T, U> && machine.prefers_bf16_tiles() && !ScoreBias(sequence, options) &&
-         !options.mods && !sequence.k_pe;
+         !options.mods && is_plain(sequence);
 }
 
 struct Schedule {
@@ -120,7 +125,7 @@ TW_INLINE Schedule schedule_of(const K& kernel, const Machine& machine) {
   bool together = false;
   if (kernel.lengths().sequences > 0) {
     const AttentionSequence<T, U> any = kernel.sequence(0);
-    together = !uses_tiles<P>(any, kernel.options(), machine) && !any.k_pe &&
+    together = !uses_tiles<P>(any, kernel.options(), machine) && is_plain(any) &&
                heads_lie_together<P>(shape, any.k, any.v, machine);
   }
   return make_schedule<P>(shape, kernel.lengths(), together, machine);

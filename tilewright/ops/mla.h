@@ -105,6 +105,9 @@ struct Mla : MlaFamily {
       {"latent 448, rotated 32", "B=1 S=2 Hq=8 D=448 R=32 L=130 H=1 +lse"},
       {"latent 512, scales of four parts",
        "B=2 S=1 Hq=64 D=512 R=64 L=300 H=1 G=4 +kv_lens +ckv_scale +lse"},
+      {"heads of latents, nothing rotated", "B=1 S=1 Hq=4 D=64 R=0 L=150 H=2 G=1 +ckv_scale"},
+      {"heads of latents, nothing rotated, scales of four parts",
+       "B=1 S=2 Hq=6 D=64 R=0 L=300 H=2 G=4 causal=1 +ckv_scale +lse"},
       {"odd dims, scales", "B=2 S=3 Hq=6 D=15 R=5 L=150 H=2 G=3 causal=1 +ckv_scale +lse"},
       {"latent 512, prompt", "B=1 S=70 Hq=2 D=512 R=64 L=90 H=1 causal=1 +lse"}};
   static constexpr Case kWorkloads[] = {
