@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from survey_case import OPS, Case, Operands
+from survey_case import OPS, Case, Operands, sdpa
 
 # batch, tokens, keys, heads, heads of keys, dims
 DECODE = [(1, 1, 4096, 9, 3, 64), (32, 1, 4096, 32, 32, 80), (16, 1, 8192, 28, 4, 128),
@@ -18,12 +17,6 @@ CROSS = [(2, 4096, 77, 8, 8, 40), (2, 1024, 77, 20, 20, 64), (8, 512, 1500, 16, 
          (1, 512, 32768, 32, 8, 128), (1, 64, 32768, 32, 8, 128), (16, 1, 1500, 16, 16, 64),
          (1, 1024, 1024, 12, 12, 64), (2, 300, 300, 8, 8, 32)]  # fmt: skip
 MLA = [(1, 1, 4096, 16), (32, 1, 4096, 16), (8, 2, 8192, 64), (1, 1024, 1024, 16)]
-
-
-def _sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: Any) -> torch.Tensor:
-    return F.scaled_dot_product_attention(
-        *(x.transpose(1, 2) for x in (q, k, v)), enable_gqa=q.shape[2] != k.shape[2], **more
-    )
 
 
 class Attention(Operands):
@@ -47,7 +40,7 @@ class Attention(Operands):
                 yield Case(
                     f"{kind} {batch}x{tokens} of {length}, {hq}/{h} heads of {d}",
                     lambda t=(batch, tokens, length, hq, h, d): self._qkv(*t), OPS.attention,
-                    _sdpa, moved, 4 * batch * tokens * length * hq * d,
+                    sdpa, moved, 4 * batch * tokens * length * hq * d,
                 )  # fmt: skip
 
     def _masks(self) -> Iterator[Case]:
@@ -70,7 +63,7 @@ class Attention(Operands):
                    moved, flops // 2)  # fmt: skip
         yield Case("attention, bias", lambda: (*make(), self._bf16(b, hq, s, s)),
                    lambda q, k, v, a: OPS.attention(q, k, v, attn_bias=a),
-                   lambda q, k, v, a: _sdpa(q, k, v, attn_mask=a), moved + 2 * b * hq * s * s,
+                   lambda q, k, v, a: sdpa(q, k, v, attn_mask=a), moved + 2 * b * hq * s * s,
                    flops)  # fmt: skip
 
     def _ends(self, lengths: list[int]) -> torch.Tensor:
@@ -140,7 +133,7 @@ class Attention(Operands):
 
             def make(shape: Any = (batch, tokens, length, hq, h, d), t: Any = dtype) -> Any:
                 q, k, v = (x.to(t) for x in self._qkv(*shape))
-                return (*(torch.randn_like(q) for _ in range(1)), q, k, v, torch.randn_like(q),
+                return (torch.randn_like(q), q, k, v, torch.randn_like(q),
                         self._f32(shape[0], shape[3], shape[1]) + math.log(shape[2]))  # fmt: skip
 
             yield Case(f"attention_backward {str(dtype)[6:]} {batch}x{tokens} of {length}, "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 OPS = torch.ops.tilewright
 
@@ -25,6 +26,17 @@ class Case:
     bytes: int
     flops: int = 0
     captured: bool = True  # whether a CUDA graph can hold the peer
+
+
+def heads_first(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """As PyTorch's attention has them."""
+    return [x.transpose(1, 2) for x in tensors]
+
+
+def sdpa(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **more: Any) -> torch.Tensor:
+    """PyTorch's attention, of [B, S, H, D]."""
+    gqa = q.shape[2] != k.shape[2]
+    return F.scaled_dot_product_attention(*heads_first(q, k, v), enable_gqa=gqa, **more)
 
 
 class Operands:

@@ -26,6 +26,10 @@ MAPS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 }
 
 
+def _rms(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, (x.shape[-1],), weight, 1e-6)
+
+
 class Norms(Operands):
     """Those that models call between products."""
 
@@ -36,17 +40,16 @@ class Norms(Operands):
             yield from group()
 
     def _norms(self) -> Iterator[Case]:
-        rms = lambda x, w: F.rms_norm(x, (x.shape[-1],), w, 1e-6)  # noqa: E731
         for rows, c in NORMED:
             n = max(1, rows // self.share)
             one = lambda n=n, c=c: (self._bf16(n, c), self._bf16(c))  # noqa: E731
             moved = 4 * n * c
-            yield Case(f"rms_norm {n}x{c}", one, OPS.rms_norm, rms, moved)
+            yield Case(f"rms_norm {n}x{c}", one, OPS.rms_norm, _rms, moved)
             yield Case(f"layer_norm {n}x{c}", lambda f=one, c=c: (*f(), self._bf16(c)),
                        OPS.layer_norm, lambda x, w, b: F.layer_norm(x, (x.shape[-1],), w, b),
                        moved)  # fmt: skip
             yield Case(f"rms_norm_backward {n}x{c}",
-                       lambda n=n, f=one: (self._bf16(n, f()[0].shape[1]), *f()),
+                       lambda n=n, c=c, f=one: (self._bf16(n, c), *f()),
                        OPS.rms_norm_backward, None, 6 * n * c)  # fmt: skip
             yield Case(f"layer_norm_backward {n}x{c}",
                        lambda n=n, c=c, f=one: (self._bf16(n, c), *f(), self._f32(n, 1),
@@ -58,15 +61,14 @@ class Norms(Operands):
                            (True, True, True)), 6 * n * c)  # fmt: skip
             yield Case(f"fused_add_rms_norm {n}x{c}", lambda n=n, c=c, f=one: (
                            self._bf16(n, c), *f()), OPS.fused_add_rms_norm,
-                       lambda x, r, w: rms(x + r, w), 8 * n * c)  # fmt: skip
+                       lambda x, r, w: _rms(x + r, w), 8 * n * c)  # fmt: skip
 
     def _views(self) -> Iterator[Case]:
         """Heads of the joint projection, and rows that start anywhere."""
-        rms = lambda x, w: F.rms_norm(x, (x.shape[-1],), w, 1e-6)  # noqa: E731
         tokens = 8192 // self.share
         heads = lambda: self._bf16(tokens, 48, 128)[:, :32]  # noqa: E731
         n = tokens * 32 * 128
-        yield Case("rms_norm of heads", lambda: (heads(), self._bf16(128)), OPS.rms_norm, rms,
+        yield Case("rms_norm of heads", lambda: (heads(), self._bf16(128)), OPS.rms_norm, _rms,
                    4 * n)  # fmt: skip
         yield Case("rms_norm_backward of heads",
                    lambda: (self._bf16(tokens, 32, 128), heads(), self._bf16(128)),

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from survey_case import OPS, Call, Case, Operands
+from survey_case import OPS, Call, Case, Operands, heads_first, sdpa
 
-SDPA = F.scaled_dot_product_attention
 PRODUCTS = [(4095, 4095, 4095), (1000, 1000, 1000), (2048, 2050, 2048), (4096, 4096, 100),
             (8192, 10, 4096), (333, 4096, 4097), (64, 151936, 896), (3000, 768, 768),
             (3000, 3000, 1000), (8192, 8192, 1000)]  # fmt: skip
@@ -37,10 +36,6 @@ LAYOUTS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 def _distinct(limit: int, rows: int, count: int, device: str) -> torch.Tensor:
     """Different numbers of a row, below the limit."""
     return torch.rand(rows, limit, device=device).topk(count).indices.int()
-
-
-def _heads_first(*tensors: torch.Tensor) -> list[torch.Tensor]:
-    return [x.transpose(1, 2) for x in tensors]
 
 
 class Products(Operands):
@@ -75,7 +70,7 @@ class Products(Operands):
                     f"attention {dtype} {shape} causal {causal}",
                     lambda t=shape, make=make: tuple(make(*t) for _ in range(3)),
                     lambda q, k, v, c=causal: OPS.attention(q, k, v, causal=bool(c)),
-                    lambda q, k, v, c=causal: SDPA(*_heads_first(q, k, v), is_causal=bool(c)),
+                    lambda q, k, v, c=causal: sdpa(q, k, v, is_causal=bool(c)),
                     4 * 2 * math.prod(shape), 4 * math.prod(shape) * shape[1] // (1 + causal),
                 )  # fmt: skip
 
@@ -87,8 +82,8 @@ class Products(Operands):
                 hidden = torch.ones(shape[1], shape[1], dtype=torch.bool, device=q.device).triu(1)
                 scores = scores.masked_fill(hidden, -1e30)
             lse = scores.logsumexp(-1)
-            leaves = [x.detach().requires_grad_() for x in _heads_first(q, k, v)]
-            out = SDPA(*leaves, is_causal=causal)
+            leaves = [x.detach().requires_grad_() for x in heads_first(q, k, v)]
+            out = F.scaled_dot_product_attention(*leaves, is_causal=causal)
             ours = OPS.attention(q, k, v, causal=causal)
             return grad, q, k, v, ours, lse.contiguous(), out, leaves
 

@@ -1,6 +1,7 @@
 // The gradient of one number of each row (kernels/reduce.h), which is worked out again rather than
-// read: rounded, a logarithm or a norm would not be exact enough. One program per row; on a GPU,
-// where elements of rows lie side by side or rows are long and few, by a fold.
+// read: rounded, a logarithm or a norm would not be exact enough. One program per row, unless a CPU
+// has columns to reduce (column_block.h); on a GPU, where elements of rows lie side by side or rows
+// are long and few, by a fold.
 #pragma once
 
 #include "tilewright/kernels/column_block.h"
@@ -27,10 +28,14 @@ template <class C, class P, class Row, class F>
 TW_INLINE C count_of_row(P p, const Row& row, F&& f) {
   return tile::reduce_row<C>(p, tile::Sum{}, row, [&](auto at) { return f(tile::load(row, at)); });
 }
-/// 1 or 0.
+/// a where the mask is, else 0.
+template <class V, class M>
+TW_INLINE V where(M mask, V a) {
+  return tile::select(mask, a, V{});
+}
 template <class V, class M>
 TW_INLINE V one_where(M mask) {
-  return tile::select(mask, tile::splat<V>(1), V{});
+  return where(mask, tile::splat<V>(1));
 }
 struct Negative {
   template <class C>
@@ -46,11 +51,6 @@ TW_INLINE V vector_of(const C& c) {
     return c;
   else
     return tile::splat<V>(c);
-}
-/// a where the mask is, else 0.
-template <class V, class M>
-TW_INLINE V where(M mask, V a) {
-  return tile::select(mask, a, V{});
 }
 
 // Each has row(), of a row's elements, block(), of those of a block of columns, and state(), of
@@ -137,9 +137,7 @@ struct GradOfNorm1 {
     return {C(0), C(0), grad};
   }
   template <class P, class B>
-  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
-    static_cast<void>(p), static_cast<void>(of), static_cast<void>(a), static_cast<void>(b);
-  }
+  TW_INLINE static void block(P, const B&, typename B::Totals&, typename B::Totals&) {}
   template <class P, class C>
   TW_INLINE static OfRow<C> state(C, C grad) {
     return {C(0), C(0), grad};
@@ -159,10 +157,9 @@ struct GradOfNorm2 {
     return { NormOfOrder2{}.template operator()<C>(p, row), C(0), grad };
   }
   template <class P, class B>
-  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals& b) {
+  TW_INLINE static void block(P p, const B& of, typename B::Totals& a, typename B::Totals&) {
     of.reduce(p, tile::Sum{}, a, [](auto v, auto) { return v * v; });
     for (int64_t i = 0; i < of.count; ++i) a[i] = tile::sqrt(a[i]);
-    static_cast<void>(b);
   }
   template <class P, class C>
   TW_INLINE static OfRow<C> state(C squares, C grad) {

@@ -160,9 +160,11 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
   const bool turned = kernels::kGemmShapes[shape].build.transposed_out;
   GemmReading<T> a(turned ? p.right : p.left, !p.linear);
   GemmReading<T> b(turned ? p.left : p.right, !p.linear && !turned);
-  const double us =
-      kernels::gemm_time_us(kernels::kGemmShapes[shape], p.size(), on.multiprocessors);
-  a.copy_where_quicker(us), b.copy_where_quicker(us);
+  if (a.is_slow() || b.is_slow()) {
+    const double us =
+        kernels::gemm_time_us(kernels::kGemmShapes[shape], p.size(), on.multiprocessors);
+    a.copy_where_quicker(us), b.copy_where_quicker(us);
+  }
   const StreamMemory a_copy(a.bytes(), stream, "gemm"), b_copy(b.bytes(), stream, "gemm");
   if (a.copies) a.copy_to(a_copy.data(), module<T>().realign, on, stream);
   if (b.copies) b.copy_to(b_copy.data(), module<T>().realign, on, stream);

@@ -50,14 +50,17 @@ struct GemmReading {
     out.from = operand, out.copies = true, out.pitch = pitch_of(operand.columns);
     return out;
   }
-  /// Rows at odd multiples of 16 bytes TMA reads at half its speed: a copy, where that takes less
-  /// than it saves of a product of so many microseconds.
-  void copy_where_quicker(double product_us) {
+  /// Whether rows lie at odd multiples of 16 bytes, which TMA reads at half its speed.
+  bool is_slow() const {
     constexpr uintptr_t kSector = 32;
-    constexpr double kSaved = 1.0 / 3;  // for each operand, half of the product at most
     const auto stride = uintptr_t(from.row_stride) * sizeof(T);
-    const bool is_slow = (reinterpret_cast<uintptr_t>(from.data) | stride) % kSector != 0;
-    if (copies || !is_slow || from.rows == 1) return;
+    return !copies && from.rows > 1 &&
+           (reinterpret_cast<uintptr_t>(from.data) | stride) % kSector != 0;
+  }
+  /// Then a copy, where that takes less than it saves of a product of so many microseconds.
+  void copy_where_quicker(double product_us) {
+    constexpr double kSaved = 1.0 / 3;  // for each operand, half of the product at most
+    if (!is_slow()) return;
     pitch = pitch_of(from.columns);
     const double moved = 2 * double(sizeof(T)) * double(from.batch * from.rows * pitch);
     copies = kernels::gemm_policy::kLaunchUs + moved / kernels::hopper::kReadBytesPerUs <
