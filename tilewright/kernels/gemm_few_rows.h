@@ -131,7 +131,8 @@ struct GemmFewRows {
       const auto& of = of_warps[w][row];
       total = total + tile::Pack<float, 4>{{of[0], of[1], of[2], of[3]}};
     }
-    GemmStridedEpilogue<float>{given}.store(total, batch, row, column);
+    const GemmStridedEpilogue<float> epilogue{given};
+    epilogue.store(total, batch, row, epilogue.columns(column));
   }
 };
 

@@ -83,6 +83,7 @@ struct GemmSize {
   int element_bytes;
   int out_bytes = element_bytes;  // of an element of out
   bool adjusts = false;           // its epilogue (gemm_epilogue.h)
+  bool scatters = false;          // TMA cannot write out
 };
 
 struct GemmChoice {
@@ -92,8 +93,9 @@ struct GemmChoice {
 };
 
 namespace gemm_policy {
-inline constexpr int64_t kKBytes = 128;   // of a stage
-inline constexpr double kLaunchUs = 1.5;  // behind another kernel
+inline constexpr int64_t kKBytes = 128;          // of a stage
+inline constexpr double kLaunchUs = 1.5;         // behind another kernel
+inline constexpr double kScatteredPerUs = 5000;  // elements that threads of a block write
 inline constexpr int kBand = 8;  // rows of tiles, measured best or equal for all large sizes
 
 constexpr int64_t blocks(int64_t n, int64_t step) {
@@ -120,8 +122,10 @@ constexpr double gemm_time_us(const GemmShapeSm90& shape, const GemmSize& size,
   const int64_t at_once = multiprocessors / build.cluster();
   const int64_t waves = blocks(order.tiles, at_once > 0 ? at_once : 1);
   const int64_t steps = blocks(blocks(size.k * size.element_bytes, kKBytes), build.split);
+  const double scattering =
+      size.scatters ? double(waves) * build.tile_m * build.tile_n / kScatteredPerUs : 0;
   const double working = double(waves) * double(steps) * shape.step_clocks / hopper::kTensorMhz +
-                         (build.ping_pong ? 1.0 : double(waves)) * shape.tile_us;
+                         (build.ping_pong ? 1.0 : double(waves)) * shape.tile_us + scattering;
   const double m = double(size.m), n = double(size.n), k = double(size.k);
   const double bytes =
       double(size.batch) * (size.element_bytes * (m * k + n * k) + size.out_bytes * m * n);

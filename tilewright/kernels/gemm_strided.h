@@ -1,7 +1,5 @@
-// Matrix multiplication on any GPU, for any strides and sizes: out = activation(alpha a b^T *
-// scales + bias)
-// + beta residual, float32 products and sums. Float32 operands always come here: the matrix units
-// would round them. Also what no tensor map can describe.
+// Matrix multiplication of float32 on any GPU, for any strides and sizes: out = activation(alpha a
+// b^T * scales + bias) + beta residual, float32 products and sums: the matrix units would round.
 //
 // Panels of both operands come into a ring of stages in shared memory while threads multiply
 // earlier ones; k may be dealt to several blocks, whose sums are added in order by another kernel.
@@ -75,15 +73,11 @@ struct GemmStrided {
       const int left = ahead < kDepth ? int(ahead) : kDepth;
       a.begin(shared.stages[slot].a, left);
       b.begin(shared.stages[slot].b, left);
-    };
-    const auto finish = [&](int slot) {
-      if (ahead > 0) a.finish(shared.stages[slot].a), b.finish(shared.stages[slot].b);
       ahead -= kDepth;
     };
     TW_UNROLL
     for (int slot = 0; slot < kStages - 1; ++slot) {
       begin(slot);
-      finish(slot);
       tile::cuda::commit_copies();
     }
     tile::cuda::wait_copy_groups<kStages - 2>();
@@ -95,7 +89,6 @@ struct GemmStrided {
       TW_UNROLL
       for (int i = 0; i < kDepth; ++i) {
         if (i == kDepth - 1) {
-          finish(free);
           tile::cuda::wait_copy_groups<kStages - 2>();
           __syncthreads();
           free = slot;
@@ -128,13 +121,14 @@ struct GemmStridedSum {
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step) {
       const int64_t row = index_quotient(i, fours), c = (i - row * fours) * 4;
       const int64_t batch = index_quotient(row, given.out.rows), r = row - batch * given.out.rows;
+      const auto columns = epilogue.columns(c);
       tile::Pack<float, 4> sums = {};
       TW_UNROLL_LOADS
       for (int64_t z = 0; z < parts; ++z) {
         const float4 x = *epilogue.part(z, batch, r, c);
         sums = sums + tile::Pack<float, 4>{{x.x, x.y, x.z, x.w}};
       }
-      epilogue.store(sums, batch, r, c);
+      epilogue.store(sums, batch, r, columns);
     }
   }
 };

@@ -1,5 +1,5 @@
-// What builds of the matrix multiplication for any GPU there are, and what the host gives them.
-// Neutral host code.
+// What builds of the matrix multiplication of float32 for any GPU there are, and what the host
+// gives them and those of 16 bits (gemm_mma_build.h). Neutral host code.
 #pragma once
 
 #include "tilewright/core/view.h"
@@ -39,8 +39,8 @@ struct GemmStridedOperand {
     const int64_t row_stride = rows.lead_strides[0];
     const auto is_aligned = [](int64_t n) { return n * int64_t{sizeof(T)} % 16 == 0; };
     const bool is_merged = rows.lead == 1;
-    if (sizeof(T) == 4 && is_merged && row_stride == 1 && is_aligned(rows.col_stride) &&
-        is_aligned(batch_stride) && reinterpret_cast<uint64_t>(rows.data) % 16 == 0)
+    if (is_merged && row_stride == 1 && is_aligned(rows.col_stride) && is_aligned(batch_stride) &&
+        reinterpret_cast<uint64_t>(rows.data) % 16 == 0)
       loads = GemmStridedLoads::kVectors;
     else
       loads = rows.col_stride == 1 ? GemmStridedLoads::kAlongK : GemmStridedLoads::kAlongRows;

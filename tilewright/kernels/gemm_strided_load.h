@@ -8,12 +8,11 @@
 namespace tw::kernels {
 
 /// A thread's part in bringing kTile rows of an operand, which is transposed on the way: a thread
-/// reads neighbouring rows of a panel at once. Float32 is copied behind the threads' back; 16-bit
-/// elements pass through registers, between begin() and finish().
+/// reads neighbouring rows of a panel at once. Copied behind the threads' back.
 template <class T, GemmStridedBuild kBuild, int kTile>
 class GemmStridedLoader {
   static constexpr int kThreads = kBuild.threads(), kDepth = kBuild.depth;
-  static constexpr bool kIsFloat = tile::same_type<T, float>;
+  static_assert(tile::same_type<T, float>);
 
   // Along k: 8 values of it and 4 rows of a warp are 32 banks.
   static constexpr int kAlong = 8, kAcross = kThreads / kAlong;
@@ -36,7 +35,7 @@ class GemmStridedLoader {
       const int64_t last = from.rows.rows - 1;
       return from.rows.row(i < last ? i : last).data + batch * from.batch_stride;
     };
-    if (kIsFloat && loads_ == GemmStridedLoads::kVectors) {
+    if (loads_ == GemmStridedLoads::kVectors) {
       at_row_ = thread % (kTile / 4) * 4, at_k_ = thread / (kTile / 4);
       const int64_t left = from.rows.rows - first - at_row_;
       bytes_ = left <= 0 ? 0 : left < 4 ? int(left) * 4 : 16;
@@ -53,7 +52,7 @@ class GemmStridedLoader {
 
   /// Starts to bring the next panel, of which `left` values of k exist.
   __device__ __forceinline__ void begin(Panel& panel, int left) {
-    if (kIsFloat && loads_ == GemmStridedLoads::kVectors) {
+    if (loads_ == GemmStridedLoads::kVectors) {
       TW_UNROLL
       for (int k = 0; k < kDepth; k += kVectorStep)
         if (kVectorStep <= kDepth || at_k_ < kDepth)
@@ -61,23 +60,15 @@ class GemmStridedLoader {
                                              row_ + offset_ + k * stride_,
                                              at_k_ + k < left ? bytes_ : 0);
     } else {
-      each([&](int i, int k, int row, const T* from) {
-        if constexpr (kIsFloat)
-          tile::cuda::copy_async_or_zero<4>(&panel[k][row], from, k < left ? 4 : 0);
-        else
-          held_[i] = k < left ? *from : T(0.0f);
+      each([&](int k, int row, const T* from) {
+        tile::cuda::copy_async_or_zero<4>(&panel[k][row], from, k < left ? 4 : 0);
       });
     }
     offset_ += kDepth * stride_;
   }
-  /// Stores what begin() read.
-  __device__ __forceinline__ void finish(Panel& panel) {
-    if constexpr (!kIsFloat)
-      each([&](int i, int k, int row, const T*) { panel[k][row] = float(held_[i]); });
-  }
 
  private:
-  /// f(number, k, row, address) of each element of a thread.
+  /// f(k, row, address) of each element of a thread.
   template <class F>
   __device__ __forceinline__ void each(F f) const {
     if (loads_ == GemmStridedLoads::kAlongK) {
@@ -86,13 +77,12 @@ class GemmStridedLoader {
         const int row = at_row_ + i * kAcross;
         const T* from = table_[row] + offset_;
         TW_UNROLL
-        for (int j = 0; j < kAlongPasses; ++j)
-          f(i * kAlongPasses + j, at_k_ + j * kAlong, row, from + j * kAlong);
+        for (int j = 0; j < kAlongPasses; ++j) f(at_k_ + j * kAlong, row, from + j * kAlong);
       }
     } else {
       TW_UNROLL
       for (int i = 0; i < kElements; ++i)
-        f(i, at_k_ + i * kStep, at_row_, row_ + offset_ + i * kStep * stride_);
+        f(at_k_ + i * kStep, at_row_, row_ + offset_ + i * kStep * stride_);
     }
   }
 
@@ -101,7 +91,6 @@ class GemmStridedLoader {
   const T* row_ = nullptr;
   int64_t stride_, offset_;  // along k
   int at_row_, at_k_, bytes_ = 0;
-  T held_[kIsFloat ? 1 : kElements];
 };
 
 }  // namespace tw::kernels

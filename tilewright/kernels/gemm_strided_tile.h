@@ -20,39 +20,55 @@ struct GemmStridedEpilogue {
     return x;
   }
 
-  /// Sums of columns [c, c + 4) of a row; those that exist are stored.
-  __device__ void store(Sums sums, int64_t batch, int64_t r, int64_t c) const {
-    using Four = tile::Raw<T, 4>;
-    const int count = given.out.cols - c < 4 ? int(given.out.cols - c) : 4;
-    const auto four = [&]<class E>(const View<const E, 1>& from) {
-      using Of = tile::Raw<E, 4>;
-      const E* at = from.data + c * from.strides[0];
-      const bool is_whole = from.strides[0] == 1 && count == 4 && Of::is_aligned(at);
-      return (is_whole ? Of::load(at) : Of::gather(at, from.strides[0], count))
-          .template widen<float>();
-    };
+  /// What columns [c, c + 4) of all rows have in common.
+  struct Columns {
+    int64_t first;
+    int count;  // that exist
+    Sums scale, bias;
+  };
+  __device__ Columns columns(int64_t c) const {
+    const int64_t left = given.out.cols - c;
+    Columns out{c, left < 4 ? int(left) : 4, {}, {}};
+    if (out.count <= 0) return out;
+    if (given.column_scale) out.scale = four(given.column_scale, out);
+    if (given.bias) out.bias = four(given.bias, out);
+    return out;
+  }
+
+  /// Sums of a row; those of columns that exist are stored.
+  __device__ void store(Sums sums, int64_t batch, int64_t r, const Columns& at) const {
     sums = given.scale(sums);
-    if (given.column_scale) sums = sums * four(given.column_scale);
+    if (given.column_scale) sums = sums * at.scale;
     if (given.row_scale) sums = sums * given.row_scale(r, 0);
-    if (given.bias) sums = sums + four(given.bias);
+    if (given.bias) sums = sums + at.bias;
     if (given.activation != 0) sums = activated(sums, given.activation);
     if (given.residual) {
       View<const T, 1> rest = given.residual.row(r);
       rest.data += batch * given.residual_batch;
-      sums = MatmulScale{1, given.scale.beta}(sums, four(rest));
+      sums = MatmulScale{1, given.scale.beta}(sums, four(rest, at));
     }
     const View<T, 1> out = given.out.row(r);
-    T* to = out.data + batch * given.out_batch + c * out.strides[0];
-    const Four rounded = Four::narrow(sums);
-    if (out.strides[0] == 1 && count == 4 && Four::is_aligned(to))
+    T* to = out.data + batch * given.out_batch + at.first * out.strides[0];
+    const tile::Raw<T, 4> rounded = tile::Raw<T, 4>::narrow(sums);
+    if (out.strides[0] == 1 && at.count == 4 && rounded.is_aligned(to))
       rounded.store(to);
     else
-      rounded.scatter(to, out.strides[0], count);
+      rounded.scatter(to, out.strides[0], at.count);
   }
 
   __device__ float4* part(int64_t z, int64_t batch, int64_t r, int64_t c) const {
     const int64_t row = (z * given.batch + batch) * given.out.rows + r;
     return reinterpret_cast<float4*>(given.parts + row * given.parts_pitch() + c);
+  }
+
+ private:
+  template <class E>
+  __device__ static Sums four(const View<const E, 1>& from, const Columns& at) {
+    using Of = tile::Raw<E, 4>;
+    const E* const first = from.data + at.first * from.strides[0];
+    const bool is_whole = from.strides[0] == 1 && at.count == 4 && Of::is_aligned(first);
+    return (is_whole ? Of::load(first) : Of::gather(first, from.strides[0], at.count))
+        .template widen<float>();
   }
 };
 
@@ -118,7 +134,11 @@ struct GemmStridedTile {
   /// Through shared memory, so that a warp writes whole rows.
   __device__ void store(const GemmStridedArguments<T>& given, const Sums& sums, Staged& staged,
                         const GemmStridedPlace& place) const {
+    constexpr int kInRow = kN / 4;
+    static_assert(kThreads % kInRow == 0);
+    const int first = int(threadIdx.x) % kInRow * 4;
     const GemmStridedEpilogue<T> epilogue{given};
+    const auto columns = epilogue.columns(place.column + first);
     TW_UNROLL
     for (int part = 0; part < kRows / 4; ++part) {
       __syncthreads();
@@ -132,15 +152,14 @@ struct GemmStridedTile {
             sums[part * 4 + i][j];
       __syncthreads();
 #pragma unroll 1
-      for (int at = int(threadIdx.x); at < kApartM * (kN / 4); at += kThreads) {
-        const int i = at / (kN / 4), j = at % (kN / 4) * 4;
-        const int64_t r = place.row + part * kApartM + i, c = place.column + j;
-        if (r >= given.out.rows || c >= given.out.cols) continue;
-        const float4 four = reinterpret_cast<const float4&>(staged[i][j]);
+      for (int i = int(threadIdx.x) / kInRow; i < kApartM; i += kThreads / kInRow) {
+        const int64_t r = place.row + part * kApartM + i;
+        if (r >= given.out.rows || columns.count <= 0) continue;
+        const float4 four = reinterpret_cast<const float4&>(staged[i][first]);
         if (given.parts != nullptr)
-          *epilogue.part(place.part, place.batch, r, c) = four;
+          *epilogue.part(place.part, place.batch, r, columns.first) = four;
         else
-          epilogue.store({{four.x, four.y, four.z, four.w}}, place.batch, r, c);
+          epilogue.store({{four.x, four.y, four.z, four.w}}, place.batch, r, columns);
       }
     }
   }

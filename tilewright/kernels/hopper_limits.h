@@ -7,6 +7,8 @@ namespace tw::kernels::hopper {
 
 /// The clock with all tensor cores busy: "tensor cores, ..., random".
 inline constexpr double kTensorMhz = 1600;
+/// Multiply-adds of 16 bits of a multiprocessor in a clock, by the matrix instruction of a warp.
+inline constexpr double kMmaLanes = 1024;
 /// The clock with all multiply-adds busy, and how many a multiprocessor has: "f32 multiply-add".
 inline constexpr double kF32Mhz = 1700, kF32Lanes = 128;
 /// Of memory: "read memory".

@@ -14,18 +14,25 @@ namespace {
 
 constexpr int kMultiprocessors = 132;
 
-TEST(GemmStridedPolicy, PartsCoverAllOfKOnce) {
+template <class T>
+void expect_parts_to_cover_k() {
+  using Limits = gemm_strided_policy::Limits<T>;
   testing::Random random(1);
   const auto size = [&] { return 1 + int64_t(random.uniform() * random.uniform() * 5000); };
   for (int i = 0; i < 2000; ++i) {
     const GemmStridedSize of{1 + i % 3, size(), size(), i % 50 == 0 ? 0 : size() * 3};
-    const GemmStridedChoice choice = choose_gemm_strided<float>(of, kMultiprocessors);
+    const GemmStridedChoice choice = choose_gemm_strided<T>(of, kMultiprocessors);
     ASSERT_GE(choice.shape, 0);
-    ASSERT_LT(choice.shape, kGemmStridedShapeCount);
-    ASSERT_EQ(0, choice.k_part % kGemmStridedShapes[choice.shape].build.depth);
+    ASSERT_LT(choice.shape, Limits::kCount);
+    ASSERT_EQ(0, choice.k_part % Limits::kShapes[choice.shape].build.depth);
     ASSERT_GE(choice.parts * choice.k_part, of.k) << of.m << " x " << of.n << " x " << of.k;
     ASSERT_LT((choice.parts - 1) * choice.k_part, of.k > 0 ? of.k : 1);
   }
+}
+
+TEST(GemmStridedPolicy, PartsCoverAllOfKOnce) {
+  expect_parts_to_cover_k<float>();
+  expect_parts_to_cover_k<bf16>();
 }
 
 TEST(GemmStridedPolicy, OnlyFewTilesAreDivided) {
@@ -46,13 +53,6 @@ TEST(GemmStridedPolicy, TurnsOperandsOverWhereThatIsALittleOfTheWhole) {
   EXPECT_EQ(turns(16384, 4096, 8192), std::pair(false, true));  // the one has 512 MiB
   EXPECT_EQ(turns(1024, 1024, 1024), std::pair(false, false));
   EXPECT_EQ(turns(128, 4096, 4096), std::pair(false, false));
-}
-
-TEST(GemmStridedPolicy, NarrowElementsHaveOneBuild) {
-  for (const int64_t n : {1, 100, 4000}) {
-    const GemmStridedChoice choice = choose_gemm_strided<f16>({1, n, n, n}, kMultiprocessors);
-    EXPECT_EQ(kGemmStridedNarrowShape, choice.shape);
-  }
 }
 
 }  // namespace

@@ -33,10 +33,17 @@ std::string_view launch_own(const kernels::KGroupedMatmul<T>& call, int device, 
 /// What answers in the kernels for any GPU: Context::answered_by.
 inline constexpr std::string_view kPortable = "cuda";
 
-/// A product by the kernels for any GPU, in the build that was chosen.
+/// A product by the kernels for any GPU (gemm_strided.cc), in the build that was chosen, or in the
+/// best.
 template <class T>
 void launch_strided(kernels::GemmStridedArguments<T>& arguments,
                     const kernels::GemmStridedChoice& choice, const Gpu& on, Stream stream);
+template <class T>
+void launch_strided(kernels::GemmStridedArguments<T>& arguments, const Gpu& on, Stream stream);
+
+/// As their policy sees it.
+template <class T>
+kernels::GemmStridedSize strided_size(const kernels::GemmStridedArguments<T>& arguments);
 
 /// For Hopper and 16-bit elements: what multiplies groups of k (kernels::kGemmKGrouped), and what
 /// copies operands that TMA cannot read.

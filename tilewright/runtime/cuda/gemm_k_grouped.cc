@@ -8,6 +8,7 @@
 #include "tilewright/runtime/cuda/device.h"
 #include "tilewright/runtime/cuda/gemm.h"
 #include "tilewright/runtime/cuda/gemm_launch_sm90.h"
+#include "tilewright/runtime/cuda/gemm_module.h"
 #include "tilewright/runtime/cuda/jit.h"
 #include "tilewright/runtime/cuda/stream_memory.h"
 
@@ -80,7 +81,8 @@ std::string_view launch_own(const kernels::KGroupedMatmul<T>& call, int device, 
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
   if constexpr (sizeof(T) == 2)
-    if (supports_hopper(on) && p.k > 0 && p.fits_sm90()) {
+    if (supports_hopper(on) && p.k > 0 && p.fits_sm90() &&
+        asked_gemm_build() < kernels::kGemmShapeCount) {
       launch_hopper(p, call.groups(), on, stream);
       wait_if_asked(kName, on, stream);
       return "sm_90a";

@@ -3,6 +3,7 @@
 #include "tilewright/kernels/activation.h"
 #include "tilewright/kernels/gemm_few_rows.h"
 #include "tilewright/kernels/gemm_gate.h"
+#include "tilewright/kernels/gemm_mma.h"
 #include "tilewright/kernels/gemm_strided.h"
 #include "tilewright/kernels/gemm_strided_policy.h"
 #if TW_GEMM_HAS_SM90
@@ -36,11 +37,27 @@ __global__ void __launch_bounds__(256)
 }
 template <int kShape>
 void instantiate_strided() {
-  if constexpr (sizeof(Element) == 4 || kShape == kGemmStridedNarrowShape) [[maybe_unused]]
+  if constexpr (sizeof(Element) == 4) [[maybe_unused]]
     const auto entry = &gemm_strided<kShape>;
   if constexpr (kShape + 1 < kGemmStridedShapeCount) instantiate_strided<kShape + 1>();
 }
 template void instantiate_strided<0>();
+
+/// kIndex: of a shape and a way.
+template <int kIndex>
+__global__ void __launch_bounds__(kGemmMmaShapes[kIndex / GemmMmaWay::kCount].build.threads(),
+                                  kGemmMmaShapes[kIndex / GemmMmaWay::kCount].build.resident)
+    gemm_mma(const __grid_constant__ GemmStridedArguments<Element> arguments) {
+  constexpr GemmMmaBuild kBuild = kGemmMmaShapes[kIndex / GemmMmaWay::kCount].build;
+  GemmMma<Element, kBuild, kIndex % GemmMmaWay::kCount>{arguments, dynamic_shared}();
+}
+template <int kIndex>
+void instantiate_mma() {
+  if constexpr (sizeof(Element) == 2) [[maybe_unused]]
+    const auto entry = &gemm_mma<kIndex>;
+  if constexpr (kIndex + 1 < kGemmMmaShapeCount * GemmMmaWay::kCount) instantiate_mma<kIndex + 1>();
+}
+template void instantiate_mma<0>();
 
 template <int kBuild>
 __global__ void __launch_bounds__(GemmFewRowsBuild::kThreads)

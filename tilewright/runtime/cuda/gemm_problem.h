@@ -132,7 +132,8 @@ struct GemmProblem {
             k,
             int(sizeof(T)),
             int(sizeof(Out)),
-            addend.data || scales.rows || scales.columns};
+            addend.data || scales.rows || scales.columns,
+            !out.is_tma_writable()};
   }
 };
 

@@ -62,9 +62,12 @@ struct GemmReading {
     constexpr double kSaved = 1.0 / 3;  // for each operand, half of the product at most
     if (!is_slow()) return;
     pitch = pitch_of(from.columns);
+    copies = copy_us() < kSaved * product_us;
+  }
+  /// Predicted time of a copy.
+  double copy_us() const {
     const double moved = 2 * double(sizeof(T)) * double(from.batch * from.rows * pitch);
-    copies = kernels::gemm_policy::kLaunchUs + moved / kernels::hopper::kReadBytesPerUs <
-             kSaved * product_us;
+    return kernels::gemm_policy::kLaunchUs + moved / kernels::hopper::kReadBytesPerUs;
   }
   int64_t bytes() const { return copies ? from.batch * from.rows * pitch * int64_t{sizeof(T)} : 0; }
   /// By `realign`, the kernel of elements of that size.
