@@ -218,6 +218,9 @@ struct AttentionArguments {
   tile::cuda::TensorMap k, v;  // [B or pages, H, S, D], a box is box_keys x 128 bytes
   AttentionOrder order;
   int q_heads, value_dims;
+  // Of the last 128 bytes of queries' and keys', and of values' rows, the first columns that are
+  // those of the 128 bytes before, too (AttentionOverlap).
+  int key_overlap, value_overlap;
   int pack;              // heads of one query that are rows of one tile
   int heads_per_kv;      // packs that share a head of keys
   int sequences;         // with q_offsets
@@ -248,6 +251,23 @@ struct AttentionArguments {
   TW_INLINE bool changes_scores() const { return bias || slopes; }
   /// Whether what follows the last key of a sequence is memory of others.
   TW_INLINE bool shares_memory() const { return kv_offsets || kv_lens; }
+};
+
+/// A box has 128 bytes of each row, and TMA reads all of them, if a head has fewer: those of the
+/// next head, which another block of threads reads at another time. Where memory bounds a kernel,
+/// the last box of a row ends where the head does, instead.
+struct AttentionOverlap {
+  /// Whether a build can have that.
+  TW_INLINE static constexpr bool exists(const AttentionBuild& build) {
+    return build.parts() && build.bytes() == 2 && !build.widens();
+  }
+  /// Columns of 16 bits, multiples of `unit`, for rows of `dims` in boxes for `most`.
+  static constexpr int columns(int dims, int most, int unit) {
+    constexpr int kOfBox = 64;
+    const int last = (most - 1) / kOfBox * kOfBox;
+    const bool ends_in_box = last > 0 && dims > last && dims < last + kOfBox;
+    return ends_in_box && dims % unit == 0 ? last + kOfBox - dims : 0;
+  }
 };
 
 inline constexpr int kAttentionLeastBox = 8;  // keys: a box begins where the swizzle repeats

@@ -72,7 +72,7 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
         to.k_empty[at.index].wait(at.phase ^ 1);
         if (kBuild.skips && !Block::kWidens && tile::cuda::elect_one())
           shared.marks[at.index] = block.mark;
-        load_block<kChunks>(to.k[at.index], given.k, to.k_full[at.index], block);
+        load_block<kChunks>(to.k[at.index], given.k, to.k_full[at.index], block, given.key_overlap);
         if (starts) load_queries(shared, queries, tile);
         starts = false;
       }
@@ -92,7 +92,8 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
         char* const to = ring.v[at.index];
         Mbarrier& full = ring.v_full[at.index];
         ring.v_empty[at.index].wait(at.phase ^ 1);
-        load_block<kValueChunks>(to, given.v, tail ? shared.tail_full : full, block);
+        load_block<kValueChunks>(to, given.v, tail ? shared.tail_full : full, block,
+                                 given.value_overlap);
         if (!tail) continue;
         shared.tail_full.wait(tail_phase);
         tail_phase ^= 1;
@@ -113,14 +114,21 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       full.arrive_expect(queries * given.pack * kRowBytes * kChunks);
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c)
-        load_box(shared.q[at.index][i] + c * kQueryChunkBytes, given.q, full, c * kChunk, 0,
+        load_box(shared.q[at.index][i] + c * kQueryChunkBytes, given.q, full,
+                 column_of<kChunks>(c, given.key_overlap), 0,
                  tile.q_base + tile.first_query + i * queries, tile.head, tile.q_outer);
     }
     at.next();
   }
+  /// Where 128 bytes of a row that has kOfRow of them begin.
+  template <int kOfRow>
+  TW_PTX static int column_of(int chunk, int overlap) {
+    const bool is_last = kOfRow > 1 && chunk == kOfRow - 1;
+    return chunk * kChunk - (AttentionOverlap::exists(kBuild) && is_last ? overlap : 0);
+  }
   template <int kOfRow>
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
-                         const AttentionKeyBlock& block) const {
+                         const AttentionKeyBlock& block, int overlap) const {
     using namespace tile::cuda;
     constexpr int kParts = Block::kWidens ? 1 : kOfRow;  // of 128 bytes
     const int box_bytes = given.box_keys * (Block::kWidens ? Block::kDims : kRowBytes);
@@ -131,8 +139,8 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       if (!elect_one()) continue;
       TW_UNROLL
       for (int c = 0; c < kParts; ++c)
-        load_box(smem + c * kChunkBytes + i * box_bytes, map, full, c * kChunk, block.row,
-                 block.head, outer);
+        load_box(smem + c * kChunkBytes + i * box_bytes, map, full, column_of<kParts>(c, overlap),
+                 block.row, block.head, outer);
     }
     __syncwarp();
   }

@@ -36,6 +36,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
   using typename Block::Shared;
   using TilePlace = typename Block::Tiles::Position;
   static constexpr bool kChained = Block::kQueryBuffers > 1;  // from tile to tile
+  static constexpr bool kOverlaps = AttentionOverlap::exists(kBuild);
   static constexpr int kTurn = 1;               // the named barriers of the consumers' turns
   static constexpr float kNearlyZero = 1e-30F;  // times -inf, unlike zero, no NaN
   /// Weights of e4m3 are at most 2^8: it has up to 448, and its full precision down to 2^-6. Row
@@ -143,7 +144,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       shared.q_full[at.queries.index][consumer].wait(at.queries.phase);
       step(shared, at, consumer, *tile, tile->inner(), tile->last_block - 1, tile->first_block,
            rows);
-      store.put(ended, rows.sums);
+      put(store, ended, rows.sums);
       rows.started = 0;
       shared.tiles.finish(at.tile);
     }
@@ -151,8 +152,25 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     wgmma_wait<0>();
     pin(rows.sums);
     finish_values(shared, at);
-    Store{given, *tile, consumer}.put(rows.state, rows.sums);
+    put(Store{given, *tile, consumer}, rows.state, rows.sums);
     shared.tiles.finish(at.tile);
+  }
+
+  /// The last columns are at the end of their 128 bytes, if these begin before.
+  TW_PTX void put(const Store& store, AttentionRowState& state, Sums& sums) const {
+    if constexpr (kOverlaps && Block::kValueChunks > 1) {
+      if (given.value_overlap & 32) move_forward<32>(sums);
+      if (given.value_overlap & 16) move_forward<16>(sums);
+      if (given.value_overlap & 8) move_forward<8>(sums);
+    }
+    store.put(state, sums);
+  }
+  /// Those of the last 128 bytes, by kBy columns.
+  template <int kBy>
+  TW_PTX static void move_forward(Sums& sums) {
+    constexpr int kStep = kBy / 2, kEnd = kValueDims / 2, kFirst = kEnd - Block::kChunk / 2;
+    TW_UNROLL
+    for (int i = kFirst; i < kEnd - kStep; ++i) sums[i] = sums[i + kStep];
   }
 
   /// The weights of a tile's last block, which is its first here.
@@ -214,7 +232,7 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     at.values.next();
   }
 
-  TW_PTX static void multiply_keys(Shared& shared, const Places& at, int consumer, Scores& scores) {
+  TW_PTX void multiply_keys(Shared& shared, const Places& at, int consumer, Scores& scores) const {
     using namespace tile::cuda;
     constexpr int kStep = 32;  // bytes
     const char* const q = shared.q[at.queries.index][consumer];
@@ -223,6 +241,8 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
     TW_UNROLL
     for (int i = 0; i < kDims * int(sizeof(T)); i += kStep) {
       const int chunk = i / kRowBytes, offset = i % kRowBytes;
+      if (kOverlaps && chunk > 0 && chunk == Block::kChunks - 1)
+        if (offset < given.key_overlap * int(sizeof(T))) continue;
       Wgmma<T, kKeys>::mma(scores, advance(operand(q), chunk * kQueryChunkBytes + offset),
                            advance(operand(k), chunk * kChunkBytes + offset), i > 0);
     }

@@ -57,7 +57,8 @@ struct RmsNormBackwardSm90 {
         products += g[e] * w[e] * v[e];
       }
     }
-    return {norm_sm90::add_lanes(squares), norm_sm90::add_lanes(products)};
+    using norm_sm90::add_lanes;
+    return {add_lanes<R::kGroup>(squares), add_lanes<R::kGroup>(products)};
   }
 
   /// Of the parts of a row. `inverse`: 1 / columns of the row.
@@ -69,9 +70,12 @@ struct RmsNormBackwardSm90 {
       squares += part.squares;
       products += part.products;
     });
-    squares = norm_sm90::add_lanes(squares), products = norm_sm90::add_lanes(products);
-    const float rstd = rsqrtf(squares * inverse + eps);
-    return {rstd, products * inverse * rstd * rstd};
+    return settle({norm_sm90::add_lanes(squares), norm_sm90::add_lanes(products)}, inverse, eps);
+  }
+  /// Of the only part.
+  TW_PTX static Factors settle(const Part& row, float inverse, float eps) {
+    const float rstd = rsqrtf(row.squares * inverse + eps);
+    return {rstd, row.products * inverse * rstd * rstd};
   }
 
   template <class R>
@@ -117,8 +121,9 @@ struct LayerNormBackwardSm90 {
         products += u * d;
       }
     }
-    return {mean, norm_sm90::add_lanes(squares), norm_sm90::add_lanes(grads),
-            norm_sm90::add_lanes(products)};
+    using norm_sm90::add_lanes;
+    return {mean, add_lanes<R::kGroup>(squares), add_lanes<R::kGroup>(grads),
+            add_lanes<R::kGroup>(products)};
   }
 
   /// Of the parts of a row and how many columns each is of.
@@ -135,9 +140,11 @@ struct LayerNormBackwardSm90 {
       grads += part.grads;
       products += part.products + part.grads * d;
     });
-    squares = add_lanes(squares), grads = add_lanes(grads), products = add_lanes(products);
-    const float rstd = rsqrtf(squares * inverse + eps);
-    return {mean, rstd, products * inverse * rstd * rstd, grads * inverse * rstd};
+    return settle({mean, add_lanes(squares), add_lanes(grads), add_lanes(products)}, inverse, eps);
+  }
+  TW_PTX static Factors settle(const Part& row, float inverse, float eps) {
+    const float rstd = rsqrtf(row.squares * inverse + eps);
+    return {row.mean, rstd, row.products * inverse * rstd * rstd, row.grads * inverse * rstd};
   }
 
   template <class R>

@@ -90,6 +90,30 @@ struct NormFewArguments : NormArguments<T> {
   void* factors;
 };
 
+/// Many short rows: `lanes` have one, `spans` each.
+struct NormShortShape {
+  int lanes, spans;
+};
+struct NormShortBuild {
+  static constexpr int kThreads = 256, kResident = 2;  // blocks of a multiprocessor
+  static constexpr NormShortShape kShapes[] = {{8, 1}, {16, 1}, {32, 1}, {32, 2}};
+  static constexpr int kShapeCount = 4;
+  static constexpr int kFunctions = 2 * kShapeCount;  // of the gradients
+  static constexpr int64_t kMostBytes = 32 * 2 * NormBuild::kSpanBytes;
+
+  static constexpr int function(NormKind kind, int64_t bytes) {
+    int shape = 0;
+    while (kShapes[shape].lanes * kShapes[shape].spans * NormBuild::kSpanBytes < bytes) ++shape;
+    return kShapeCount * int(kind) + shape;
+  }
+};
+
+template <class T>
+struct NormShortArguments : NormArguments<T> {
+  int inner;  // rows that lie one stride apart; those of heads, if these are some of a token's
+  int64_t outer_inputs[2], outer_residual, outer_out;  // strides from so many to the next
+};
+
 template <class T>
 struct NormFoldArguments {
   static constexpr int kThreads = 256, kColumns = 32;  // of a block

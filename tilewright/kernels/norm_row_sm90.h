@@ -24,9 +24,12 @@ inline constexpr int kStep = 32 * kLanes<T>;
 template <class T, int kCount = kSpans>
 using Sums = Pack<T>[kCount];
 
+/// Over groups of so many lanes.
+template <int kGroup = 32>
 TW_PTX float add_lanes(float value) {
   TW_UNROLL
-  for (int lane = 16; lane > 0; lane /= 2) value += __shfl_xor_sync(0xffffffffu, value, lane);
+  for (int lane = kGroup / 2; lane > 0; lane /= 2)
+    value += __shfl_xor_sync(0xffffffffu, value, lane);
   return value;
 }
 TW_PTX int lane() {
@@ -42,7 +45,7 @@ TW_PTX void for_lanes(int n, F&& f) {
 /// In shared memory, from the thread's first columns on.
 template <class T>
 struct Row {
-  static constexpr int kCount = kSpans;
+  static constexpr int kCount = kSpans, kGroup = 32;
   const T* inputs[NormBuild::kInputs];
   const T* weights;
 
@@ -56,10 +59,10 @@ struct Row {
   }
 };
 
-/// In registers: kCount spans, which may be of as many rows.
-template <class T, int kSpansHeld>
+/// In registers: kCount spans, which may be of as many rows. kGroup lanes share a row.
+template <class T, int kSpansHeld, int kLanesOfRow = 32>
 struct HeldRow {
-  static constexpr int kCount = kSpansHeld;
+  static constexpr int kCount = kSpansHeld, kGroup = kLanesOfRow;
   Span<T> inputs[NormBuild::kInputs][kCount], weights[kCount];
 
   TW_PTX Pack<T> x(int span) const { return inputs[0][span].template widen<float>(); }
@@ -67,7 +70,8 @@ struct HeldRow {
   TW_PTX Pack<T> weight(int span) const { return weights[span].template widen<float>(); }
 };
 
-/// Of what the warp has of a row, of which `inverse` is one by the columns; what is beyond is 0.
+/// Of what the warp, or the group of lanes, has of a row, of which `inverse` is one by the columns;
+/// what is beyond is 0.
 template <class T, class R>
 TW_PTX float mean_of(const R& row, float inverse) {
   float sum = 0;
@@ -77,7 +81,7 @@ TW_PTX float mean_of(const R& row, float inverse) {
     TW_UNROLL
     for (int e = 0; e < kLanes<T>; ++e) sum += v[e];
   }
-  return add_lanes(sum) * inverse;
+  return add_lanes<R::kGroup>(sum) * inverse;
 }
 template <class T>
 TW_PTX void add(Pack<T>& to, const Pack<T>& more) {

@@ -90,6 +90,8 @@ struct Attention : AttentionFamily {
       {"slopes, few queries", "B=2 S=5 Hq=6 L=500 H=2 D=128 Dv=96 causal=1 +alibi_slopes +lse"},
       {"slopes, heads of 256", "B=1 S=150 Hq=2 L=300 H=1 D=256 Dv=256 +alibi_slopes"},
       {"heads of 96", "B=1 S=300 Hq=4 L=333 H=2 D=96 Dv=96 causal=1 +kv_lens +lse"},
+      {"heads beside each other, one query", "B=2 S=1 Hq=4 L=700 H=4 D=80 Dv=80 +kv_lens"},
+      {"the same, of other values", "B=1 S=2 Hq=4 L=300 H=2 D=112 Dv=72 +lse"},
       {"heads of 96, long keys", "B=1 S=70 Hq=1 L=6200 H=1 D=88 Dv=72 +kv_lens +lse"},
       {"heads of 192, values of 128", "B=2 S=150 Hq=4 L=300 H=4 D=192 Dv=128 causal=1 +lse"},
       {"heads of 160", "B=1 S=150 Hq=2 L=700 H=1 D=160 Dv=152 window_left=300 +sinks +lse"},

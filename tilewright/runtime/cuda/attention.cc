@@ -84,6 +84,11 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
     return p.kNarrow ? narrow_map(x, arguments.box_keys, build.dims)
                      : row_map(x, arguments.box_keys);
   };
+  if (kernels::AttentionOverlap::exists(build)) {
+    using kernels::AttentionOverlap;
+    arguments.key_overlap = AttentionOverlap::columns(int(p.k.dims), build.dims, 16);  // of wgmma
+    arguments.value_overlap = AttentionOverlap::columns(int(p.v.dims), build.value_dims, 8);
+  }
   arguments.k = map_of(p.k);
   arguments.v = map_of(p.v);
   const AttentionSeenBlocks<T> seen(p, cut, stream, arguments);

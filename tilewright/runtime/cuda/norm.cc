@@ -19,6 +19,7 @@ using kernels::NormArguments;
 using kernels::NormFewArguments;
 using kernels::NormFewBuild;
 using kernels::NormKind;
+using kernels::NormShortBuild;
 using Build = kernels::NormBuild;
 
 /// The functions of one element type, found when the first of them is launched.
@@ -26,12 +27,14 @@ struct NormModule {
   KernelBuilds<size_t{kNormFunctions}> functions;
   KernelBuilds<size_t{kernels::kNormFewFunctions}> few;
   KernelBuilds<size_t{kernels::kNormColumnFunctions}> few_columns;
+  KernelBuilds<size_t{NormShortBuild::kFunctions}> short_rows;
   Kernel fold = nullptr;
 
   explicit NormModule(const char* image) {
     load_kernels("norm", "this GPU", image, [this](std::string_view name, Kernel kernel) {
       functions.place(name, "10cuda_entry4normILi", kernel);  // norm_kernels.cu
       few.place(name, "10cuda_entry8few_normILi", kernel);
+      short_rows.place(name, "10cuda_entry10short_normILi", kernel);
       few_columns.place(name, "10cuda_entry16few_norm_columnsILi", kernel);
       if (name.find("norm_fold") != name.npos) fold = kernel;
     });
@@ -117,24 +120,48 @@ int clusters_at_once(int multiprocessors, int ranks) {
 /// Rows that bulk copies take, or none.
 template <class T>
 bool in_words(const Rows<T>& rows) {
-  const int64_t stride = rows.rows > 1 ? rows.lead_strides[0] : 0;
-  return !rows || ((rows.cols == 1 || rows.col_stride == 1) &&
-                   in_words(rows.data, stride * int64_t{sizeof(T)}));
+  if (!rows) return true;
+  bool all = rows.cols == 1 || rows.col_stride == 1;
+  for (int d = 0; d < rows.lead; ++d) {
+    const int64_t stride = rows.rows > 1 ? rows.lead_strides[d] : 0;
+    all &= in_words(rows.data, stride * int64_t{sizeof(T)});
+  }
+  return all;
+}
+
+/// f(rows) of all operands that have them.
+template <class T, class F>
+void for_operands(const NormProblem<T>& p, F f) {
+  for (const auto& rows : p.inputs) f(rows);
+  for (const auto& rows : p.outs) f(rows);
+  f(p.residual_grad);
+}
+
+/// The rows that lie one stride apart in every operand, and so do those blocks of rows: all of
+/// them, heads of a token; or 0.
+template <class T>
+int64_t inner_rows(const NormProblem<T>& p) {
+  int64_t inner = p.x().rows;
+  for_operands(p, [&](const auto& rows) {
+    if (!rows || rows.lead <= 1) return;
+    const bool is_other = inner != p.x().rows && inner != rows.lead_sizes[1];
+    inner = rows.lead > 2 || is_other ? 0 : rows.lead_sizes[1];
+  });
+  return inner;
 }
 
 template <class T>
 Support supports_layout(const NormProblem<T>& p) {
-  bool is_one_stride = p.residual_grad.lead <= 1;
-  bool is_in_words =
-      in_words(p.residual_grad) && p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
-  for (const auto& rows : p.inputs) is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
-  for (const auto& rows : p.outs) is_one_stride &= rows.lead <= 1, is_in_words &= in_words(rows);
-  if (!is_one_stride) return Support::no("leading dimensions that no one stride describes");
+  bool is_in_words = p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
+  for_operands(p, [&](const auto& rows) { is_in_words &= in_words(rows); });
   if (!is_in_words) return Support::no("rows that start or end at no multiple of 16 bytes");
   if (p.weight && (p.weight.stride(0) != 1 || !in_words(p.weight.data, 0)))
     return Support::no("a weight with gaps or that starts at no multiple of 16 bytes");
   return Support::yes();
 }
+
+/// Of a row, which a warp has for itself. Shorter ones are shared by fewer lanes.
+constexpr int64_t kLeastBytes = NormShortBuild::kMostBytes;
 
 /// Whether the kernels of few rows take it, of what all of them take.
 template <class T>
@@ -146,19 +173,28 @@ bool is_few(const NormProblem<T>& p) {
          takes(p.sums[0]) && takes(p.sums[1]);
 }
 
+/// Whether the kernels of many short rows take it, of what all of them take.
+template <class T>
+bool is_short(const NormProblem<T>& p) {
+  const bool is_gradient = p.kind == NormKind::kRmsBackward || p.kind == NormKind::kLayerBackward;
+  return is_gradient && p.x().rows > NormFewBuild::kRows &&
+         p.x().cols * int64_t{sizeof(T)} < kLeastBytes;
+}
+
 template <class T>
 Support supports(const NormProblem<T>& p, int device) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  constexpr int64_t kLeastBytes = 1024;  // of a row, which a warp has for itself
   const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
   if (Support s = supports_hopper(gpu(device)); !s) return s;
   if (p.x().rows == 0 || p.x().cols == 0) return Support::no("an empty operand");
   if (Support s = supports_layout(p); !s) return s;
-  if (bytes < kLeastBytes) return Support::no("rows of less than 1 KiB");
+  if (const int64_t inner = inner_rows(p); inner == 0 || (inner < p.x().rows && !is_short(p)))
+    return Support::no("leading dimensions that no one stride describes");
+  if (bytes < kLeastBytes && !is_short(p)) return Support::no("rows of less than 1 KiB");
   if (bytes > int64_t{Build::kRanks} * Build::kRowBytes)
     return Support::no("rows that four blocks do not hold");
   if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
-  if (is_few(p)) return Support::yes();
+  if (is_few(p) || is_short(p)) return Support::yes();
   // Where the neutral kernels are as fast.
   if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer) return Support::no("many rows");
   if (p.kind == NormKind::kFusedAddRms && bytes <= Build::kRowBytes)
@@ -240,10 +276,37 @@ void launch_many(const NormProblem<T>& p, const Gpu& on, Stream stream) {
 }
 
 template <class T>
+void launch_short(const NormProblem<T>& p, const Gpu& on, Stream stream) {
+  constexpr int kWarps = NormShortBuild::kThreads / 32;
+  kernels::NormShortArguments<T> arguments{arguments_of(p), int(inner_rows(p)), {}, 0, 0};
+  const auto strides = [&](const auto& rows, int64_t& inner, int64_t& outer) {
+    inner = rows.lead_strides[rows.lead > 1 ? 1 : 0];
+    outer = rows.lead > 1 ? rows.lead_strides[0] : inner * arguments.inner;
+  };
+  for (size_t i = 0; i < 2; ++i)
+    strides(p.inputs[i], arguments.input_strides[i], arguments.outer_inputs[i]);
+  strides(p.residual_grad, arguments.residual_stride, arguments.outer_residual);
+  strides(p.outs[0], arguments.out_strides[0], arguments.outer_out);
+  const int blocks = std::min(on.multiprocessors * NormShortBuild::kResident,
+                              (arguments.rows + kWarps - 1) / kWarps);
+  const StreamMemory partials(
+      int64_t{blocks} * arguments.sums * arguments.cols * int64_t{sizeof(float)}, stream, p.name);
+  arguments.partials = static_cast<float*>(partials.data());
+  const int index = NormShortBuild::function(p.kind, p.x().cols * int64_t{sizeof(T)});
+  void* pointers[] = {&arguments};
+  check(launch_kernel(Start::kEarly, module<T>().short_rows[size_t(index)], on, unsigned(blocks),
+                      NormShortBuild::kThreads, 1, 0, stream, pointers),
+        p.name, ": launching");
+  if (arguments.sums > 0) fold(p, arguments, blocks, on, stream);
+}
+
+template <class T>
 void launch(const NormProblem<T>& p, int device, Stream stream) {
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  if (is_few(p))
+  if (is_short(p))
+    launch_short(p, on, stream);
+  else if (is_few(p))
     launch_few(p, on, stream);
   else
     launch_many(p, on, stream);

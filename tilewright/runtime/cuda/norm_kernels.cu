@@ -5,6 +5,7 @@
 #include "tilewright/kernels/norm_few_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
 #include "tilewright/kernels/norm_forward_rows_sm90.h"
+#include "tilewright/kernels/norm_short_sm90.h"
 #include "tilewright/kernels/norm_sm90.h"
 
 namespace tw::cuda_entry {
@@ -66,12 +67,24 @@ __global__ void __launch_bounds__(NormFewBuild::kColumnThreads)
   Columns{arguments}(shared);
 }
 
+/// kIndex: NormShortBuild::function().
+template <int kIndex>
+__global__ void __launch_bounds__(NormShortBuild::kThreads, NormShortBuild::kResident)
+    short_norm(const __grid_constant__ NormShortArguments<Element> arguments) {
+  using Short = NormShort<typename NormOf<NormKind(kIndex / NormShortBuild::kShapeCount)>::type,
+                          NormShortBuild::kShapes[kIndex % NormShortBuild::kShapeCount]>;
+  __shared__ typename Short::Shared shared;
+  Short{arguments}(shared);
+}
+
 template <int kIndex>
 void instantiate() {
   if constexpr (kIndex < kNormFunctions) [[maybe_unused]]
     const auto entry = &norm<kIndex>;
   if constexpr (kIndex < kNormColumnFunctions) [[maybe_unused]]
     const auto entry = &few_norm_columns<kIndex>;
+  if constexpr (kIndex < NormShortBuild::kFunctions) [[maybe_unused]]
+    const auto entry = &short_norm<kIndex>;
   [[maybe_unused]] const auto entry = &few_norm<kIndex>;
   if constexpr (kIndex + 1 < kNormFewFunctions) instantiate<kIndex + 1>();
 }
