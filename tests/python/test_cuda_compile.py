@@ -61,7 +61,7 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
         "rms_norm": b"10cuda_entry3runENS_7kernels7RmsNormINS_4bf16EEE",
         "sum": b"10cuda_entry3runENS_7kernels3SumINS_4bf16ELb0EE8PreparedI",
         "gelu": b"10cuda_entry3runENS_7kernels15GeluElementwiseINS_4bf16EE",
-        "matmul": b"10cuda_entry12gemm_stridedILi",
+        "matmul": b"10cuda_entry8gemm_mmaILi",
     }
     for kernel in kernels:
         name = "-".join(filter(None, [str(kernel["op"]), "bf16", str(kernel["variant"]), arch]))

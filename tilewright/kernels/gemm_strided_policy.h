@@ -108,7 +108,7 @@ constexpr GemmStridedChoice predict(int index, int64_t parts, const GemmStridedS
   const double bytes =
       sizeof(T) * (double(size.batch) * double(size.k) * double(size.m + size.n) + sums);
   const double panels =
-      double(tiles(build, size) * (build.tile_m + build.tile_n) * size.k * int64_t{sizeof(T)});
+      double(tiles(build, size)) * double(build.tile_m + build.tile_n) * double(size.k) * sizeof(T);
   const double moving = Limits<T>::moving(size, panels, sums / multiprocessors);
   const double reading = bytes / kBytesPerUs > moving ? bytes / kBytesPerUs : moving;
   const double adding = parts > 1 ? Limits<T>::kSumUs + 8 * sums * double(parts) / kBytesPerUs : 0;

@@ -98,8 +98,8 @@ bool takes_sm90(const GemmProblem<T>& p, const kernels::GemmStridedArguments<T>&
                 const Gpu& on) {
   constexpr bool kIsTf32 = sizeof(T) == kernels::kTf32Bytes;
   if (!supports_hopper(on) || p.k == 0 || !p.fits_sm90()) return false;
-  if (const int asked = asked_gemm_build(); asked >= 0) return asked < kernels::kGemmShapeCount;
   if (kIsTf32 && float32_matmul_precision() == MatmulPrecision::kHighest) return false;
+  if (const int asked = asked_gemm_build(); asked >= 0) return asked < kernels::kGemmShapeCount;
   double us = kernels::choose_gemm_sm90(p.size(), on.multiprocessors).us;
   if constexpr (!kIsTf32) {
     const GemmReading<T> a(p.left, !p.linear), b(p.right, !p.linear);
