@@ -63,10 +63,10 @@ struct GemmMma {
 
  private:
   __device__ __forceinline__ bool a_across() const {
-    return kCopies ? kOf.a_across : GemmMmaWay::lies_across(given.a);
+    return kCopies ? kOf.a_across : given.a.lies_across();
   }
   __device__ __forceinline__ bool b_across() const {
-    return kCopies ? kOf.b_across : GemmMmaWay::lies_across(given.b);
+    return kCopies ? kOf.b_across : given.b.lies_across();
   }
 
   /// A stage is free once all threads have come to the barrier before the next one's products.

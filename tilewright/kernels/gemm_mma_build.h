@@ -51,35 +51,8 @@ struct GemmMmaWay {
 
   template <class T>
   TW_INLINE static GemmMmaWay of(const GemmStridedArguments<T>& given) {
-    const bool copies = is_aligned(given.a) && is_aligned(given.b) && !given.k_groups.ends;
-    return {lies_across(given.a), lies_across(given.b), copies};
-  }
-  /// Whether rows are neighbours in memory, and columns are not.
-  template <class T>
-  TW_INLINE static bool lies_across(const GemmStridedOperand<T>& x) {
-    return x.rows.lead == 1 && x.rows.lead_strides[0] == 1 && x.rows.col_stride != 1;
-  }
-  /// Whether four neighbours of out's rows are words.
-  template <class T>
-  TW_INLINE static bool has_words(const Rows<T>& out, int64_t batch_stride) {
-    return out.col_stride == 1 && starts_at_words<4>(out, batch_stride);
-  }
-
- private:
-  template <class T>
-  TW_INLINE static bool is_aligned(const GemmStridedOperand<T>& x) {
-    constexpr int kWord = 16 / int(sizeof(T));  // elements
-    if (!lies_across(x))
-      return x.rows.col_stride == 1 && starts_at_words<kWord>(x.rows, x.batch_stride);
-    return reinterpret_cast<uint64_t>(x.rows.data) % 16 == 0 && x.batch_stride % kWord == 0 &&
-           x.rows.col_stride % kWord == 0;
-  }
-  template <int kCount, class T>
-  TW_INLINE static bool starts_at_words(const Rows<T>& rows, int64_t batch_stride) {
-    bool all = reinterpret_cast<uint64_t>(rows.data) % (kCount * sizeof(T)) == 0 &&
-               batch_stride % kCount == 0;
-    for (int d = 0; d < rows.lead; ++d) all = all && rows.lead_strides[d] % kCount == 0;
-    return all;
+    const bool copies = given.a.is_in_words() && given.b.is_in_words() && !given.k_groups.ends;
+    return {given.a.lies_across(), given.b.lies_across(), copies};
   }
 };
 

@@ -28,19 +28,35 @@ enum class GemmStridedLoads : int {
   kAlongRows,  // by elements, by threads next to each other along its rows
 };
 
+/// Whether all rows of a batch begin at multiples of kCount elements.
+template <int kCount, class T>
+TW_INLINE bool starts_at_words(const Rows<T>& rows, int64_t batch_stride) {
+  bool all = reinterpret_cast<uint64_t>(rows.data) % (kCount * sizeof(T)) == 0 &&
+             batch_stride % kCount == 0;
+  for (int d = 0; d < rows.lead; ++d) all = all && rows.lead_strides[d] % kCount == 0;
+  return all;
+}
+
 template <class T>
 struct GemmStridedOperand {
   Rows<const T> rows;  // of k elements
   int64_t batch_stride;
   GemmStridedLoads loads = GemmStridedLoads::kAlongRows;
 
+  /// Whether rows are neighbours in memory, and columns are not.
+  TW_INLINE bool lies_across() const {
+    return rows.lead == 1 && rows.lead_strides[0] == 1 && rows.col_stride != 1;
+  }
+  /// Whether it can be read along memory in words of 16 bytes.
+  TW_INLINE bool is_in_words() const {
+    constexpr int kWord = 16 / int(sizeof(T));  // elements
+    if (!lies_across()) return rows.col_stride == 1 && starts_at_words<kWord>(rows, batch_stride);
+    return reinterpret_cast<uint64_t>(rows.data) % 16 == 0 && batch_stride % kWord == 0 &&
+           rows.col_stride % kWord == 0;
+  }
   /// The loads that suit the strides.
   TW_INLINE void choose() {
-    const int64_t row_stride = rows.lead_strides[0];
-    const auto is_aligned = [](int64_t n) { return n * int64_t{sizeof(T)} % 16 == 0; };
-    const bool is_merged = rows.lead == 1;
-    if (is_merged && row_stride == 1 && is_aligned(rows.col_stride) && is_aligned(batch_stride) &&
-        reinterpret_cast<uint64_t>(rows.data) % 16 == 0)
+    if (lies_across() && is_in_words())
       loads = GemmStridedLoads::kVectors;
     else
       loads = rows.col_stride == 1 ? GemmStridedLoads::kAlongK : GemmStridedLoads::kAlongRows;

@@ -12,12 +12,13 @@
 namespace tw::kernels {
 
 /// A build and what it reaches.
+template <class Build>
 struct GemmStridedShape {
-  GemmStridedBuild build;
+  Build build;
   double full, alone;  // of a multiprocessor's multiply-adds: with all blocks it holds, with one
 };
 
-inline constexpr GemmStridedShape kGemmStridedShapes[] = {
+inline constexpr GemmStridedShape<GemmStridedBuild> kGemmStridedShapes[] = {
     {{256, 128, 16, 8, 16, 3, 1}, 0.72, 0.72}, {{128, 64, 8, 8, 16, 3, 3}, 0.65, 0.48},
     {{64, 64, 4, 8, 16, 4, 4}, 0.62, 0.40},    {{32, 128, 4, 8, 16, 4, 4}, 0.58, 0.40},
     {{16, 128, 4, 4, 32, 3, 3}, 0.34, 0.32},
@@ -26,12 +27,7 @@ inline constexpr int kGemmStridedShapeCount =
     int(sizeof(kGemmStridedShapes) / sizeof(kGemmStridedShapes[0]));
 
 /// The same of 16-bit elements, by the matrix instruction.
-struct GemmMmaShape {
-  GemmMmaBuild build;
-  double full, alone;
-};
-
-inline constexpr GemmMmaShape kGemmMmaShapes[] = {
+inline constexpr GemmStridedShape<GemmMmaBuild> kGemmMmaShapes[] = {
     {{128, 128, 64, 64, 32, 3, 2}, 0.73, 0.6},
     {{64, 64, 32, 32, 32, 3, 5}, 0.55, 0.37},
     {{16, 128, 16, 32, 64, 3, 4}, 0.21, 0.21},

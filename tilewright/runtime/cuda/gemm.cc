@@ -92,21 +92,22 @@ void launch_warp_specialized(const GemmProblem<T>& p, const Gpu& on, Stream stre
 
 /// Whether Hopper's tensor cores multiply it by wgmma: float32 only if that may be as tf32. Few
 /// rows of it are bound by reading the weight, and what TMA cannot read or write is copied before,
-/// or stored by threads: where those for any GPU are quicker, they are taken.
-template <class T>
-bool takes_sm90(const GemmProblem<T>& p, const kernels::GemmStridedArguments<T>& arguments,
-                const Gpu& on) {
+/// or stored by threads: where those for any GPU are quicker, they are taken. strided(): what those
+/// are given, asked for only where it counts.
+template <class T, class Strided>
+bool takes_sm90(const GemmProblem<T>& p, const Gpu& on, const Strided& strided) {
   constexpr bool kIsTf32 = sizeof(T) == kernels::kTf32Bytes;
   if (!supports_hopper(on) || p.k == 0 || !p.fits_sm90()) return false;
   if (kIsTf32 && float32_matmul_precision() == MatmulPrecision::kHighest) return false;
   if (const int asked = asked_gemm_build(); asked >= 0) return asked < kernels::kGemmShapeCount;
-  double us = kernels::choose_gemm_sm90(p.size(), on.multiprocessors).us;
+  double copying = 0;
   if constexpr (!kIsTf32) {
     const GemmReading<T> a(p.left, !p.linear), b(p.right, !p.linear);
-    if (!a.copies && !b.copies && !p.size().scatters) return true;
-    us += (a.copies ? a.copy_us() : 0) + (b.copies ? b.copy_us() : 0);
+    if (!a.copies && !b.copies && p.out.is_tma_writable()) return true;
+    copying = (a.copies ? a.copy_us() : 0) + (b.copies ? b.copy_us() : 0);
   }
-  return us < kernels::choose_gemm_strided<T>(strided_size(arguments), on.multiprocessors).us;
+  return copying + kernels::choose_gemm_sm90(p.size(), on.multiprocessors).us <
+         kernels::choose_gemm_strided<T>(strided_size(strided()), on.multiprocessors).us;
 }
 
 /// Which kernels answered, for Context::answered_by.
@@ -121,20 +122,24 @@ std::string_view launch_own(const kernels::Matmul<T>& call, int device, Stream s
   if (out.size(0) == 0 || out.size(1) == 0 || out.size(2) == 0) return kPortable;
   auto p = GemmProblem<T>::product(call.a, call.b, out, call.added());
   p.scale = {call.alpha, call.beta};
-  kernels::GemmStridedArguments<T> arguments{};
-  arguments.a = {as_rows(p.left), p.left.batch_stride};
-  arguments.b = {as_rows(p.right), p.right.batch_stride};
-  arguments.out = as_rows(p.out);
-  arguments.out_batch = p.out.batch_stride;
-  arguments.residual = as_rows(p.addend), arguments.residual_batch = p.addend.batch_stride;
-  arguments.batch = p.batch, arguments.k = p.k, arguments.scale = p.scale;
+  const auto strided = [&] {
+    kernels::GemmStridedArguments<T> arguments{};
+    arguments.a = {as_rows(p.left), p.left.batch_stride};
+    arguments.b = {as_rows(p.right), p.right.batch_stride};
+    arguments.out = as_rows(p.out);
+    arguments.out_batch = p.out.batch_stride;
+    arguments.residual = as_rows(p.addend), arguments.residual_batch = p.addend.batch_stride;
+    arguments.batch = p.batch, arguments.k = p.k, arguments.scale = p.scale;
+    return arguments;
+  };
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  if (takes_sm90(p, arguments, on)) {
+  if (takes_sm90(p, on, strided)) {
     launch_warp_specialized(p, on, stream);
     wait_if_asked("matmul", on, stream);
     return kSm90<T>;
   }
+  auto arguments = strided();
   launch_strided(arguments, on, stream);
   wait_if_asked("matmul", on, stream);
   return kPortable;
@@ -159,19 +164,23 @@ std::string_view launch_own(const kernels::Linear<T>& call, int device, Stream s
   if (call.row_scale)
     p.scales.rows = {call.row_scale.data, {p.m}, {call.row_scale.lead_strides[0]}};
   p.simplify();
-  kernels::GemmStridedArguments<T> arguments{};
-  arguments.a = {call.x, 0}, arguments.b = {as_rows(right), 0}, arguments.out = call.out;
-  arguments.residual = call.residual, arguments.bias = call.bias;
-  arguments.batch = 1, arguments.k = weight.size(1), arguments.scale = {};
-  arguments.activation = call.activation;
-  arguments.row_scale = call.row_scale, arguments.column_scale = call.column_scale;
+  const auto strided = [&] {
+    kernels::GemmStridedArguments<T> arguments{};
+    arguments.a = {call.x, 0}, arguments.b = {as_rows(right), 0}, arguments.out = call.out;
+    arguments.residual = call.residual, arguments.bias = call.bias;
+    arguments.batch = 1, arguments.k = weight.size(1), arguments.scale = {};
+    arguments.activation = call.activation;
+    arguments.row_scale = call.row_scale, arguments.column_scale = call.column_scale;
+    return arguments;
+  };
   const Gpu& on = gpu(device);
   const CurrentContext current(on);
-  if (one_stride && takes_sm90(p, arguments, on)) {
+  if (one_stride && takes_sm90(p, on, strided)) {
     launch_warp_specialized(p, on, stream);
     wait_if_asked("linear", on, stream);
     return kSm90<T>;
   }
+  auto arguments = strided();
   launch_strided(arguments, on, stream);
   wait_if_asked("linear", on, stream);
   return kPortable;

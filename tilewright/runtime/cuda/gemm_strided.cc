@@ -104,7 +104,8 @@ kernels::GemmStridedSize strided_size(const kernels::GemmStridedArguments<T>& ar
           arguments.out.cols,
           arguments.k,
           !GemmMmaWay::of(arguments).copies,
-          !GemmMmaWay::has_words(arguments.out, arguments.out_batch)};
+          arguments.out.col_stride != 1 ||
+              !kernels::starts_at_words<4>(arguments.out, arguments.out_batch)};
 }
 
 template <class T>
