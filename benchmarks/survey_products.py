@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -106,14 +107,19 @@ class Products(Operands):
             keys, values = (batch, length, h, d), (batch, length, h, dv)
             moved = batch * length * h * (4 * d + 4 * d + 4 * dv) + 4 * batch * h * d * dv
 
-            def make(delta: bool, keys: Any = keys, values: Any = values) -> tuple[Any, ...]:
+            def make(
+                delta: bool, one: bool, keys: Any = keys, values: Any = values
+            ) -> tuple[Any, ...]:
                 q, k = self._bf16(*keys), F.normalize(self._bf16(*keys), dim=-1)
-                decay = -self._f32(*keys).abs() * 0.1
+                gates = (*keys[:3], 1) if one else keys
+                decay = (-self._f32(*gates).abs() * 0.1).expand(keys)
                 beta = self._f32(*keys[:3]).sigmoid() if delta else None
                 return q, k, self._bf16(*values), decay, beta
 
-            for name, delta in (("gated", False), ("delta rule", True)):
-                yield Case(f"linear_attention {name} {keys} {dv}", lambda f=make, w=delta: f(w),
+            for delta, one in itertools.product((False, True), repeat=2):
+                name = ("delta rule" if delta else "gated") + (", one gate" if one else "")
+                yield Case(f"linear_attention {name} {keys} {dv}",
+                           lambda f=make, w=delta, o=one: f(w, o),
                            OPS.linear_attention, None, moved)  # fmt: skip
             yield Case(f"delta_rule_transform {keys}",
                        lambda s=keys: (F.normalize(self._bf16(*s), dim=-1),

@@ -11,9 +11,11 @@
 // Columns of the state do not depend on each other: a program has a few of one head and goes
 // through time. What it keeps of the state is in the nearest cache, where this recurrence needs no
 // more operations than the forms that multiply chunks. State and sums are float32. On a GPU it is
-// in registers (linear_attention_gpu.h), unless it has very many rows.
+// in registers (linear_attention_gpu.h), unless it has very many rows; there, many steps of 16-bit
+// tensors are multiplied by chunks (linear_attention_chunks.h).
 #pragma once
 
+#include "tilewright/kernels/linear_attention_chunks_gpu.h"
 #include "tilewright/kernels/linear_attention_gpu.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
@@ -117,6 +119,8 @@ TW_INLINE void load_step(P p, const StepRows& to, const View<const T, 1>& q,
 
 template <class T, class U>
 struct LinearAttention {
+  /// The first way goes step by step, the others are LinearChunksOnGpu's.
+  static constexpr int kGpuWays = sizeof(T) == 2 ? 1 + LinearChunksOnGpu::kWays : 1;
   static constexpr int kGpuRegisters = 128;
 
   View<const T, 4> q;              // [B, L, H, D]
@@ -138,15 +142,21 @@ struct LinearAttention {
     return scale != 0 ? scale : tile::rsqrt(static_cast<float>(q.size(3)));
   }
 
+  TW_INLINE int way(const Machine& machine) const {
+    return 1 + LinearChunksOnGpu::way(*this, machine.l1d_bytes);
+  }
+
   template <tile::Program P>
   TW_DEVICE int64_t blocks() const {
     return (v.size(3) + kStateColumns<P> - 1) / kStateColumns<P>;
   }
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    if constexpr (P::kOnGpu)
+  TW_DEVICE tile::Plan plan([[maybe_unused]] const Machine& machine) const {
+    if constexpr (P::kOnGpu) {
+      if (way(machine) > 0) return LinearChunksOnGpu::of(*this).plan(machine.l1d_bytes);
       if (LinearAttentionOnGpu::takes(q.size(3)))
         return LinearAttentionOnGpu::plan<T>(v.size(0) * v.size(2), q.size(3), v.size(3));
+    }
     const int64_t floats = (q.size(3) + 2) * kStateColumns<P> + 3 * q.size(3);
     return tile::plan_of(v.size(0) * v.size(2) * blocks<P>(), floats * int64_t{sizeof(float)})
         .over(kStateColumns<P>);
@@ -155,6 +165,8 @@ struct LinearAttention {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
 #if defined(__CUDACC__)
+    if constexpr (tile::cuda::way_of_program<P>() > 0)
+      return LinearChunksOnGpu::run<tile::cuda::way_of_program<P>() - 1, T, U>(p, *this);
     if (LinearAttentionOnGpu::takes(q.size(3)))
       return LinearAttentionOnGpu::with_layout<T>(q.size(3), [&](auto layout) {
         if (beta)

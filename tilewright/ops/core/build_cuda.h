@@ -60,7 +60,7 @@ void prepare_cuda(const void* kernel, const Machine& machine, bool has_clusters,
   static_assert(std::is_same_v<tile::cuda::program_t<decltype(device)>, P>);
   static_assert(sizeof(device) <= CudaLaunch::kMaxBytes);
   const auto [threads, ranks] = tile::cuda::threads_of(launch.plan, P::kSpans, 0, has_clusters);
-  launch.way = tile::cuda::way_of<P>(device, int64_t{threads} * ranks);
+  launch.way = tile::cuda::way_of<P>(device, int64_t{threads} * ranks, machine);
   std::memcpy(launch.kernel, &device, sizeof(device));
 }
 

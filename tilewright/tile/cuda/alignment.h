@@ -45,9 +45,10 @@ namespace cuda {
 /// The way of a kernel's programs: what the kernel says, and of row_operands whether all are
 /// aligned, for arithmetic on elements of the first.
 template <class P, class Kernel>
-TW_INLINE int way_of(const Kernel& kernel, int64_t threads) {
+TW_INLINE int way_of(const Kernel& kernel, int64_t threads, [[maybe_unused]] const Machine& on) {
   int way = 0;
   if constexpr (requires { kernel.way(); }) way = kernel.way();
+  if constexpr (requires { kernel.way(on); }) way = kernel.way(on);
   if constexpr (has_row_operands<Kernel>) {
     const auto are_aligned = [&]<class T>(const Rows<const T>& first, const auto&... rest) {
       using C = compute_t<T>;

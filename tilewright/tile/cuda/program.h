@@ -239,6 +239,14 @@ struct OnWay : P {
   static constexpr int kWay = kOf;
 };
 
+template <class P>
+TW_DEVICE constexpr int way_of_program() {
+  if constexpr (requires { P::kWay; })
+    return P::kWay;
+  else
+    return 0;
+}
+
 /// The program of a kernel: spread, if it says how many spans of a row its threads take.
 template <class Kernel>
 TW_DEVICE constexpr int spans_of() {
