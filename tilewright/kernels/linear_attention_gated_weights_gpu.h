@@ -13,7 +13,7 @@ template <class P, class T, class U, class Kernel, int kDims, bool kIsCorrected>
 struct LinearChunkGatedWeights : LinearChunkRecord<P, T, U, Kernel, kDims, kIsCorrected> {
   using Base = LinearChunkRecord<P, T, U, Kernel, kDims, kIsCorrected>;
   using Base::b, Base::count, Base::first, Base::h, Base::head, Base::kHalf, Base::kRows,
-      Base::kSteps, Base::kOutTerms, Base::kStateTerms, Base::lane, Base::of, Base::p, Base::warp,
+      Base::kSteps, Base::kOutTerms, Base::kStateTerms, Base::lane, Base::of, Base::warp,
       Base::with;
   using typename Base::Rows;
   static constexpr int kSlab = LinearChunks::kSlab, kSlabPitch = LinearChunks::kSlabPitch;

@@ -89,28 +89,30 @@ struct PaddedRows {
   template <int kTerms>
   __device__ __forceinline__ static LeftTerms<kTerms> left(const bf16* lanes, int stride, int row,
                                                            int col) {
-    LeftTerms<kTerms> out;
-    TW_UNROLL
-    for (int i = 0; i < kTerms; ++i)
-      tile::cuda::load_matrices(out.term[i], lanes + i * stride + at(row, col));
-    return out;
+    return load<LeftTerms<kTerms>, false>(lanes, stride, at(row, col));
   }
   template <int kTerms>
   __device__ __forceinline__ static RightTerms<kTerms> columns(const bf16* lanes, int stride,
                                                                int row, int col) {
-    RightTerms<kTerms> out;
-    TW_UNROLL
-    for (int i = 0; i < kTerms; ++i)
-      tile::cuda::load_matrices(out.term[i], lanes + i * stride + at(row, col));
-    return out;
+    return load<RightTerms<kTerms>, false>(lanes, stride, at(row, col));
   }
   template <int kTerms>
   __device__ __forceinline__ static RightTerms<kTerms> rows(const bf16* lanes, int stride, int row,
                                                             int col) {
-    RightTerms<kTerms> out;
+    return load<RightTerms<kTerms>, true>(lanes, stride, at(row, col));
+  }
+
+ private:
+  template <class Terms, bool kTransposed>
+  __device__ __forceinline__ static Terms load(const bf16* from, int stride, int at) {
+    Terms out;
     TW_UNROLL
-    for (int i = 0; i < kTerms; ++i)
-      tile::cuda::load_matrices_transposed(out.term[i], lanes + i * stride + at(row, col));
+    for (int i = 0; i < int(sizeof(out.term) / sizeof(out.term[0])); ++i) {
+      if constexpr (kTransposed)
+        tile::cuda::load_matrices_transposed(out.term[i], from + i * stride + at);
+      else
+        tile::cuda::load_matrices(out.term[i], from + i * stride + at);
+    }
     return out;
   }
 };

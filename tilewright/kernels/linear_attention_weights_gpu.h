@@ -164,7 +164,7 @@ template <class P, class T, class U, class Kernel, int kDims, bool kIsCorrected>
 struct LinearChunkWeights : LinearChunkRecord<P, T, U, Kernel, kDims, kIsCorrected> {
   using Base = LinearChunkRecord<P, T, U, Kernel, kDims, kIsCorrected>;
   using Base::b, Base::count, Base::first, Base::h, Base::head, Base::kHalf, Base::kRows,
-      Base::kSteps, Base::kUnits, Base::lane, Base::of, Base::p, Base::sums, Base::warp, Base::with;
+      Base::kSteps, Base::kUnits, Base::lane, Base::of, Base::sums, Base::warp, Base::with;
   using typename Base::Rows;
   static constexpr int kTerms = tile::same_type<T, bf16> ? 1 : 2;  // of a number as it is
 
