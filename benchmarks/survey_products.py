@@ -24,6 +24,7 @@ GRADIENTS = [(2, 4096, 8, 40, 0), (8, 1024, 12, 64, 1), (2, 2048, 8, 256, 1), (6
 # batch, tokens, heads, dims of keys and of values
 RECURRENT = [(4, 4096, 16, 128, 128), (8, 2048, 32, 64, 64), (1, 8192, 8, 256, 512),
              (32, 1, 32, 128, 128), (2, 1000, 8, 100, 100)]  # fmt: skip
+BACKWARD_STATES = [(2, 2048, 8, 64, 64), (1, 8192, 16, 128, 128), (1, 2048, 4, 256, 512)]
 # tokens, groups, features out and in
 GROUPS = [(8192, 8, 4096, 4096), (4096, 64, 1408, 2048), (1000, 7, 333, 517), (64, 128, 768, 2048)]
 LAYOUTS: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
@@ -126,11 +127,31 @@ class Products(Operands):
                                        self._f32(*s[:3]).sigmoid()),
                        OPS.delta_rule_transform, None,
                        batch * length * h * (2 * d + 4 * 64))  # fmt: skip
-        shape = (2, 2048 // min(self.share, 4), 8, 64)
-        yield Case(f"linear_attention_backward {shape}",
-                   lambda: (*(self._bf16(*shape) for _ in range(4)),
-                            -self._f32(*shape).abs() * 0.1),
-                   OPS.linear_attention_backward, None, 20 * math.prod(shape))  # fmt: skip
+        yield from self._linear_attention_gradients()
+
+    def _linear_attention_gradients(self) -> Iterator[Case]:
+        for batch, length, h, d, dv in BACKWARD_STATES:
+            keys = (batch, length // min(self.share, 4), h, d)
+            values = (*keys[:3], dv)
+            for one, delta in itertools.product((True, False), (False, True)):
+
+                def make(
+                    keys: Any = keys, values: Any = values, one: bool = one, delta: bool = delta
+                ) -> tuple[Any, ...]:
+                    gates = -self._f32(*keys[:3], 1 if one else keys[3]).abs() * 0.1
+                    return (
+                        self._bf16(*values),
+                        F.normalize(self._bf16(*keys), dim=-1),
+                        F.normalize(self._bf16(*keys), dim=-1),
+                        self._bf16(*values),
+                        gates.expand(keys),
+                        self._f32(*keys[:3]).sigmoid() if delta else None,
+                    )
+
+                name = ("delta rule" if delta else "gated") + (", one gate" if one else "")
+                yield Case(f"linear_attention_backward {name} {keys} {dv}", make,
+                           OPS.linear_attention_backward, None,
+                           math.prod(keys[:3]) * (12 * d + 6 * dv))  # fmt: skip
 
     def _experts(self) -> Iterator[Case]:
         for rows, g, n, k in GROUPS:

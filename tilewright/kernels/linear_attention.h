@@ -122,6 +122,7 @@ struct LinearAttention {
   /// The first way goes step by step, the others are LinearChunksOnGpu's.
   static constexpr int kGpuWays = sizeof(T) == 2 ? 1 + LinearChunksOnGpu::kWays : 1;
   static constexpr int kGpuRegisters = 128;
+  static constexpr bool kIsBackward = false;
 
   View<const T, 4> q;              // [B, L, H, D]
   View<const T, 4> k;              // [B, L, H, D]

@@ -8,10 +8,13 @@
 // and without beta d = v, dv = dd and m = 0. One program per head of q goes back through time. It
 // needs the states that going forth made: a first pass keeps every sqrt(L)th, and each stretch
 // between two of them is walked again before its gradients, which keeps all of it. On a GPU a
-// program has some columns, unless there are very many rows (linear_attention_backward_gpu.h).
+// program has some columns, unless there are very many rows (linear_attention_backward_gpu.h);
+// there, many steps of 16-bit tensors are multiplied by chunks
+// (linear_attention_backward_chunks.h).
 #pragma once
 
 #include "tilewright/kernels/linear_attention.h"
+#include "tilewright/kernels/linear_attention_backward_chunks_gpu.h"
 #include "tilewright/kernels/linear_attention_backward_sums_gpu.h"
 
 namespace tw::kernels {
@@ -79,7 +82,10 @@ struct LinearStateGrad {
 
 template <class T, class U>
 struct LinearAttentionBackward {
+  /// The first way goes step by step, the others are LinearBackwardChunksOnGpu's.
+  static constexpr int kGpuWays = sizeof(T) == 2 ? 1 + LinearBackwardChunksOnGpu::kWays : 1;
   static constexpr int kGpuRegisters = 128;
+  static constexpr bool kIsBackward = true;
 
   View<const T, 4> grad;           // [B, L, Hv, Dv]
   View<const T, 4> q;              // [B, L, H, D]
@@ -99,6 +105,9 @@ struct LinearAttentionBackward {
 
   TW_INLINE int64_t length() const { return v.size(1); }
   TW_INLINE int64_t group() const { return v.size(2) / (q.size(2) > 0 ? q.size(2) : 1); }
+  TW_INLINE int way(const Machine& machine) const {
+    return 1 + LinearBackwardChunksOnGpu::way(*this, machine.l1d_bytes);
+  }
   TW_INLINE float score_scale() const {
     return scale != 0 ? scale : tile::rsqrt(static_cast<float>(q.size(3)));
   }
@@ -110,9 +119,11 @@ struct LinearAttentionBackward {
   TW_INLINE int64_t stretches() const { return (length() + stretch() - 1) / stretch(); }
 
   template <tile::Program P>
-  TW_DEVICE tile::Plan plan(const Machine&) const {
-    if constexpr (P::kOnGpu)
+  TW_DEVICE tile::Plan plan([[maybe_unused]] const Machine& machine) const {
+    if constexpr (P::kOnGpu) {
+      if (way(machine) > 0) return LinearBackwardChunksOnGpu::of(*this).plan(machine.l1d_bytes);
       if (LinearBackwardOnGpu::takes(q.size(3))) return on_gpu().plan(q.size(2));
+    }
     const int64_t dims = q.size(3), columns = v.size(3), steps = stretch();
     const int64_t floats = dims * columns * (2 + steps + stretches()) + columns * (steps + 5) +
                            6 * dims + (group() > 1 ? 2 * length() * dims : 0);
@@ -122,6 +133,8 @@ struct LinearAttentionBackward {
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
 #if defined(__CUDACC__)
+    if constexpr (tile::cuda::way_of_program<P>() > 0)
+      return LinearBackwardChunksOnGpu::run<tile::cuda::way_of_program<P>() - 1, T, U>(p, *this);
     if (LinearBackwardOnGpu::takes(q.size(3))) return run_columns(p);
 #endif
     const int64_t b = index_quotient(p.index(), q.size(2)), head = p.index() - b * q.size(2);

@@ -33,6 +33,7 @@ struct LinearChunks {
   int64_t dims;        // of keys, rounded up to what the kernel is built for
   int key_terms;       // of a number of q or k: 1 of bfloat16, 2 of float16
   bool is_corrected;   // the delta rule
+  bool is_backward;    // of the gradient (linear_attention_backward_chunks.h)
   bool has_one_gate;   // of all dimensions; else q and k are decayed in the record
   bool reads_rows;     // the walk reads q and k where they are; else the record has them
   bool copies_values;  // v's rows are aligned
@@ -43,24 +44,37 @@ struct LinearChunks {
     return dims <= 0 || dims > 256 ? 0 : dims <= 64 ? 64 : dims <= 128 ? 128 : 256;
   }
 
+  /// Of numbers that become outputs, which of gradients are float32's, too.
+  TW_INLINE constexpr int out_terms() const { return is_backward ? kStateTerms : kOutTerms; }
+
   // A record, in elements of bfloat16. Rows of its matrices have a unit of eight more.
   TW_INLINE static constexpr int64_t padded(int64_t cols) { return cols + 8; }
   static constexpr int64_t kSquare = int64_t{kSteps} * (kSteps + 8);
   TW_INLINE constexpr int64_t rows_size() const { return kSteps * padded(dims); }
   /// Of the weights, [step, earlier step]: those of outputs, then the transform's.
   TW_INLINE constexpr int64_t weights_size() const {
-    return kSquare * (kOutTerms + (is_corrected ? kStateTerms : 0));
+    return kSquare * (out_terms() + (is_corrected ? kStateTerms : 0));
   }
   /// float32: what gates leave of the state before a step, and of a step after the chunk, or of
   /// each dimension after the chunk.
   TW_INLINE constexpr int64_t decays_size() const { return 2 * (has_one_gate ? 2 * kSteps : dims); }
+  /// Of a gradient with the delta rule: betas, float32, and the transform of the errors.
+  TW_INLINE constexpr int64_t errors_size() const {
+    return is_corrected && is_backward ? 2 * kSteps + kSquare * kStateTerms : 0;
+  }
   /// Queries, keys; those are for the state after the chunk, and keys that the state before is held
   /// against are others, if they are decayed.
   TW_INLINE constexpr int64_t factors_size() const {
     if (has_one_gate) return rows_size() * 2 * key_terms;
-    return rows_size() * (kOutTerms + kStateTerms * (is_corrected ? 2 : 1));
+    return rows_size() * (out_terms() + kStateTerms * (is_corrected ? 2 : 1));
   }
-  TW_INLINE constexpr int64_t made_size() const { return weights_size() + decays_size(); }
+  TW_INLINE constexpr int64_t made_size() const {
+    return weights_size() + decays_size() + errors_size();
+  }
+  /// Of which a walk needs so much: the gradient's walk back only the betas of the errors' part.
+  TW_INLINE constexpr int64_t staged_size() const {
+    return weights_size() + decays_size() + (errors_size() > 0 ? 2 * kSteps : 0);
+  }
   TW_INLINE constexpr int64_t record_size() const {
     return made_size() + (reads_rows ? 0 : factors_size());
   }
@@ -69,10 +83,12 @@ struct LinearChunks {
   // each other, and their outputs.
   static constexpr int kValuePitch = kMostGroups * kColumns + 8, kOutPitch = kColumns + 8;
   TW_INLINE constexpr int64_t stage_bytes() const {
-    return 2 * (made_size() + factors_size() + kSteps * kValuePitch);
+    return 2 * (staged_size() + factors_size() + kSteps * kValuePitch);
   }
   static constexpr int64_t kSumsBytes = int64_t{4} * kWarps * kSteps * kColumns;
-  TW_INLINE constexpr int64_t told_bytes() const { return kSumsBytes * (is_corrected ? 2 : 1); }
+  TW_INLINE constexpr int64_t told_bytes() const {
+    return kSumsBytes * (is_corrected && !is_backward ? 2 : 1);
+  }
   static constexpr int64_t kOutBytes = int64_t{2} * kSteps * kOutPitch;
   TW_INLINE constexpr int64_t walk_bytes(int stages, int groups) const {
     return stages * stage_bytes() + groups * (told_bytes() + kOutBytes);
@@ -103,11 +119,13 @@ struct LinearChunks {
     const int64_t width = int64_t{groups} * kColumns;
     return (columns + width - 1) / width;
   }
+  /// A gradient's states are walked there and back at once.
+  TW_INLINE constexpr int64_t walks() const { return is_backward ? 2 * states : states; }
   /// Of a block of the walk: what it reads they share, but a GPU has many multiprocessors.
   TW_INLINE constexpr int groups(int64_t shared_bytes) const {
     int count = kMostGroups;
-    while (count > 1 && (states * blocks(count) < kBlocksOfGpu || columns <= count / 2 * kColumns ||
-                         walk_bytes(1, count) > shared_bytes))
+    while (count > 1 && (walks() * blocks(count) < kBlocksOfGpu ||
+                         columns <= count / 2 * kColumns || walk_bytes(1, count) > shared_bytes))
       count /= 2;
     return count;
   }
@@ -120,7 +138,7 @@ struct LinearChunks {
     tile::Plan plan =
         tile::plan_of((states * chunks + beside - 1) / beside, walk > weighing ? walk : weighing);
     plan.phases = 2;
-    plan.grid[1] = states * blocks(count);
+    plan.grid[1] = walks() * blocks(count);
     plan.columns[0] = tile::Plan::columns_of(kWeighingThreads * beside);
     plan.columns[1] = tile::Plan::columns_of(32 * kWarps * count);
     plan.workspace_bytes = 2 * states * chunks * record_size();

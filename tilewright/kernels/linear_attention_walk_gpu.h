@@ -1,184 +1,50 @@
-// The second phase of linear_attention by chunks on a GPU (linear_attention_chunks.h). A group of
-// four warps has 16 columns of a state, turned: each some dimensions of them, as sums in registers,
-// which are the left factor of the next product. What a state holds against queries and keys the
-// warps add up by way of shared memory; then each has all of a chunk's changes, and the outputs of
+// The second phase of linear_attention by chunks on a GPU (linear_attention_chunks.h): what a state
+// holds against queries and keys, a chunk's changes, of which each warp has all, and the outputs of
 // a quarter of its steps.
 #pragma once
 
-#include "tilewright/kernels/linear_attention_chunks.h"
-#include "tilewright/kernels/linear_attention_terms_gpu.h"
+#include "tilewright/kernels/linear_attention_group_gpu.h"
 #if defined(__CUDACC__)
-#include "tilewright/tile/cuda/copy_async.h"
-#include "tilewright/tile/cuda/fence.h"
 
 namespace tw::kernels {
 
 template <class P, class T, class U, class Kernel, int kDims, bool kHasOneGate, bool kIsCorrected>
-struct LinearChunkWalk {
-  static constexpr int kSteps = LinearChunks::kSteps, kTiles = kSteps / 8, kUnits = kDims / 8;
-  static constexpr int kWarps = LinearChunks::kWarps, kColumns = LinearChunks::kColumns;
-  static constexpr int kOwnDims = kDims / kWarps;
-  static constexpr int kOutTerms = LinearChunks::kOutTerms;
-  static constexpr int kStateTerms = LinearChunks::kStateTerms;
-  /// Of numbers of q and k, and of v, as they are.
-  static constexpr int kGivenTerms = tile::same_type<T, bf16> ? 1 : 2;
-  static constexpr int kQueryTerms = kHasOneGate ? kGivenTerms : kOutTerms;
-  static constexpr int kKeyTerms = kHasOneGate ? kGivenTerms : kStateTerms;
+struct LinearChunkWalk : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate, kIsCorrected> {
+  using Base = LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate, kIsCorrected>;
+  using Base::add_told, Base::b, Base::factors, Base::h, Base::kGivenTerms, Base::kKeyTerms,
+      Base::kOutTerms, Base::kOwnDims, Base::kQueryTerms, Base::kRows, Base::kSquare,
+      Base::kStateTerms, Base::kSteps, Base::kTiles, Base::lane, Base::of, Base::part, Base::stage,
+      Base::state, Base::tell, Base::told, Base::values, Base::with;
+  using typename Base::Rows, typename Base::Square, typename Base::Sums;
   static constexpr int kChangeTerms = kIsCorrected || kHasOneGate ? kStateTerms : kGivenTerms;
   static constexpr int kHeldTerms = kIsCorrected ? kStateTerms : kOutTerms;
-  static constexpr int kSquare = int(LinearChunks::kSquare);
-  static constexpr int kRows = kSteps * int(LinearChunks::padded(kDims));
-  static constexpr int kPitch = LinearChunks::kValuePitch, kOutPitch = LinearChunks::kOutPitch;
-  using Square = PaddedRows<kSteps / 8>;
-  using Rows = PaddedRows<kUnits>;
-  static_assert(kTiles == kWarps && kOwnDims % 16 == 0);
-
-  P p;
-  const Kernel& of;
-  LinearChunks with;
-  int64_t b, h, head, column;  // the block's first column
-  float scale;
-  float state[kOwnDims / 8][4] = {};  // [column, dimension]
 
   __device__ __forceinline__ LinearChunkWalk(P program, const Kernel& kernel,
                                              const LinearChunks& chunks)
-      : p(program), of(kernel), with(chunks), scale(kernel.score_scale()) {
-    const int64_t blocks = with.blocks(groups()), row = index_quotient(p.index(), blocks);
-    column = (p.index() - row * blocks) * groups() * kColumns;
-    b = index_quotient(row, of.v.size(2));
-    h = row - b * of.v.size(2);
-    head = index_quotient(h, index_quotient(of.v.size(2), of.q.size(2)));
-  }
+      : Base(program, kernel, chunks, program.index()) {}
 
   __device__ __forceinline__ void go() {
-    if (of.initial_state) load_state(of.initial_state[b][h]);
-    const bool has_two = stages() == 2;
-    begin(0, 0);
-    TW_ROLLED
-    for (int64_t c = 0; c < with.chunks; ++c) {
-      const int which = has_two ? int(c & 1) : 0;
-      tile::cuda::wait_copies();
-      p.sync();  // what others brought; and they have read the chunk before
-      if (has_two) begin(c + 1, which ^ 1);
-      const int64_t first = c * kSteps;
-      if (of.states && index_quotient(first, of.chunk_size) * of.chunk_size == first)
-        store_state(of.states[b][h][index_quotient(first, of.chunk_size)]);
-      take(which, first);
-      if (has_two) continue;
-      p.sync();
-      begin(c + 1, 0);
-    }
-    if (of.states) store_state(of.states[b][h][of.chunks()]);
-    store_state(of.final_state[b][h]);
+    if (of.initial_state) this->load_state(of.initial_state[b][h]);
+    this->template each_chunk<false>(
+        [&](int64_t chunk, int to) { bring_chunk(chunk, to); },
+        [&](int64_t chunk, int which) {
+          const int64_t first = chunk * kSteps;
+          if (of.states && index_quotient(first, of.chunk_size) * of.chunk_size == first)
+            this->store_state(of.states[b][h][index_quotient(first, of.chunk_size)]);
+          take(which, first);
+        });
+    if (of.states) this->store_state(of.states[b][h][of.chunks()]);
+    this->store_state(of.final_state[b][h]);
   }
 
  private:
-  using Sums = float[kTiles][4];  // of [column, step]
-
-  __device__ __forceinline__ int lane() const { return p.thread() % 32; }
-  __device__ __forceinline__ int groups() const { return p.threads() / 32 / kWarps; }
-  __device__ __forceinline__ int group() const { return p.thread() / 32 / kWarps; }
-  /// Of the group's dimensions and outputs, the warp's.
-  __device__ __forceinline__ int part() const { return p.thread() / 32 % kWarps; }
-  /// Of a tile, the first of the two steps or dimensions that the thread has.
-  __device__ __forceinline__ int pair() const { return lane() % 4 * 2; }
-
-  // A stage: the record, factors, values.
-  __device__ __forceinline__ bf16* stage(int which) const {
-    return reinterpret_cast<bf16*>(tile::cuda::shared_scratch) + which * with.stage_bytes() / 2;
-  }
-  __device__ __forceinline__ bf16* factors(int which) const {
-    return stage(which) + with.made_size();
-  }
-  __device__ __forceinline__ T* values(int which) const {
-    return reinterpret_cast<T*>(factors(which) + with.factors_size());
-  }
-  __device__ __forceinline__ int stages() const {
-    return p.shared_scratch() >= with.walk_bytes(2, groups()) ? 2 : 1;
-  }
-  /// What warps of the group have of a tile of sums: four numbers of each lane.
-  __device__ __forceinline__ float* told(int which, int tile, int warp) const {
-    char* const begin = reinterpret_cast<char*>(stage(stages()));
-    return reinterpret_cast<float*>(begin + group() * with.told_bytes() +
-                                    which * LinearChunks::kSumsBytes) +
-           4 * ((tile * kWarps + warp) * 32 + lane());
-  }
-  __device__ __forceinline__ T* outs() const {
-    char* const begin = reinterpret_cast<char*>(stage(stages())) + groups() * with.told_bytes();
-    return reinterpret_cast<T*>(begin) + p.thread() / 32 * (kSteps / kWarps) * kOutPitch;
-  }
-
-  /// Begins to bring a chunk, if there is one.
-  __device__ __forceinline__ void begin(int64_t chunk, int to) const {
-    if (chunk >= with.chunks) return;
-    const int64_t row = b * of.v.size(2) + h;
-    const bf16* const record =
-        p.template workspace<bf16>() + (row * with.chunks + chunk) * with.record_size();
-    const int count = int(with.record_size() / 8);
-    TW_UNROLL_4
-    for (int i = p.thread(); i < count; i += p.threads())
-      tile::cuda::copy_async<16>(stage(to) + 8 * i, record + 8 * i);
-    const int64_t first = chunk * kSteps;
-    if (kHasOneGate && tile::same_type<T, bf16> && with.reads_rows) {
-      bring(of.q, first, factors(to));
-      bring(of.k, first, factors(to) + kRows);
+  __device__ __forceinline__ void bring_chunk(int64_t chunk, int to) const {
+    this->bring(stage(to), this->record(chunk), with.record_size());
+    if (this->reads_rows()) {
+      this->bring_rows(of.q, chunk * kSteps, factors(to));
+      this->bring_rows(of.k, chunk * kSteps, factors(to) + kRows);
     }
-    bring_values(first, values(to));
-  }
-  /// Rows of q or k, which are aligned: a thread has the same unit of several.
-  __device__ __forceinline__ void bring(const View<const T, 4>& from, int64_t first,
-                                        bf16* to) const {
-    const int unit = p.thread() % kUnits, apart = p.threads() / kUnits;
-    const int64_t pitch = apart * from.stride(1);
-    const int steps = int(tile::lesser(of.length() - first, kSteps));
-    const int bytes = bytes_of(from.size(3) - 8 * unit);
-    int step = p.thread() / kUnits;
-    const T* at = from[b][first][head].data + 8 * unit + step * from.stride(1);
-    TW_UNROLL_4
-    for (; step < kSteps; step += apart, at += pitch) {
-      const bool is_there = step < steps && bytes > 0;
-      tile::cuda::copy_async_or_zero<16>(to + Rows::at(step, 8 * unit), is_there ? at : from.data,
-                                         is_there ? bytes : 0);
-    }
-  }
-  __device__ __forceinline__ static int bytes_of(int64_t left) {
-    return left >= 8 ? 16 : left > 0 ? 2 * int(left) : 0;
-  }
-  /// A thread has one unit at most.
-  __device__ __forceinline__ void bring_values(int64_t first, T* to) const {
-    const int units = 2 * groups(), step = p.thread() / units, unit = p.thread() % units;
-    if (step >= kSteps) return;
-    const int64_t c = column + 8 * unit;
-    const bool is_there = first + step < of.length() && c < of.v.size(3);
-    T* const place = to + step * kPitch + 8 * unit;
-    const View<const T, 1> row = of.v[b][is_there ? first + step : 0][h];
-    if (with.copies_values) {
-      const int bytes = is_there ? bytes_of(row.size(0) - c) : 0;
-      tile::cuda::copy_async_or_zero<16>(place, is_there ? row.data + c : of.v.data, bytes);
-    } else {
-      tile::Raw<T, 8> raw{};
-      if (is_there) raw = decltype(raw)::of_row(row, c);
-      raw.store(place);
-    }
-  }
-
-  __device__ __forceinline__ int64_t dim_of(int i) const {
-    return part() * kOwnDims + i / 4 * 8 + pair() + i % 2;
-  }
-  __device__ __forceinline__ int64_t column_of(int i) const {
-    return column + group() * kColumns + lane() / 4 + i / 2 % 2 * 8;
-  }
-  __device__ __forceinline__ void load_state(const View<const U, 2>& from) {
-    TW_UNROLL
-    for (int i = 0; i < kOwnDims / 2; ++i)
-      if (dim_of(i) < from.size(0) && column_of(i) < from.size(1))
-        state[i / 4][i % 4] = float(from(dim_of(i), column_of(i)));
-  }
-  __device__ __forceinline__ void store_state(const View<U, 2>& to) const {
-    TW_UNROLL
-    for (int i = 0; i < kOwnDims / 2; ++i)
-      if (dim_of(i) < to.size(0) && column_of(i) < to.size(1))
-        to(dim_of(i), column_of(i)) = U(state[i / 4][i % 4]);
+    this->bring_values(of.v, with.copies_values, chunk * kSteps, values(to));
   }
 
   /// A chunk's outputs, and the state after it.
@@ -191,29 +57,21 @@ struct LinearChunkWalk {
     float out[4];
     hold(queries, kHasOneGate ? keys : keys + kKeyTerms * kRows, out, change);
     if constexpr (kIsCorrected) {
-      if constexpr (kHasOneGate) scale_steps(change, decays);
-      correct(values(which), weights + kOutTerms * kSquare, change);
+      if constexpr (kHasOneGate) this->scale_steps(change, decays);
+      this->correct(values(which), weights + kOutTerms * kSquare, change);
     } else {
-      load_values(values(which), change);
+      this->load_values(values(which), change);
     }
     if constexpr (kHasOneGate) {
-      const auto two = two_of(decays + 8 * part());
+      const auto two = this->two_of(decays + 8 * part());
       TW_UNROLL
-      for (int i = 0; i < 4; ++i) out[i] *= two[i % 2] * scale;
+      for (int i = 0; i < 4; ++i) out[i] *= two[i % 2] * this->scale;
     }
     add_earlier(weights, change, out);
-    store(out, first);
-    if constexpr (kHasOneGate) scale_steps(change, decays + kSteps);
-    decay(decays);
-    const bf16* const own_keys = keys + Rows::of_rows(lane());
-    TW_UNROLL
-    for (int s = 0; s < kSteps; s += 16) {
-      const auto left = LeftTerms<kChangeTerms>::of(change[s / 8], change[s / 8 + 1]);
-      TW_UNROLL
-      for (int d = 0; d < kOwnDims; d += 16)
-        multiply<kStateTerms>(state[d / 8], state[d / 8 + 1], left,
-                              Rows::template rows<kKeyTerms>(own_keys, kRows, s, d));
-    }
+    this->store(out, first, of.out);
+    if constexpr (kHasOneGate) this->scale_steps(change, decays + kSteps);
+    this->decay(decays);
+    this->template advance<kChangeTerms, kKeyTerms>(change, keys);
   }
   /// What queries find in the state, of the warp's steps, and keys, of all.
   __device__ __forceinline__ void hold(const bf16* queries, const bf16* keys, float (&out)[4],
@@ -232,49 +90,11 @@ struct LinearChunkWalk {
                                 Rows::template columns<kKeyTerms>(keys + begin, kRows, s, d));
       }
     }
-    TW_UNROLL
-    for (int i = 0; i < kTiles; ++i) {
-      tell(outs[i], told(0, i, part()));
-      if constexpr (kIsCorrected) tell(held[i], told(1, i, part()));
-    }
-    tile::cuda::sync_named(1 + group(), 32 * kWarps);
+    tell(0, outs);
+    if constexpr (kIsCorrected) tell(1, held);
+    this->meet();
     add_told(0, part(), out);
-    TW_UNROLL
-    for (int i = 0; i < kTiles; ++i)
-      if constexpr (kIsCorrected) add_told(1, i, all_held[i]);
-  }
-  __device__ __forceinline__ static void tell(const float (&sums)[4], float* to) {
-    *reinterpret_cast<float4*>(to) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  }
-  __device__ __forceinline__ void add_told(int which, int tile, float (&to)[4]) const {
-    TW_UNROLL
-    for (int w = 0; w < kWarps; ++w) {
-      const float4 four = *reinterpret_cast<const float4*>(told(which, tile, w));
-      to[0] = w == 0 ? four.x : to[0] + four.x;
-      to[1] = w == 0 ? four.y : to[1] + four.y;
-      to[2] = w == 0 ? four.z : to[2] + four.z;
-      to[3] = w == 0 ? four.w : to[3] + four.w;
-    }
-  }
-  /// change = transform (values - change), which is what keys hold.
-  __device__ __forceinline__ void correct(const T* values, const bf16* transform,
-                                          Sums& change) const {
-    Sums left;
-    load_values(values, left);
-    TW_UNROLL
-    for (int i = 0; i < 4 * kTiles; ++i) {
-      left[i / 4][i % 4] -= change[i / 4][i % 4];
-      change[i / 4][i % 4] = 0;
-    }
-    const bf16* const begin = transform + Square::of_columns(lane());
-    TW_UNROLL
-    for (int e = 0; e < kSteps; e += 16) {
-      const auto terms = LeftTerms<kStateTerms>::of(left[e / 8], left[e / 8 + 1]);
-      TW_UNROLL
-      for (int s = e; s < kSteps; s += 16)
-        multiply<kStateTerms>(change[s / 8], change[s / 8 + 1], terms,
-                              Square::template columns<kStateTerms>(begin, kSquare, s, e));
-    }
+    if constexpr (kIsCorrected) add_told(1, all_held);
   }
   /// Outputs of the warp's steps, of changes in the chunk.
   __device__ __forceinline__ void add_earlier(const bf16* weights, const Sums& change,
@@ -296,56 +116,6 @@ struct LinearChunkWalk {
     }
     TW_UNROLL
     for (int i = 0; i < 4; ++i) out[i] += other[i];
-  }
-  __device__ __forceinline__ tile::Pack<float, 2> two_of(const float* tile) const {
-    return tile::Raw<float, 2>::load(tile + pair()).template widen<float>();
-  }
-  __device__ __forceinline__ void scale_steps(Sums& sums, const float* by) const {
-    TW_UNROLL
-    for (int n = 0; n < kTiles; ++n) {
-      const auto two = two_of(by + 8 * n);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) sums[n][i] *= two[i % 2];
-    }
-  }
-  __device__ __forceinline__ void decay(const float* decays) {
-    TW_UNROLL
-    for (int n = 0; n < kOwnDims / 8; ++n) {
-      tile::Pack<float, 2> two{decays[kSteps - 1], decays[kSteps - 1]};
-      if constexpr (!kHasOneGate) two = two_of(decays + part() * kOwnDims + 8 * n);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) state[n][i] *= two[i % 2];
-    }
-  }
-  __device__ __forceinline__ void load_values(const T* from, Sums& to) const {
-    const T* const begin =
-        from + (lane() / 16 * 8 + lane() % 8) * kPitch + group() * kColumns + lane() / 8 % 2 * 8;
-    TW_UNROLL
-    for (int s = 0; s < kSteps; s += 16) {
-      uint32_t pairs[4];
-      tile::cuda::load_matrices_transposed(pairs, begin + s * kPitch);
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        tile::Raw<T, 2> two;
-        two.words[0] = pairs[i];
-        const auto wide = two.template widen<float>();
-        to[s / 8 + i / 2][i % 2 * 2] = wide[0];
-        to[s / 8 + i / 2][i % 2 * 2 + 1] = wide[1];
-      }
-    }
-  }
-  /// Of the warp's steps, by way of shared memory, for whole lines.
-  __device__ __forceinline__ void store(const float (&out)[4], int64_t first) const {
-    T* const own = outs();
-    TW_UNROLL
-    for (int i = 0; i < 4; ++i)
-      own[(pair() + i % 2) * kOutPitch + lane() / 4 + i / 2 * 8] = T(out[i]);
-    __syncwarp();
-    const int row = lane() / 2, unit = lane() % 2 * 8;
-    const int64_t step = first + 8 * part() + row, c = column + group() * kColumns + unit;
-    if (row < 8 && step < of.length() && c < of.out.size(3))
-      tile::Raw<T, 8>::load(own + row * kOutPitch + unit).to_row(of.out[b][step][h], c);
-    __syncwarp();
   }
 };
 

@@ -17,7 +17,9 @@ template <class P, class T, class U, class Kernel, int kDims, bool kIsCorrected>
 struct LinearChunkRecord {
   static constexpr int kSteps = LinearChunks::kSteps, kHalf = kSteps / 2, kUnits = kDims / 8;
   static constexpr int kPitch = LinearChunks::kPitch, kThreads = LinearChunks::kWeighingThreads;
-  static constexpr int kOutTerms = LinearChunks::kOutTerms;
+  static constexpr bool kIsBackward = Kernel::kIsBackward;
+  static constexpr int kOutTerms =
+      kIsBackward ? LinearChunks::kStateTerms : LinearChunks::kOutTerms;
   static constexpr int kStateTerms = LinearChunks::kStateTerms;
   static constexpr int kSquare = int(LinearChunks::kSquare),
                        kRows = kSteps * int(LinearChunks::padded(kDims));
@@ -67,6 +69,10 @@ struct LinearChunkRecord {
   __device__ __forceinline__ float* decays() const {
     return reinterpret_cast<float*>(record + with.weights_size());
   }
+  __device__ __forceinline__ float* kept_betas() const {
+    return reinterpret_cast<float*>(record + with.weights_size() + with.decays_size());
+  }
+  __device__ __forceinline__ bf16* errors() const { return record + with.staged_size(); }
   __device__ __forceinline__ bf16* queries() const { return record + with.made_size(); }
 
   __device__ __forceinline__ void load_betas() const {
@@ -103,22 +109,30 @@ struct LinearChunkRecord {
     put<kOutTerms>(record, kSquare, Square::at(step, at), at <= step ? x : 0.0f,
                    at < step ? y : 0.0f);
   }
-  /// Of the transform's lower part.
+  /// Of the transform's lower part, without betas.
   __device__ __forceinline__ void put_lower(int step, int at, float x, float y) const {
     float* const to = lower() + step * kPitch + at;
-    to[0] = at < step ? betas()[step] * x : 0.0f;
-    to[1] = at + 1 < step ? betas()[step] * y : 0.0f;
+    to[0] = at < step ? x : 0.0f;
+    to[1] = at + 1 < step ? y : 0.0f;
   }
 
-  /// The inverse of I + lower, times the betas of its columns: of either half by substitution, and
-  /// between them two products.
+  /// The transform: with B the diagonal of betas, inverse(I + B lower) B. A gradient has the
+  /// inverse alone, and that of I + lower B for errors.
   __device__ __forceinline__ void transform_steps() const {
+    if constexpr (!kIsBackward) return put_transform<true, true>(transform());
+    put_transform<true, false>(transform());
+    put_transform<false, false>(errors());
+    if (thread() < kSteps) kept_betas()[thread()] = betas()[thread()];
+  }
+  /// Of either half by substitution, and between them two products.
+  template <bool kOfRows, bool kIsScaled>
+  __device__ __forceinline__ void put_transform(bf16* to) const {
     sync();  // all of `lower` is there
-    if (thread() < kSteps) invert(thread() / kHalf * kHalf, thread() % kHalf);
+    if (thread() < kSteps) invert<kOfRows>(thread() / kHalf * kHalf, thread() % kHalf);
     sync();
-    multiply_halves(product(), lower(), inverse(), 0, 1.0f);
+    multiply_halves<kOfRows ? 1 : 2>(product(), lower(), inverse(), 0, 1.0f);
     sync();
-    multiply_halves(inverse(), inverse(), product(), kHalf, -1.0f);
+    multiply_halves<0>(inverse(), inverse(), product(), kHalf, -1.0f);
     sync();
     TW_ROLLED
     for (int i = thread(); i < kSteps * kSteps / 8; i += kThreads) {
@@ -126,25 +140,31 @@ struct LinearChunkRecord {
       tile::Pack<float, 8> v;
       TW_UNROLL
       for (int e = 0; e < 8; ++e)
-        v[e] = at + e <= step ? inverse()[step * kPitch + at + e] * betas()[at + e] : 0.0f;
-      put_unit<kStateTerms>(transform(), kSquare, Square::at(step, at), v);
+        v[e] = at + e <= step
+                   ? inverse()[step * kPitch + at + e] * (kIsScaled ? betas()[at + e] : 1.0f)
+                   : 0.0f;
+      put_unit<kStateTerms>(to, kSquare, Square::at(step, at), v);
     }
   }
-  /// A column of the inverse of the diagonal block that begins there.
+  /// A column of the inverse of the diagonal block that begins there; betas of rows, or columns.
+  template <bool kOfRows>
   __device__ __forceinline__ void invert(int begin, int col) const {
     float x[kHalf];
     TW_UNROLL
     for (int i = 0; i < kHalf; ++i) {
       const float* const row = lower() + (begin + i) * kPitch + begin;
-      float sum = i == col ? 1.0f : 0.0f;
+      float sum = 0;
       TW_UNROLL
-      for (int j = 0; j < i; ++j) sum = tile::fma(-row[j], x[j], sum);
-      x[i] = sum;
+      for (int j = 0; j < i; ++j) sum = tile::fma(row[j], x[j], sum);
+      if (kOfRows) sum *= betas()[begin + i];
+      sum = (i == col ? 1.0f : 0.0f) - sum;
+      x[i] = kOfRows ? sum : betas()[begin + i] * sum;
       inverse()[(begin + i) * kPitch + begin + col] = sum;
     }
   }
   /// The later half's rows of the earlier half's columns: to = sign left right, of columns of
-  /// `left` and rows of `right` from `begin` on.
+  /// `left` and rows of `right` from `begin` on; times betas of the rows (1), or between them (2).
+  template <int kBetas>
   __device__ __forceinline__ void multiply_halves(float* to, const float* left, const float* right,
                                                   int begin, float sign) const {
     TW_ROLLED
@@ -152,9 +172,12 @@ struct LinearChunkRecord {
       const int row = kHalf + i / kHalf, col = i % kHalf;
       float sum = 0;
       TW_UNROLL
-      for (int j = 0; j < kHalf; ++j)
-        sum = tile::fma(left[row * kPitch + begin + j], right[(begin + j) * kPitch + col], sum);
-      to[row * kPitch + col] = sign * sum;
+      for (int j = 0; j < kHalf; ++j) {
+        const float one =
+            left[row * kPitch + begin + j] * (kBetas == 2 ? betas()[begin + j] : 1.0f);
+        sum = tile::fma(one, right[(begin + j) * kPitch + col], sum);
+      }
+      to[row * kPitch + col] = (kBetas == 1 ? betas()[row] : 1.0f) * sign * sum;
     }
   }
 };

@@ -36,10 +36,14 @@ def recurrence(q, k, v, g, beta, state):
     return torch.stack(outs, 1), torch.stack([*states, state], 2)
 
 
-def close(got: torch.Tensor, want: torch.Tensor) -> None:
+def close(got: torch.Tensor, want: torch.Tensor, factor: float = 1) -> None:
     """As the tests of all operators have it."""
-    allowed = BOUND[got.dtype] * (want.abs() + want.square().mean().sqrt())
+    allowed = factor * BOUND[got.dtype] * (want.abs() + want.square().mean().sqrt())
     assert ((got.double() - want).abs() <= allowed).all()
+
+
+def gradients(outs, operands, grads):
+    return torch.autograd.grad(outs, [x for x in operands if x is not None], grads)
 
 
 def draw(shape, dtype, one_gate, strength, delta):
@@ -88,3 +92,25 @@ def test_gates_that_leave_nothing(delta, one_gate):
     want, states = recurrence(*operands)
     close(out, want)
     close(last, states[:, :, -1])
+
+
+@pytest.mark.parametrize("delta", [False, True])
+@pytest.mark.parametrize("one_gate", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_many_steps(dtype, shape, one_gate, delta):
+    """Of all operands and the state, of weak gates and strong ones."""
+    for strength in (0.01, 2.0):
+        operands = draw(shape, dtype, one_gate, strength, delta)
+        state = torch.randn(operands[2].shape[0], operands[2].shape[2], *shape[4:], device="cuda")
+        operands = (*operands[:5], state)
+        grad, final_grad = torch.randn_like(operands[2]), torch.randn_like(state)
+        exact = [x if x is None else x.double().requires_grad_() for x in operands]
+        out, states = recurrence(*exact)
+        wanted = gradients((out, states[:, :, -1]), exact, (grad.double(), final_grad.double()))
+        own = [x if x is None else x.detach().requires_grad_() for x in operands]
+        made, again = (gradients(OPS.linear_attention(*own), own, (grad, final_grad))
+                       for _ in range(2))  # fmt: skip
+        for n, (got, want, repeated) in enumerate(zip(made, wanted, again, strict=True)):
+            close(got, want, 10 if n >= 3 else 1)  # gates': sums of steps, of which most cancels
+            assert torch.equal(got, repeated)
