@@ -17,8 +17,8 @@ FILTER ?=
 MODEL := .venv/models/smollm2-135m-instruct.gguf
 KEY_WORKLOADS := "softmax/64 MiB" "rms_norm/64 MiB" "layer_norm/64 MiB" "gelu/64 MiB" \
   "silu_and_mul/64 MiB" "copy/64 MiB" "transpose/64 MiB" 4096x14336 matmul/cube matmul/llama \
-  linear_packed/cube linear_packed/llama-3.1-8b/prefill "attention/H16 S" "attention/H8 S" \
-  "attention/llama-3.1-8b/decode"
+  linear/cube linear/llama-3.1-8b/prefill linear_packed/cube linear_packed/llama-3.1-8b/prefill \
+  "attention/H16 S" "attention/H8 S" "attention/llama-3.1-8b/decode"
 PEERS ?= llama.cpp "OpenVINO GenAI"
 PROMPT ?= Explain in two sentences why the sky is blue.
 
@@ -140,7 +140,7 @@ install: build  ## headers, library and tool to PREFIX=~/.local
 wheel:  ## the Python package, for every Python from 3.10, in build/dist
 	@tools/setup.sh wheel
 	rm -f build/dist/*.whl
-	tools/measured.py .venv/bin/python -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
+	tools/measured.py --most-gib 2 .venv/bin/python -m pip wheel . --no-deps --wheel-dir build/dist $(WHEEL_OPTIONS)
 
 testwheel:  ## build the wheel, install it into fresh environments and try it there
 	@tools/setup.sh dev

@@ -2,11 +2,12 @@
 """Runs a command; says how long it took and how much memory its processes had at once.
 
 Example:
-    tools/measured.py python3 -m pip wheel . --no-deps
+    tools/measured.py --most-gib 2 python3 -m pip wheel . --no-deps
 """
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 import threading
@@ -38,9 +39,13 @@ def resident_bytes(pid: int) -> int:
 
 
 def main() -> int:
-    """The command's exit status."""
+    """The command's exit status; 1 if it did well, but with more memory than it may have."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--most-gib", type=float, default=float("inf"), help="memory it may have")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
     started, most, ended = time.monotonic(), 0, threading.Event()
-    with subprocess.Popen(sys.argv[1:]) as command:
+    with subprocess.Popen(options.command) as command:
 
         def look() -> None:
             nonlocal most
@@ -54,6 +59,9 @@ def main() -> int:
         watcher.join()
     seconds = time.monotonic() - started
     print(f"measured: {seconds:.0f} s, at most {most / 2**30:.2f} GiB at once", file=sys.stderr)
+    if most > options.most_gib * 2**30:
+        print(f"measured: FAILED: more than {options.most_gib:g} GiB", file=sys.stderr)
+        return status or 1
     return status
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import run_tool
+from command_line import run_json, run_tool
 
 # What each subcommand needs beside the option under test; files need not exist, since arguments are
 # read before any file.
@@ -231,3 +231,15 @@ def test_bash_completes(words: list[str], wanted: set[str]) -> None:
     script += 'printf "%s\\n" "${COMPREPLY[@]}"\n'
     done = subprocess.run(["bash", "-c", script], capture_output=True, encoding="utf-8", check=True)
     assert set(done.stdout.split()) >= wanted
+
+
+def test_env_says_what_is_usable() -> None:
+    told = run_json("env")
+    assert told["isa"]["chosen"] in told["isa"]["available"]
+    assert set(told["isa"]["available"]) <= set(told["isa"]["built"])
+    assert told["cpu"]["l1d_bytes"] > 0
+    assert told["threads"]
+    assert told["cuda"]["devices"] or told["cuda"]["unavailable"]  # and why
+    shown = run_tool("env")
+    assert shown.returncode == 0
+    assert told["isa"]["chosen"] in shown.stdout

@@ -39,6 +39,14 @@ def copy_transpose(x: torch.Tensor, tile_size: int = 16) -> torch.Tensor:
     return out
 
 
+# As upstream's package makes it, which may be there, too.
+if not hasattr(torch.ops.forge_cute_py, "copy_transpose"):
+    _transposed = torch.library.custom_op(
+        "forge_cute_py::copy_transpose", copy_transpose, mutates_args=()
+    )
+    _transposed.register_fake(lambda x, tile_size=16: x.new_empty(x.shape[::-1]))
+
+
 @uses("sum", "amax", "reduce")
 def reduce(x: torch.Tensor, dim: int = -1, op: str = "sum") -> torch.Tensor:
     """The reduction of one dimension.

@@ -104,3 +104,9 @@ def test_upstream_paths() -> None:
     from tilewright.compat.forge.ops import reduce_sum
 
     assert reduce_sum is forge.reduce_sum
+
+
+def test_copy_transpose_is_an_operator_of_torch() -> None:
+    x = torch.randn(48, 16)
+    assert torch.equal(torch.ops.forge_cute_py.copy_transpose(x, 16), x.t().contiguous())
+    torch.library.opcheck(torch.ops.forge_cute_py.copy_transpose, (x, 32))

@@ -166,10 +166,24 @@ def test_gradcheck_of_what_has_no_small_case() -> None:
 
     ends = torch.tensor([0, 2, 5], dtype=torch.int32)
     assert torch.autograd.gradcheck(OPS.swiglu, (leaf(2, 3), leaf(2, 3)))
-    assert torch.autograd.gradcheck(
-        lambda q, k, v: OPS.attention_varlen(q, k, v, ends, ends, causal=True)[0],
-        (leaf(5, 4, 3), leaf(5, 2, 3), leaf(5, 2, 2)),
+    options: tuple[dict[str, Any], ...] = (
+        {"causal": True},
+        {"causal": True, "window_left": 1},
+        {"window_left": 1, "window_right": 1, "softcap": 2.0},
     )
+    for given in options:
+        assert torch.autograd.gradcheck(
+            lambda q, k, v, given=given: OPS.attention_varlen(q, k, v, ends, ends, **given)[0],
+            (leaf(5, 4, 3), leaf(5, 2, 3), leaf(5, 2, 2)),
+        )
+    targets = torch.tensor([3, -100, 0])
+    for reduction in ("none", "mean", "sum"):
+        assert torch.autograd.gradcheck(
+            lambda x, reduction=reduction: OPS.cross_entropy(
+                x, targets, reduction=reduction, label_smoothing=0.2
+            ),
+            (leaf(3, 5),),
+        )
     for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
         assert check(lambda a, b: OPS.grouped_matmul(a, b, ends[1:]), (leaf(5, 3), leaf(2, 3, 4)))
         assert check(lambda a, b: OPS.k_grouped_matmul(a, b, ends[1:]), (leaf(3, 5), leaf(5, 4)))
@@ -185,9 +199,25 @@ def test_dropout_keeps_its_share() -> None:
         OPS.dropout(x, 1.5)
 
 
-TWICE = ["add", "matmul", "mul", "scale", "rope", "linear", "exp"]
+TWICE = ["add", "matmul", "mul", "scale", "rope", "linear", "exp", "fused_add_rms_norm"]
 TWICE += ["copy", "dropout", "fft", "lerp", "permute", "transpose", "where"]  # linear, so again
 TWICE += [name.removesuffix("_backward") for name in SECOND if not name.endswith(".full")]
+
+
+@pytest.mark.parametrize("name", [name for name, case in FEW.items() if in_float64(case)])
+def test_all_second_gradients_are_checked(name: str) -> None:
+    given = ready(FEW[name], torch.float64)
+    leaves = [a for a in given if isinstance(a, Tensor) and a.requires_grad]
+    made = [r for r in results(getattr(OPS, name)(*given)) if r.requires_grad]
+    grads = [torch.ones_like(r).requires_grad_() for r in made]
+    try:
+        once = torch.autograd.grad(made, leaves, grads, create_graph=True, allow_unused=True)
+        sums = [g.sum() for g in once if g is not None and g.requires_grad]
+        torch.autograd.grad(sums, [*leaves, *grads], allow_unused=True)
+    except RuntimeError:  # among them NotImplementedError
+        assert name not in TWICE
+    else:
+        assert name in TWICE or not sums
 
 
 @pytest.mark.parametrize("name", TWICE)
@@ -228,6 +258,30 @@ def test_a_gradient_penalty_in_half_precision() -> None:
 @pytest.mark.parametrize(("case", "device"), on_devices(list(FEW.values())), ids=str)
 def test_opcheck(case: Case, device: str) -> None:
     torch.library.opcheck(getattr(OPS, case.op.name).default, tuple(ready(case, device=device)))
+
+
+def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+ENDS = torch.tensor([0, 2, 5], dtype=torch.int32)
+WITHOUT_SMALL_CASE: dict[str, Callable[[], tuple[Any, ...]]] = {
+    "attention_varlen": lambda: (leaf(5, 4, 8), leaf(5, 2, 8), leaf(5, 2, 8), ENDS, ENDS),
+    "grouped_matmul": lambda: (leaf(5, 3), leaf(2, 3, 4), ENDS[1:].clone()),
+    "k_grouped_matmul": lambda: (leaf(3, 5), leaf(5, 4), ENDS[1:].clone()),
+    "swiglu": lambda: (leaf(2, 3), leaf(2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_SMALL_CASE)
+def test_opcheck_without_a_small_case(name: str) -> None:
+    torch.manual_seed(0)
+    torch.library.opcheck(getattr(OPS, name).default, WITHOUT_SMALL_CASE[name]())
+
+
+def test_opcheck_leaves_none_out() -> None:
+    with_gradient = {op.name for op in _schema.operators().values() if op.gradient}
+    assert with_gradient <= FEW.keys() | WITHOUT_SMALL_CASE.keys()
 
 
 def test_differentiating_twice_says_what_is_missing() -> None:

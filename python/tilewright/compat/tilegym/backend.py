@@ -18,6 +18,7 @@ __all__ = [
     "dispatch",
     "get_available_backends",
     "get_available_backends_for_op",
+    "get_available_triton_backend",
     "get_current_backend",
     "get_registry_info",
     "has_backend_impl",
@@ -35,6 +36,11 @@ also_at(__name__, f"{__name__}.dispatcher", f"{__name__}.selector")
 def get_available_backends() -> set[str]:
     """Backends that can run something on this machine, and the names of TileGym's kernels."""
     return {*backends.get_available_backends(), *KERNELS}
+
+
+def get_available_triton_backend() -> str:
+    """Which Triton TileGym would run on; its kernels are tilewright's here, so the usual one."""
+    return "oait"
 
 
 def get_current_backend() -> str:
