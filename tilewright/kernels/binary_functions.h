@@ -31,11 +31,13 @@ struct FloorQuotient {
   TW_INLINE V operator()(V x, V y) const {
     const V rest = tile::exact_rest(x, y), quotient = (x - rest) / y;
     const V down = tile::select(goes_down(rest, y), quotient - 1.0f, quotient);
-    // What the division was rounded by is below a half: the next whole number is meant.
-    return tile::select(y == V{}, x / y, tile::round(down));
+    // What the division was rounded by is below a half: the next whole number is meant. Zero has
+    // the quotient's sign.
+    const V whole = tile::select(down == V{}, (x / y) * 0.0f, tile::round(down));
+    return tile::select(y == V{}, x / y, whole);
   }
 };
-/// As Python's %: the sign is that of y.
+/// As Python's %: the sign is that of y; of zero that of x.
 struct Remainder {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
@@ -61,20 +63,20 @@ struct SlopedBelow {
 using BinaryFunctions =
     OneOf<Quotient, TruncatedQuotient, FloorQuotient, Remainder, Power, SlopedBelow>;
 
-/// NaN if one is.
+/// NaN if one is; of both zeros +0 (IEEE 754-2019, maximum), which x + y is.
 struct Larger {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    return tile::select((x > y) | (x != x), x, y);
+    return tile::select((x > y) | (x != x), x, tile::select(x == V{}, x + y, y));
   }
 };
+/// Of both zeros -0.
 struct Smaller {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    return tile::select((x < y) | (x != x), x, y);
+    return tile::select((x < y) | (x != x), x, tile::select(x == V{}, -(-x - y), y));
   }
 };
-/// In the order of the schema of ops/extremum.h.
 using ExtremumFunctions = OneOf<Larger, Smaller>;
 
 struct BitsOfBoth {

@@ -22,7 +22,8 @@ struct Binary : BinaryOperator<Binary, kernels::BinaryFunctions> {
   static double floor_divide(double x, double y) {
     const double rest = std::fmod(x, y), quotient = (x - rest) / y;
     if (y == 0) return x / y;
-    return std::nearbyint(rest != 0 && (rest < 0) != (y < 0) ? quotient - 1 : quotient);
+    const double down = rest != 0 && (rest < 0) != (y < 0) ? quotient - 1 : quotient;
+    return down == 0 ? std::copysign(0.0, x / y) : std::nearbyint(down);
   }
   static double remainder(double x, double y) {
     const double rest = std::fmod(x, y);

@@ -6,8 +6,8 @@
 
 namespace tw::ops {
 
-/// The larger or the smaller of two numbers, with NumPy broadcasting; NaN if one is. `out` may
-/// alias an input of its own shape.
+/// The larger or the smaller of two numbers, with NumPy broadcasting; NaN if one is, and +0 is
+/// larger than -0 (IEEE 754-2019, maximum and minimum). `out` may alias an input of its own shape.
 struct Extremum : BinaryOperator<Extremum, kernels::ExtremumFunctions> {
   static constexpr Schema kSchema{
       "extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]"};
@@ -19,6 +19,7 @@ struct Extremum : BinaryOperator<Extremum, kernels::ExtremumFunctions> {
   template <class Exact>
   static Exact define(int function, Exact x, Exact y) {
     if (x != x || y != y) return x != x ? x : y;
+    if (x == 0 && y == 0) return function == 0 ? x + y : -(-x - y);  // by their signs
     return function == 0 ? std::max(x, y) : std::min(x, y);
   }
 

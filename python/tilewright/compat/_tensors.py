@@ -133,3 +133,14 @@ def affine(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | No
     if bias is not None:
         x = tensor(ops.add(x, bias.to(x.dtype).view(shape)))
     return x
+
+
+def places_of(starts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The request of each of so many tokens, and its place there; requests start at these [B + 1].
+
+    What comes behind the last request counts for it. No device waits for the host.
+    """
+    tokens = torch.arange(count, device=starts.device, dtype=starts.dtype)
+    request = torch.searchsorted(starts[1:].contiguous(), tokens, right=True)
+    request = request.clamp_(max=len(starts) - 2)
+    return request, (tokens - starts[request]).long()

@@ -10,7 +10,7 @@ import torch
 from tilewright import ops
 from tilewright._values import score_scale
 from tilewright.compat._coverage import provided, uses
-from tilewright.compat._tensors import dtype_of, tensor
+from tilewright.compat._tensors import dtype_of, places_of, tensor
 from tilewright.compat._tileops_rope import rope_neox_position_ids
 
 
@@ -135,7 +135,7 @@ def _unscaled(x: torch.Tensor, scale: torch.Tensor | None, starts: torch.Tensor)
     wide = x.float()
     if scale is None:
         return wide
-    each = scale.float().repeat_interleave(starts.diff().long(), 0)
+    each = scale.float()[places_of(starts, len(x))[0]]
     each = each.repeat_interleave(x.shape[1] // each.shape[1], 1)
     return tensor(ops.mul(wide, each[..., None]))
 
@@ -213,15 +213,14 @@ def grouped_query_attention_prefill_varlen(
 
 
 def _new_tokens(
+    count: int,
     cu_seqlens_q: torch.Tensor,
     cache_seqlens: torch.Tensor,
     block_table: torch.Tensor,
     page_size: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Each new token's position in its request, and its row in the pages."""
-    lengths = cu_seqlens_q.diff().long()
-    request = torch.repeat_interleave(torch.arange(len(lengths), device=lengths.device), lengths)
-    step = torch.arange(len(request), device=lengths.device) - cu_seqlens_q.long()[request]
+    request, step = places_of(cu_seqlens_q, count)
     position = cache_seqlens.long()[request] + step
     capacity = block_table.shape[1] * page_size
     if bool((position >= capacity).any()):
@@ -277,7 +276,7 @@ def grouped_query_attention_prefill_paged_with_kv_cache(
 
     Queries and new keys are rotated first, if wanted. 8-bit pages hold values over their scale.
     """
-    position, rows = _new_tokens(cu_seqlens_q, cache_seqlens, block_table, page_size)
+    position, rows = _new_tokens(len(k_new), cu_seqlens_q, cache_seqlens, block_table, page_size)
     if fuse_rope:
         end = block_table.shape[1] * page_size if max_position is None else max_position
         turn: dict[str, Any] = {"max_position": end, "base": rope_base, "rotary_dim": rotary_dim}

@@ -9,18 +9,11 @@ import torch
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
 from tilewright.compat._sparse_attention import attend_to_latent_lists
-from tilewright.compat._tensors import Kind, dtype_of, tensor
+from tilewright.compat._tensors import Kind, dtype_of, places_of, tensor
 from tilewright.compat._tileops_attention_states import WithLse, seen
 from tilewright.compat._tileops_rope import rotated
 
 _LATENT, _SCALED = 512, 128  # columns of a cache of 8 bits, and how many have a scale
-
-
-def _places(starts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The request of each token, and its place there, of requests that start at these."""
-    lengths = starts.diff().long()
-    request = torch.arange(len(lengths), device=starts.device).repeat_interleave(lengths)
-    return request, torch.arange(len(request), device=starts.device) - starts.long()[request]
 
 
 def _scaled(
@@ -90,8 +83,8 @@ def gqa_varlen(
     kind = q.dtype if out_dtype is None else dtype_of(out_dtype)
     if (q.itemsize == 1) != (q_scale is not None) or kind.itemsize == 1:
         raise ValueError("gqa_varlen: 8-bit floats, and no others, take scales and an out_dtype")
-    request, place = _places(cu_seqlens_q)
-    key_request, key_place = _places(cu_seqlens_kv)
+    request, place = places_of(cu_seqlens_q, len(q))
+    key_request, key_place = places_of(cu_seqlens_kv, len(k))
     q = _scaled(q, q_scale, request, kind)
     k, v = (_scaled(x, s, key_request, kind) for x, s in ((k, k_scale), (v, v_scale)))
     if pos_encoding_mode == "rope":
@@ -104,7 +97,7 @@ def gqa_varlen(
     return tensor(ops.attention_varlen(q, k, v, *starts, sinks=sinks, **options))
 
 
-@uses("attention_paged", "attention_varlen", "rope", "mul")
+@uses("attention_paged", "rope", "mul")
 def gqa_paged(
     q: torch.Tensor,
     k_pages: torch.Tensor,
@@ -131,30 +124,36 @@ def gqa_paged(
 ) -> torch.Tensor:
     """Attention of requests [T, H, D], the last tokens of their caches in pages [P, S, Hkv, D].
 
-    Keys that are turned, or of 8 bits, are first taken from their pages; scales are of all, or of
-    each request and head of keys.
+    Keys that are turned, or of 8 bits, are first copied, a request's pages one after the other;
+    scales are of all, or of each request and head of keys.
     """
     _check("gqa_paged", q, sinks, pos_encoding_mode)
     options = seen(is_causal, window_size_left, window_size_right, sm_scale, softcap)
     if pos_encoding_mode == "none" and k_pages.itemsize > 1:
         given = (q, k_pages, v_pages, page_table, cache_seqlens, cu_seqlens_q)
         return tensor(ops.attention_paged(*given, sinks=sinks, **options))
-    starts = torch.nn.functional.pad(cache_seqlens.cumsum(0, dtype=torch.int32), (1, 0))
-    request, place = _places(starts)
+    batch, most = page_table.shape
     page = k_pages.shape[1]
-    pages, rows = page_table[request, place // page].long(), place % page
+    slots = torch.arange(most * page, device=q.device)
+    is_there = slots < cache_seqlens[:, None]  # [B, keys]
+    pages = torch.where(is_there[:, ::page], page_table, 0).long()
     kind = q.dtype if out_dtype is None else dtype_of(out_dtype)
-    keys, values = (
-        _scaled(x[pages, rows], scale, request, kind)
+    of_key = torch.arange(batch, device=q.device).repeat_interleave(most * page)
+    k, v = (
+        _scaled(x[pages].flatten(0, 2), scale, of_key, kind)
         for x, scale in ((k_pages, k_scale), (v_pages, v_scale))
     )
-    return gqa_varlen(
-        _scaled(q, q_scale, _places(cu_seqlens_q)[0], kind), keys, values, cu_seqlens_q, starts,
-        rope_cos=rope_cos, rope_sin=rope_sin, sinks=sinks, is_causal=is_causal,
-        window_size_left=window_size_left, window_size_right=window_size_right, sm_scale=sm_scale,
-        softcap=softcap, pos_encoding_mode=pos_encoding_mode, rotary_dim=rotary_dim,
-        rope_layout=rope_layout,
-    )  # fmt: skip
+    request, place = places_of(cu_seqlens_q, len(q))
+    q = _scaled(q, q_scale, request, kind)
+    if pos_encoding_mode == "rope":
+        first = (cache_seqlens - cu_seqlens_q.diff()).long()
+        turn: Any = ((rope_cos, rope_sin), rotary_dim, rope_layout)
+        q = _turned("gqa_paged", q, place + first[request], *turn)
+        k = _turned("gqa_paged", k, torch.where(is_there, slots, 0).flatten(), *turn)
+    copies = torch.arange(batch * most, dtype=torch.int32, device=q.device).view(batch, most)
+    k, v = (x.view(batch * most, page, *x.shape[1:]) for x in (k, v))
+    given = (q, k, v, copies, cache_seqlens, cu_seqlens_q)
+    return tensor(ops.attention_paged(*given, sinks=sinks, **options))
 
 
 @uses("mla_paged", "mul")

@@ -8,7 +8,7 @@ import torch
 
 from tilewright import ops
 from tilewright.compat._coverage import provided, uses
-from tilewright.compat._tensors import dtype_of, tensor
+from tilewright.compat._tensors import dtype_of, places_of, tensor
 from tilewright.compat._tileops_rope import rotated_by_table
 
 _LARGEST = torch.finfo(torch.float8_e4m3fn).max
@@ -87,9 +87,7 @@ def paged_kv_cache_gather(
     if out_dtype is not None and dtype_of(out_dtype) != out.dtype:
         raise ValueError(f"paged_kv_cache_gather: out is {out.dtype}, not {out_dtype}")
     page = kv_cache.shape[1]
-    lengths = cu_seqlens.diff()
-    request = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    place = torch.arange(len(request), device=lengths.device) - cu_seqlens[request]
+    request, place = places_of(cu_seqlens, len(out))
     if seq_starts is not None:
         place = place + seq_starts[request]
     slots = block_table[request, place // page].long() * page + place % page

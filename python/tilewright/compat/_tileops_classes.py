@@ -9,142 +9,89 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from tilewright.compat import _tileops_expert_layouts, _tileops_unified
+from tilewright.compat import (
+    _tileops_expert_layouts,
+    _tileops_targets,
+    _tileops_unified,
+    _tileops_unified_experts,
+    _tileops_unified_states,
+)
+from tilewright.compat._coverage import provided
 from tilewright.compat._paths import also_at
+from tilewright.compat._tileops_class_names import ADDED, DEFAULTS, FAMILIES, RENAMED, refused
+from tilewright.compat._tileops_targets import is_known
 
-# Classes by family, without the ending FwdOp (Op for gradients). The function that serves one has
-# its name in small letters, or stands after a "=".
-FAMILIES = {
-    "attention": """
-        GQADense GQAVarlen GQAPaged GQAPrefillPagedWithKVCache GQABwd=grouped_query_attention_bwd
-        MHADecodePagedWithKVCache=multi_head_attention_decode_paged_with_kv_cache
-        MLADecodeWithKVCache MLAPaged MLAVarlen MLAKVCacheWrite=mla_kv_cache_write
-        DSADecodeWithKVCache DSAPaged
-        NSACompressedVarlen NSATopKVarlen NSAVarlen FP8LightningIndexer TopKSelect=topk_selector
-        MergeAttentionStates PagedKVCacheWrite PagedKVCacheGather
-        MultiHeadAttention MultiHeadAttentionBwd MultiHeadAttentionDecodeWithKVCache
-        MultiHeadAttentionDecodePagedWithKVCache GroupedQueryAttention GroupedQueryAttentionBwd
-        GroupedQueryAttentionDense=gqa_dense GroupedQueryAttentionVarlen=gqa_varlen
-        GroupedQueryAttentionPaged=gqa_paged GroupedQueryAttentionPrefill
-        GroupedQueryAttentionPrefillVarlen GroupedQueryAttentionDecodeWithKVCache
-        GroupedQueryAttentionDecodePagedWithKVCache GroupedQueryAttentionSlidingWindow
-        GroupedQueryAttentionPrefillPagedWithKVCache=gqa_prefill_paged_with_kv_cache
-        GroupedQueryAttentionSlidingWindowVarlen MultiHeadLatentAttentionPaged=mla_paged
-        MultiHeadLatentAttentionVarlen=mla_varlen
-        MultiHeadLatentAttentionDecodeWithKVCache=mla_decode_with_kv_cache
-        MultiHeadLatentAttentionKVCacheWrite=mla_kv_cache_write
-        DeepSeekSparseAttentionDecodeWithKVCache=dsa_decode_with_kv_cache
-        DeepSeekSparseAttentionPaged=dsa_paged NSACmpVarlen=nsa_compressed_varlen
-        NSATopkVarlen=nsa_topk_varlen TopkSelector
-    """,
-    "convolution": "Conv1d Conv2d Conv3d",
-    "elementwise": """
-        Abs Add Alibi BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Clamp ClampScalar Cos Div
-        Dropout Elu Eq Erf Exp Expm1 FloorDivide Floor Ge GeluAndMul Gelu GeluTanhAndMul Gt
-        Hardsigmoid Hardswish Hardtanh Isfinite Isinf Isnan LeakyRelu Le Lerp LerpTensor Log1p Log
-        LogicalAnd LogicalNot LogicalOr Lt MaskedFill MaskedFillScalar Maximum Minimum Mish Mul
-        NanToNum Ne Neg Pow Prelu Reciprocal Relu Remainder Round Rsqrt Selu Sigmoid Sign SiluAndMul
-        Silu Sin Sinusoidal Softplus Sqrt Sub Tanh Trunc Where
-    """,
-    "fft": "FFTC2C=fft_c2c",
-    "gemm": """
-        Gemm GemmFP8 GemmFp8=gemm_fp8 GemmW4A16=gemm_w4a16_prepacked GemmW4A8=gemm_w4a8
-        GemmINT8W8A8=gemm_int8_w8a8 GemmInt8W8A8=gemm_int8_w8a8 Bmm BmmFP8 BmmFp8=bmm_fp8
-        BmmFp8KN=bmm_fp8_kn BmmFp8NK=bmm_fp8_nk GroupedGemm
-    """,
-    "linear_attention": """
-        DeltaNetInference DeltaNetChunk=delta_net DeltaNetChunkBwd=delta_net_bwd
-        DeltaNetRecurrent=delta_net_decode GDN KDA GLAInference GLAChunk=gla GLAChunkBwd=gla_bwd
-        GLARecurrent=gla_decode DeltaNet DeltaNetBwd DeltaNetDecode DeltaNetAutograd
-        GatedDeltaNet=gdn KimiDeltaAttention=kda GLA GLABwd GLADecode
-        GatedDeltaNetBTHD=gated_delta_net_bthd GatedDeltaNetBHTD=gated_delta_net_bhtd
-        GatedDeltaNetBwd GatedDeltaNetDecode
-        GatedDeltaNetPrefillBTHD=gated_delta_net_prefill_bthd
-        GatedDeltaNetPrefillBHTD=gated_delta_net_prefill_bhtd
-    """,
-    "mamba": """
-        Mamba2 SSDChunkCumsum=da_cumsum SSDChunkCoupling SSDChunkState SSDStatePassing SSDChunkScan
-        SSDRecurrent=ssd_decode SelectiveScan CausalConv1d CausalConv1dUpdate DaCumsum
-        CBProducer=cb_producer SSDDecode
-    """,
-    "moe": """
-        FusedTopK MoEPrePermute MoEPermuteAlign MoEGroupedGemm MoEGroupedGemmFP8 MoEExpertMLP
-        MoEPostPermute FusedMoEExperts FusedMoE FusedMoESharedExpert IndexedExpertMLP
-        SharedExpertMLP MoePrePermute MoePermuteAlign MoeGroupedGemm MoeExpertMLP MoePostPermute
-        FusedMoe FusedMoeSharedExpert MoeGateUp MoeGroupedGemmNopad MoePermuteNopad MoeUnpermute
-    """,
-    "norm": """
-        RMSNorm LayerNorm AdaLayerNorm AdaLayerNormZero FusedAddLayerNorm FusedAddRMSNorm
-        FusedAddRMSNormPerTokenQuant FusedQKNormRoPE FusedQKNormRope=fused_qk_norm_rope BatchNorm
-        BatchNormBwd GroupNorm InstanceNorm
-    """,
-    "pool": """
-        AvgPool1d AvgPool2d AvgPool3d MaxPool1d MaxPool1dIndices MaxPool2d MaxPool2dIndices
-        MaxPool3d MaxPool3dIndices AdaptiveAvgPool2d AdaptiveMaxPool2d AdaptiveMaxPool2dIndices
-        MeanPooling
-    """,
-    "quantization": """
-        FP8Quant FP8QuantPerBlock INT4QuantPerGroup=int4_quant_per_group_with_zeros
-        INT8QuantPerTensor INT8QuantPerChannel INT8QuantPerBlock=int8_quant_per_token_group
-        INT8QuantPerTokenGroup FP8QuantPerTokenGroup INT8DequantPerTensor INT8DequantPerChannel
-        INT8DequantPerBlock SmoothQuant
-    """,
-    "reduction": """
-        Sum Mean Prod Amax Amin Var VarMean Std Argmax Argmin Softmax LogSoftmax LogSumExp L1Norm
-        L2Norm InfNorm Cumsum Cumprod All Any CountNonzero
-    """,
-    "rope": """
-        RoPE=rope RoPELlama31=rope_llama31 YaRN=rope_yarn LongRoPE=rope_long_rope
-        RoPENeoxPositionIds=rope_neox_position_ids RopeNeox RopeNonNeox RopeLlama31 RopeYarn
-        RopeLongRope RopeNeoxPositionIds
-    """,
-    "sampling": """
-        TopKMask TopPMask MinPMask TopKTopPMask SamplingFromProbs ChainSpeculativeSampling
-    """,
-    "sequence_modeling": "MHCPre MHCPost EngramGateConv EngramGateConvBwd EngramDecode",
-    "transform": "HadamardTransform",
+_UNIFIED = {
+    name: vars(module)[name]
+    for module in (_tileops_unified, _tileops_unified_experts, _tileops_unified_states)
+    for name in provided(vars(module))
 }
-
-# Parameters whose names have changed; either is taken.
-_RENAMED = {"input_layout": "layout", "out_dtype": "dtype"}
-
-# Defaults of classes that are not those of their functions.
-_DEFAULTS = {"gqa_dense": {"is_causal": True}}
-
-TARGET = "tilewright"
+_SETTINGS = {"target": None, "kernel_map": None, "tune": False}
+_SELF = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
 
 
 class Op:
     """An operator: its parameters are told once, its tensors at each call.
 
     `target` names whose kernels run it, of which there are tilewright's; `kernel_map` and `tune`
-    are about TileOPs' own and change nothing.
+    are about TileOPs' own and change nothing, nor does asking for tuning.
     """
 
     function: ClassVar[Callable[..., Any]]
     operators: ClassVar[tuple[str, ...]]
     parameters: ClassVar[inspect.Signature]
+    compile_op_names: ClassVar[tuple[str, ...]] = ()
+
+    # What the function calls parameters that have another name here, and the places of tensors
+    # that may be left out although the function takes them always.
+    _own_names: ClassVar[Mapping[str, str]] = {}
+    _optional: ClassVar[Mapping[str, int]] = {}
 
     def __init__(self, *positional: Any, **named: Any) -> None:
         """Keeps the parameters, each of which is an attribute, too."""
-        names = self.parameters.parameters
-        given = {_RENAMED[n] if _RENAMED.get(n) in names else n: x for n, x in named.items()}
+        name, own = type(self).__name__, self._own_names
+        here = {ours: theirs for theirs, ours in own.items()}
         try:
-            bound = self.parameters.bind(*positional, **given)
+            bound = self.parameters.bind(
+                *positional, **{here.get(key, key): x for key, x in named.items()}
+            )
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}: {error}") from None
+            raise TypeError(f"{name}: {error}") from None
         bound.apply_defaults()
-        settings = {name: bound.arguments.pop(name) for name in ("target", "kernel_map", "tune")}
-        if settings["target"] not in (None, TARGET) and repr(settings["target"]) != "BUILTIN":
-            raise ValueError(f"{type(self).__name__}: there is no target {settings['target']!r}")
-        self.options = dict(bound.arguments)
-        self.__dict__.update(self.options)
+        settings = {key: bound.arguments.pop(key) for key in _SETTINGS}
+        if not is_known(settings["target"]):
+            raise ValueError(f"{name}: there is no target {settings['target']!r}")
+        self.__dict__.update(bound.arguments, target=settings["target"])
+        reason = refused(self.function.__name__, bound.arguments)
+        if reason:
+            raise ValueError(f"{name}: {reason}")
+        added = ADDED.get(self.function.__name__, ())
+        self.options = {own.get(k, k): x for k, x in bound.arguments.items() if k not in added}
 
     def forward(self, *tensors: Any, **named: Any) -> Any:
         """Runs the operator."""
-        return type(self).function(*tensors, **named, **self.options)
+        given = {self._own_names.get(key, key): x for key, x in named.items()}
+        for key, place in self._optional.items():
+            if place >= len(tensors):
+                given.setdefault(key, None)
+        return type(self).function(*tensors, **given, **self.options)
 
-    __call__ = forward
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
+        """As forward."""
+        return self.forward(*tensors, **named)
+
+    def request_tune(self) -> None:
+        """Does nothing: tilewright's kernels are tuned already."""
+
+    autotune = request_tune
+
+    def kernel_config(self) -> dict[str, Any] | None:
+        """None: kernels tell nothing of their configuration."""
+        return None
+
+    def eval_roofline(self) -> tuple[int, int]:
+        """Refuses: the catalog does not tell operators' costs to Python."""
+        raise NotImplementedError(f"{type(self).__name__}: eval_roofline knows no cost")
 
 
 def _snake(name: str) -> str:
@@ -153,10 +100,13 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", plain).lower()
 
 
-def _parameters(function: Callable[..., Any], defaults: Mapping[str, Any]) -> inspect.Signature:
+def _parameters(function: Callable[..., Any], renamed: Mapping[str, str]) -> inspect.Signature:
     """Those that are not tensors, first the ones that must be given; then what TileOPs adds."""
+    of = function.__name__
+    defaults = DEFAULTS.get(of, {})
     own = [
         p.replace(
+            name=renamed.get(p.name, p.name),
             kind=inspect.Parameter.POSITIONAL_OR_KEYWORD,
             default=defaults.get(p.name, p.default),
             annotation=inspect.Parameter.empty,
@@ -167,57 +117,91 @@ def _parameters(function: Callable[..., Any], defaults: Mapping[str, Any]) -> in
     own.sort(key=lambda p: p.default is not inspect.Parameter.empty)
     added = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for name, default in (("target", None), ("kernel_map", None), ("tune", False))
+        for name, default in (*ADDED.get(of, {}).items(), *_SETTINGS.items())
     ]
     return inspect.Signature([*own, *added])
 
 
-def _optional(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, whose tensors that may be None may also be left out."""
-    signature = inspect.signature(function)
-    may_be_none = {
-        n: None for n, p in signature.parameters.items()
-        if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
-        and p.default is inspect.Parameter.empty and "None" in str(p.annotation)
-    }  # fmt: skip
+def _tensors(function: Callable[..., Any], renamed: Mapping[str, str]) -> inspect.Signature:
+    """The tensors of a call; last ones that may be None may be left out."""
+    taken: list[inspect.Parameter] = []
+    may_be_left_out = True
+    for p in reversed(list(inspect.signature(function).parameters.values())):
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "out":
+            continue
+        default = p.default
+        if default is p.empty and p.name != "out":
+            may_be_left_out &= "None" in str(p.annotation)
+            default = None if may_be_left_out else default
+        taken.insert(0, p.replace(name=renamed.get(p.name, p.name), default=default))
+    return inspect.Signature(taken)
 
-    def called(*tensors: Any, **named: Any) -> Any:
-        given = signature.bind_partial(*tensors, **named).arguments
-        return function(**{**may_be_none, **given})
 
-    return called if may_be_none else function
+def _stated(method: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    """The method of Op with the parameters that one class takes."""
+
+    def stated(self: Op, *positional: Any, **named: Any) -> Any:
+        return method(self, *positional, **named)
+
+    stated.__name__, stated.__doc__ = method.__name__, method.__doc__
+    taken = [_SELF, *signature.parameters.values()]
+    stated.__dict__["__signature__"] = inspect.Signature(taken)
+    return stated
 
 
 def _class(name: str, function: Callable[..., Any]) -> type[Op]:
-    parameters = _parameters(function, _DEFAULTS.get(function.__name__, {}))
+    renamed = RENAMED.get(function.__name__, {})
+    parameters, tensors = _parameters(function, renamed), _tensors(function, renamed)
+    given = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    ]
     body = {
         "__doc__": f"{function.__name__} as a class: {(function.__doc__ or '').splitlines()[0]}",
-        "__signature__": parameters,
+        "__init__": _stated(Op.__init__, parameters),
+        "forward": _stated(Op.forward, tensors),
         "parameters": parameters,
-        "function": staticmethod(_optional(function)),
+        "function": staticmethod(function),
         "operators": function.__dict__["operators"],
+        "compile_op_names": tuple(f"tilewright::{op}" for op in function.__dict__["operators"]),
+        "_own_names": {theirs: ours for ours, theirs in renamed.items()},
+        "_optional": {
+            p.name: place
+            for place, (p, q) in enumerate(zip(given, tensors.parameters.values(), strict=False))
+            if p.default is p.empty and q.default is None
+        },
     }
     return type(name, (Op,), body)
+
+
+def _named(stem: str) -> str:
+    return f"{stem}Op" if stem.endswith("Bwd") else f"{stem}FwdOp"
 
 
 def classes(functions: Mapping[str, Any]) -> dict[str, dict[str, type[Op]]]:
     """The classes of each family, each served by one of these functions."""
     made: dict[str, dict[str, type[Op]]] = {}
+    served = {**functions, **_UNIFIED}
     for family, names in FAMILIES.items():
         of_family = made.setdefault(family, {})
         for entry in names.split():
-            stem, _, function = entry.partition("=")
-            name = f"{stem}Op" if stem.endswith("Bwd") else f"{stem}FwdOp"
-            key = function or _snake(stem)
-            served = vars(_tileops_unified).get(key) or functions[key]
-            of_family[name] = _class(name, served)
-    weights = made["gemm"]["GemmW4A16FwdOp"]
-    weights.repack = staticmethod(functions["repack_w4a16"])  # type: ignore[attr-defined]
+            stems, _, function = entry.partition("=")
+            every = stems.split("|")
+            key = function or next(k for k in map(_snake, every) if k in served)
+            cls = _class(_named(every[0]), served[key])
+            of_family.update(dict.fromkeys(map(_named, every), cls))
+    repack = {"GEMMW4A16FwdOp": "repack_w4a16", "GEMMW4A8FwdOp": "repack_w4a8"}
+    for name, function in repack.items():
+        made["gemm"][name].repack = staticmethod(served[function])  # type: ignore[attr-defined]
     return made
 
 
 def install(parent: str, functions: Mapping[str, Any]) -> None:
-    """Makes parent.FAMILY and parent.ops, with parent.ops.FAMILY, modules of classes."""
+    """Makes parent.FAMILY and parent.ops, with parent.ops.FAMILY, modules of classes.
+
+    Also parent.backend, whose names parent has, too.
+    """
     whole = types.ModuleType(f"{parent}.ops", "TileOPs' operators as classes.")
     whole.__dict__.update(Op=Op, MISSING={})
     sys.modules[whole.__name__] = whole
@@ -234,3 +218,6 @@ def install(parent: str, functions: Mapping[str, Any]) -> None:
             setattr(sys.modules[parent], family, module)
     contracts = {n: c for n, c in vars(_tileops_expert_layouts).items() if isinstance(c, type)}
     sys.modules[f"{parent}.moe"].__dict__.update(contracts)
+    targets = {name: vars(_tileops_targets)[name] for name in _tileops_targets.PUBLIC}
+    sys.modules[parent].__dict__.update(targets)
+    also_at(_tileops_targets.__name__, f"{parent}.backend")

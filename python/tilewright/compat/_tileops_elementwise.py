@@ -158,6 +158,8 @@ def add(input: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.
 @uses("add")
 def sub(input: torch.Tensor, other: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
     """Input - alpha * other."""
+    if input.dtype == torch.bool:
+        raise ValueError("sub: torch.bool, input's dtype is outside of numbers")
     _check_alpha("sub", alpha, input.dtype)
     return call("add", input, other, -alpha)
 

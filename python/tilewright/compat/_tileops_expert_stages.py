@@ -225,15 +225,27 @@ def fused_moe_shared_expert(
     )  # fmt: skip
     if shared_w_gate_up is None or shared_w_down is None:
         return None, routed
-    width = shared_w_down.shape[1]
+    shared = (hidden_states, shared_w_gate_up, shared_w_down)
+    return share_of_expert(*shared, tp_size, tp_rank), routed
+
+
+def share_of_expert(
+    hidden_states: torch.Tensor,
+    w_gate_up: torch.Tensor,
+    w_down: torch.Tensor,
+    tp_size: int,
+    tp_rank: int,
+) -> torch.Tensor:
+    """What this rank of tp_size adds to an expert of all tokens."""
+    width = w_down.shape[1]
     if not 0 <= tp_rank < tp_size or width % tp_size:
         raise ValueError(
             f"fused_moe_shared_expert: rank {tp_rank} of {tp_size} has no whole part of {width}"
         )
     share = width // tp_size
     own = slice(tp_rank * share, (tp_rank + 1) * share)
-    both = shared_w_gate_up.view(2, width, -1)[:, own].reshape(2 * share, -1)
-    return moe_shared_expert_mlp(hidden_states, both, shared_w_down[:, own].contiguous()), routed
+    both = w_gate_up.view(2, width, -1)[:, own].reshape(2 * share, -1)
+    return moe_shared_expert_mlp(hidden_states, both, w_down[:, own].contiguous())
 
 
 __all__ = list(provided(vars()))

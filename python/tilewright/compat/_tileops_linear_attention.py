@@ -22,9 +22,9 @@ def _check_chunks(name: str, length: int, chunk_size: int) -> None:
         )
 
 
-def _scale(scale: float) -> float:
+def _scale(scale: float | None) -> float:
     """As the operator has it: 0 stands for 1 / sqrt(D)."""
-    return max(scale, 0.0)
+    return max(scale or 0.0, 0.0)
 
 
 @uses("linear_attention", "delta_rule_transform", "mul", "matmul")

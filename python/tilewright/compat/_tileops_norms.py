@@ -49,7 +49,9 @@ def rms_norm(
     kept = _check_shape("rms_norm", x, normalized_shape)
     flat = x.flatten(kept)
     scale = x.new_ones(flat.shape[-1]) if weight is None else weight.flatten()
-    return tensor(ops.rms_norm(flat, scale, 1e-6 if eps is None else eps)).reshape(x.shape)
+    if eps is None:  # PyTorch's: of the dtype that it computes in
+        eps = torch.finfo(torch.promote_types(x.dtype, torch.float32)).eps
+    return tensor(ops.rms_norm(flat, scale, eps)).reshape(x.shape)
 
 
 @uses("fused_add_rms_norm")
@@ -119,6 +121,14 @@ def _update(running: torch.Tensor, value: torch.Tensor, momentum: float) -> None
     running.mul_(1 - momentum).add_(value.to(running.dtype), alpha=momentum)
 
 
+def _update_each(
+    kind: torch.dtype, running: torch.Tensor, values: torch.Tensor, momentum: float
+) -> None:
+    """As _update for each sample of values [N, C], in this dtype; then the samples' mean."""
+    moved = running.to(kind).float() * (1 - momentum) + values * momentum
+    running.copy_(tensor(ops.mean(moved.to(kind), 0)))
+
+
 def _by_channel(
     x: torch.Tensor,
     mean: torch.Tensor,
@@ -146,19 +156,35 @@ def batch_norm(
     eps: float = 1e-5,
 ) -> torch.Tensor:
     """Normalization of each channel of x [N, C, ...]; in training the running ones are updated."""
+    given = (x, running_mean, running_var, weight, bias)
+    return batch_norm_with_moments(*given, training=training, momentum=momentum, eps=eps)[0]
+
+
+def batch_norm_with_moments(
+    x: torch.Tensor,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    *,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """batch_norm, and in training the means and variances of x."""
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("batch_norm: without training, running_mean and _var must be given")
-        return _by_channel(x, running_mean, running_var, weight, bias, eps)
+        return _by_channel(x, running_mean, running_var, weight, bias, eps), None, None
     channels = x.transpose(0, 1).reshape(x.shape[1], -1).float()
     count = channels.shape[1]
     if count == 1:
         raise ValueError(f"batch_norm: x {tuple(x.shape)} has one value per channel to train with")
-    var, mean = ops.var_mean(channels, -1, 0.0)
+    var, mean = (tensor(t) for t in ops.var_mean(channels, -1, 0.0))
     if running_mean is not None and running_var is not None:
         _update(running_mean, mean, momentum)
         _update(running_var, var * (count / (count - 1)), momentum)
-    return _by_channel(x, mean, var, weight, bias, eps)
+    return _by_channel(x, mean, var, weight, bias, eps), mean, var
 
 
 @uses("sum", "unary", "mul", "add")
@@ -204,9 +230,9 @@ def instance_norm(
     if flat.shape[-1] == 1:
         raise ValueError(f"instance_norm: x {tuple(x.shape)} has one value per channel")
     if running_mean is not None and running_var is not None:
-        var, mean = (tensor(ops.mean(t, 0)) for t in ops.var_mean(flat))
-        _update(running_mean, mean, momentum)
-        _update(running_var, var, momentum)
+        var, mean = (tensor(t) for t in ops.var_mean(flat))
+        _update_each(x.dtype, running_mean, mean, momentum)  # as PyTorch has it
+        _update_each(x.dtype, running_var, var, momentum)
     return group_norm(x, weight, bias, num_groups=x.shape[1], eps=eps)
 
 

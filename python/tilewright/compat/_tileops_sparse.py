@@ -109,6 +109,20 @@ def nsa_cmp_fwd_varlen(
 
     Also the lse [T, H] in q's dtype; both are 0 before the end of the first block.
     """
+    out, lse = attend_to_summaries(q, k_cmp, v_cmp, chunk_offsets, token_indices, scale, bs)
+    return out, torch.where(lse > -torch.inf, lse, 0.0).to(q.dtype)
+
+
+def attend_to_summaries(
+    q: torch.Tensor,
+    k_cmp: torch.Tensor,
+    v_cmp: torch.Tensor,
+    chunk_offsets: torch.Tensor,
+    token_indices: torch.Tensor,
+    scale: float | None,
+    bs: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """As nsa_cmp_fwd_varlen, with the lse in float32, -inf before the end of the first block."""
     sequence, position = token_indices.long().unbind(-1)
     closed = (position + 1) // bs
     first = chunk_offsets.long()[sequence]
@@ -116,8 +130,7 @@ def nsa_cmp_fwd_varlen(
     heads = k_cmp.shape[1]
     rows = first[:, None, None] + torch.arange(most, device=q.device)
     lengths = closed[:, None].expand(-1, heads)
-    out, lse = attend_to_lists(q, k_cmp, v_cmp, rows.expand(-1, heads, -1), lengths, scale)
-    return out, torch.where(closed[:, None] > 0, lse, 0.0).to(q.dtype)
+    return attend_to_lists(q, k_cmp, v_cmp, rows.expand(-1, heads, -1), lengths, scale)
 
 
 @uses("matmul", "reduce", "exp", "sum", "topk")

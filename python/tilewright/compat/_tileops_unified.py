@@ -5,21 +5,22 @@ Sizes that these were told are those of the tensors, and inputs that nobody read
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from tilewright import ops
 from tilewright.compat import _tileops_attention as attention
 from tilewright.compat import _tileops_elementwise as elementwise
-from tilewright.compat import _tileops_expert_stages as stages
 from tilewright.compat import _tileops_experts as experts
+from tilewright.compat import _tileops_norms as norms
+from tilewright.compat import _tileops_reductions as reductions
 from tilewright.compat import _tileops_rope as rotary
 from tilewright.compat import _tileops_sparse as sparse
-from tilewright.compat import _tileops_state_space as state_space
 from tilewright.compat._coverage import uses
-from tilewright.compat._linear_attention import attend, gates
-from tilewright.compat._tensors import Kind
-from tilewright.compat._tileops_recurrences import States, delta_rule, within
+from tilewright.compat._tensors import Dims, Kind, as_dtype, tensor
 
 Tensor = torch.Tensor
 
@@ -30,6 +31,24 @@ def mla_decode_with_kv_cache(q: Tensor, q_pe: Tensor, k: Tensor, k_pe: Tensor) -
     width = q_pe.shape[-1]
     return attention.multi_head_latent_attention_decode_with_kv_cache(
         q, q_pe, k, k_pe, pe_dim=width
+    )
+
+
+@uses("attention_paged")
+def mha_paged(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    block_table: Tensor,
+    cache_seqlens: Tensor,
+    *,
+    page_size: int,
+    is_causal: bool = False,
+) -> Tensor:
+    """Queries [B, S, H, D] over keys in pages [tokens, H, D]."""
+    given = (q, k_cache, v_cache, cache_seqlens, block_table)
+    return attention.multi_head_attention_decode_paged_with_kv_cache(
+        *given, page_size=page_size, is_causal=is_causal
     )
 
 
@@ -91,16 +110,42 @@ def nsa_compressed_varlen(
     q: Tensor,
     k_cmp: Tensor,
     v_cmp: Tensor,
-    offsets: Tensor,
+    cu_seqlens: Tensor,
     chunk_offsets: Tensor,
     token_indices: Tensor,
     *,
-    scale: float,
-    bs: int,
+    block_size: int,
+    sm_scale: float | None = None,
+    validate_inputs: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Attention to summaries of blocks."""
-    given = (q, k_cmp, v_cmp, offsets, chunk_offsets, token_indices)
-    return sparse.nsa_cmp_fwd_varlen(*given, scale=scale, bc=bs, bs=bs)
+    """Attention [T, H, D] to summaries of blocks, and the logarithms of its sums [H, T].
+
+    Those are -inf before the end of the first block.
+    """
+    given = (q, k_cmp, v_cmp, chunk_offsets, token_indices)
+    out, lse = sparse.attend_to_summaries(*given, sm_scale, block_size)
+    return out, lse.T.contiguous()
+
+
+@uses("matmul", "reduce", "exp", "sum", "topk")
+def nsa_top_k_varlen(
+    q: Tensor,
+    k_cmp: Tensor,
+    cu_seqlens: Tensor,
+    chunk_offsets: Tensor,
+    token_indices: Tensor,
+    *,
+    selected_block_num: int,
+    block_size: int,
+    sm_scale: float | None = None,
+    validate_inputs: bool = False,
+) -> Tensor:
+    """The heaviest blocks of each token."""
+    scale = q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+    given = (q, k_cmp, cu_seqlens, chunk_offsets, token_indices)
+    return sparse.nsa_top_k_varlen(
+        *given, scale=scale, selected_block_num=selected_block_num, bs=block_size
+    )
 
 
 @uses("matmul", "reduce", "exp", "sum", "topk")
@@ -129,17 +174,18 @@ def nsa_varlen(
     v: Tensor,
     block_indices: Tensor,
     block_counts: Tensor,
-    offsets: Tensor,
+    cu_seqlens: Tensor,
     token_indices: Tensor,
     *,
-    is_causal: bool,
-    scale: float,
     block_size: int,
+    sm_scale: float | None = None,
+    is_causal: bool = True,
+    validate_inputs: bool = False,
 ) -> Tensor:
     """Attention to the blocks of each token."""
-    given = (q, k, v, block_indices, block_counts, offsets, token_indices)
+    given = (q, k, v, block_indices, block_counts, cu_seqlens, token_indices)
     return sparse.nsa_fwd_varlen(
-        *given, is_causal=is_causal, scale=scale, block_size=block_size,
+        *given, is_causal=is_causal, scale=sm_scale, block_size=block_size,
         groups=q.shape[1] // k.shape[1], selected_blocks=block_indices.shape[-1],
     )  # fmt: skip
 
@@ -150,7 +196,6 @@ def grouped_gemm(
     b: Tensor,
     batch_sizes: Tensor,
     batch_offsets: Tensor,
-    batch_padded_offsets: Tensor | None = None,
     *,
     transpose_a: bool = False,
     transpose_b: bool = True,
@@ -160,39 +205,33 @@ def grouped_gemm(
     return experts.grouped_gemm(a, b, batch_sizes, batch_offsets, batch_offsets, **options)
 
 
-@uses("moe_topk")
-def fused_top_k(
-    gating_output: Tensor,
-    correction_bias: Tensor | None = None,
+@uses("linear", "mul")
+def gemm_w4a8(
+    activation: Tensor,
+    packed_weight: Tensor,
+    weight_group_scale: Tensor,
+    weight_channel_scale: Tensor,
+    activation_scale: Tensor,
     *,
-    top_k: int,
-    scoring_func: Any = "softmax",
-    renormalize: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """The weights and numbers of each token's experts."""
-    options: dict[str, Any] = {"scoring_func": scoring_func, "renormalize": renormalize}
-    return experts.moe_fused_topk(gating_output, correction_bias, top_k=top_k, **options)
+    group_size: int = 128,
+) -> Tensor:
+    """8-bit floats [M, K] times signed weights [N, K], two in a byte and the low half first.
+
+    A weight times the scale of its group is an 8-bit float; rows of both sides have scales.
+    """
+    halves = torch.stack([packed_weight << 4, packed_weight & 0xF0], -1).view(torch.int8)
+    codes = (halves.flatten(-2) >> 4).float()
+    scale = weight_group_scale.float().repeat_interleave(group_size, -1)
+    weight = tensor(ops.mul(codes, scale)).to(torch.float8_e4m3fn).float()
+    made = ops.linear(activation.float(), weight)
+    made = ops.mul(made, activation_scale.float()[:, None])
+    return tensor(ops.mul(made, weight_channel_scale.float())).bfloat16()
 
 
-@uses("moe_align")
-def moe_permute_align(
-    topk_ids: Tensor, *, num_experts: int, block_size: int = 64
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Entries by expert in blocks."""
-    tokens, top_k = topk_ids.shape
-    return experts.moe_permute_align(
-        topk_ids, total_tokens=tokens, top_k=top_k, num_experts=num_experts, block_size=block_size
-    )
-
-
-@uses("matmul", "where")
-def ssd_chunk_coupling(C_mat: Tensor, B_mat: Tensor, *, chunk_len: int) -> Tensor:
-    """The products of a chunk's C and B, causal."""
-    batch, length, groups, width = C_mat.shape
-    return state_space.cb_producer(
-        C_mat, B_mat, batch=batch, num_chunks=length // chunk_len, n_groups=groups,
-        chunk_len=chunk_len, d_state=width,
-    )  # fmt: skip
+@uses()
+def repack_w4a8(packed_weight: Tensor) -> Tensor:
+    """Weights as they are: gemm_w4a8 takes them in no order of its own."""
+    return packed_weight
 
 
 @uses("rope")
@@ -200,111 +239,109 @@ def rope(
     x: Tensor, *, rope_layout: str = "neox", input_layout: str = "1d", base: float = 10000.0
 ) -> Tensor:
     """Pairs are halves of a head (neox), or neighbours (interleaved)."""
-    if rope_layout not in ("neox", "interleaved"):
-        raise ValueError(f"rope_layout must be 'neox' or 'interleaved', not {rope_layout!r}")
     function = rotary.rope_neox if rope_layout == "neox" else rotary.rope_non_neox
     return function(x, layout=input_layout, base=base)
 
 
 @uses("unary", "binary", "mul")
-def alibi(*, seq_len: int, num_heads: int, out_dtype: Kind = None, device: Any = None) -> Tensor:
+def alibi(
+    *, seq_len: int, num_heads: int, out_dtype: Kind = torch.float32, device: Any = None
+) -> Tensor:
     """-slope * |i - j| [H, S, S]."""
     made = elementwise.alibi(seq_len=seq_len, num_heads=num_heads, dtype=out_dtype or "float32")
     return made if device is None else made.to(device)
 
 
 @uses("unary", "binary")
-def sinusoidal(*, seq_len: int, d_model: int, out_dtype: Kind = None, device: Any = None) -> Tensor:
+def sinusoidal(
+    *, seq_len: int, d_model: int, out_dtype: Kind = torch.float32, device: Any = None
+) -> Tensor:
     """Sines and cosines in turn [S, D]."""
     made = elementwise.sinusoidal(seq_len=seq_len, d_model=d_model, dtype=out_dtype or "float32")
     return made if device is None else made.to(device)
 
 
-@uses("linear_attention")
-def delta_net_inference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    beta: Tensor,
-    initial_state: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
-    cu_seqlens_cpu: Tensor | None = None,
+@uses("dropout")
+def dropout(
+    input: Tensor,
     *,
-    scale: float | None = None,
-    use_qk_l2norm_in_kernel: bool = False,
-) -> States:
-    """The delta rule without gates of [B, S, H, D], and the last states."""
-    gate = gates(None, q, v.shape[2])
-    return delta_rule(
-        q, k, v, gate, beta, initial_state, cu_seqlens, scale, l2norm=use_qk_l2norm_in_kernel
-    )
-
-
-@uses("linear_attention")
-def delta_net_autograd(
-    q: Tensor, k: Tensor, v: Tensor, beta: Tensor, *, chunk_size: int = 64
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    seed: int | None = None,
 ) -> Tensor:
-    """The delta rule of [B, H, S, D], with gradients."""
-    q, k, v, beta = (x.transpose(1, 2) for x in (q, k, v, beta))
-    out, _ = attend(q, k, v, gates(None, q, v.shape[2]), beta, scale=1.0)
-    return out.transpose(1, 2).contiguous()
+    """Zeros with probability p, the same ones for a seed; the rest divided by 1 - p."""
+    drawn = int(torch.randint(2**62, ())) if seed is None else seed
+    made = elementwise.dropout(input, p=p, seed=drawn, training=training)
+    return input.copy_(made) if inplace else made
 
 
-@uses("linear_attention")
-def gla(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    initial_state: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
-    cu_seqlens_cpu: Tensor | None = None,
+@uses("gelu_and_mul", "gelu_tanh_and_mul")
+def gelu_and_mul(input: Tensor, *, approximate: str = "none") -> Tensor:
+    """gelu(first half) * second half, by erf or by tanh."""
+    of = elementwise.gelu_and_mul if approximate == "none" else elementwise.gelu_tanh_and_mul
+    return of(input)
+
+
+@uses("reduce")
+def vector_norm(
+    x: Tensor, *, ord: float = 2, dim: Dims = None, keepdim: bool = False, dtype: Kind = None
+) -> Tensor:
+    """The norms of order 1, 2 or infinity along some dimensions, or of everything."""
+    norm = {1: reductions.l1_norm, 2: reductions.l2_norm, math.inf: reductions.inf_norm}.get(ord)
+    if norm is None:
+        raise NotImplementedError(f"VectorNormFwdOp: ord = {ord} is none of 1, 2 and inf")
+    return norm(as_dtype(x, dtype), ord=ord, dim=dim, keepdim=keepdim)
+
+
+@uses("reduce")
+def log_sum_exp(input: Tensor, *, dim: int | Sequence[int] = -1, keepdim: bool = False) -> Tensor:
+    """The logarithms of the sums of exponentials along some dimensions."""
+    if not isinstance(dim, int) and len(dim) == 0:
+        raise ValueError("LogSumExpFwdOp: an empty dim is rejected")
+    return reductions.log_sum_exp(input, dim=dim, keepdim=keepdim)
+
+
+@uses("scan")
+def cumsum(input: Tensor, *, dim: int = -1, dtype: Kind = None) -> Tensor:
+    """The sums of the elements up to each along a dimension, of input in this dtype."""
+    return reductions.cumsum(as_dtype(input, dtype), dim=dim)
+
+
+@uses("scan")
+def cumprod(input: Tensor, *, dim: int = -1, dtype: Kind = None) -> Tensor:
+    """The products of the elements up to each along a dimension, of input in this dtype."""
+    return reductions.cumprod(as_dtype(input, dtype), dim=dim)
+
+
+@uses("var_mean", "unary", "mul", "add")
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
     *,
-    chunk_size: int = 64,
-    scale: float | None = None,
-) -> States:
-    """Gated linear attention of [B, S, H, D], and the last states; a scale of at most 0 is none."""
-    wide = tuple(x.float() for x in (q, k, v, g))
-    factor = None if scale is None or scale <= 0 else scale
-    out, last = within(wide, initial_state, cu_seqlens, factor)
-    return out.to(q.dtype), last
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Normalization of each channel; in training its means and inverse deviations, too."""
+    options: dict[str, Any] = {"training": training, "momentum": momentum, "eps": eps}
+    given = (input, running_mean, running_var, weight, bias)
+    out, mean, var = norms.batch_norm_with_moments(*given, **options)
+    rstd = None if var is None else tensor(ops.unary(var + eps, "rsqrt"))
+    return out, mean, rstd
 
 
-@uses("linear_attention")
-def gla_inference(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    g: Tensor,
-    initial_state: Tensor | None = None,
-    cu_seqlens: Tensor | None = None,
-    cu_seqlens_cpu: Tensor | None = None,
-    *,
-    scale: float | None = None,
-) -> States:
-    """As gla."""
-    return gla(q, k, v, g, initial_state, cu_seqlens, cu_seqlens_cpu, scale=scale)
-
-
-@uses("linear", "silu_and_mul")
-def shared_expert_mlp(hidden_states: Tensor, w_gate_up: Tensor, w_down: Tensor) -> Tensor:
-    """A gated layer of all tokens."""
-    return experts.moe_shared_expert_mlp(hidden_states, w_gate_up, w_down)
-
-
-@uses("fused_experts")
-def indexed_expert_mlp(
-    output: Tensor,
-    hidden_states: Tensor,
-    w_gate_up: Tensor,
-    w_down: Tensor,
-    topk_weights: Tensor,
-    topk_ids: Tensor,
-    *,
-    routed_scaling_factor: float = 1.0,
-) -> None:
-    """Each token's experts into `output`."""
-    stages.fused_moe_experts(
-        output, hidden_states, w_gate_up, w_down, topk_weights, topk_ids,
-        routed_scaling_factor=routed_scaling_factor,
-    )  # fmt: skip
+@uses("sum", "unary", "mul", "add")
+def batch_norm_bwd(
+    doutput: Tensor,
+    input: Tensor,
+    save_mean: Tensor,
+    save_invstd: Tensor,
+    weight: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of input, weight and bias of a BatchNorm in training."""
+    factor = torch.ones_like(save_mean) if weight is None else weight
+    return norms.batch_norm_bwd(doutput, input, factor, save_mean, save_invstd)

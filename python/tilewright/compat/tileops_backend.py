@@ -11,9 +11,11 @@ import importlib
 from typing import Any
 
 from tilewright.compat import tileops
-from tilewright.compat._tileops_classes import TARGET, Op
+from tilewright.compat._tileops_classes import Op
+from tilewright.compat._tileops_targets import TARGET
 
 _backend = importlib.import_module("tileops.backend")
+_operators = importlib.import_module("tileops.manifest").load_manifest()
 
 
 def _detect(device: Any) -> bool:
@@ -31,5 +33,5 @@ def _builder(cls: type[Op]) -> Any:
 
 _backend.register_detector(target=TARGET, detect=_detect)
 for _name, _class in vars(tileops.ops).items():
-    if isinstance(_class, type) and issubclass(_class, Op) and _class is not Op:
+    if _name in _operators:
         _backend.register_kernel_builder(op=_name, target=TARGET, build_kernel=_builder(_class))

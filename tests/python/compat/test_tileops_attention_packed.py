@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 import torch
-from oracles import attention, close, rotate
+from oracles import attention, close, generator, rotate
 from tilewright.compat import tileops
 
 H, HKV, D, PAGE = 4, 2, 16, 3
@@ -78,7 +78,7 @@ def written_out(q, k, v, sinks, options) -> torch.Tensor:
 def in_pages(x) -> tuple[torch.Tensor, torch.Tensor]:
     """Pages in another order, NaN where there is no token, and the table."""
     width = -(-max(ALL) // PAGE)
-    table = torch.randperm(len(ALL) * width, generator=torch.Generator().manual_seed(1))
+    table = torch.randperm(len(ALL) * width, generator=generator(1))
     table = table.view(len(ALL), width).int()
     pages = torch.full((len(ALL) * width, PAGE, *x.shape[1:]), torch.nan, dtype=torch.float32)
     for b, (first, last) in enumerate(itertools.pairwise(starts(ALL).tolist())):

@@ -15,17 +15,16 @@ import torch.nn.functional as F
 from oracles import close
 from tilewright.compat import coverage, tileops
 from tilewright.compat._tileops_classes import Op
-from tilewright.compat.tileops.gemm import BmmFP8FwdOp, GemmFwdOp, GemmW4A8FwdOp, GemmW4A16FwdOp
+from tilewright.compat.tileops.gemm import GemmFwdOp, GEMMW4A8FwdOp, GEMMW4A16FwdOp
 from tilewright.compat.tileops.norm import BatchNormFwdOp, RMSNormFwdOp
 from tilewright.compat.tileops.ops.moe import ContiguousLayoutSpec, MoEPrePermuteFwdOp
 
 LINES = (Path(__file__).parent / "classes.txt").read_text().splitlines()
-RENAMED = {"input_layout": "layout", "out_dtype": "dtype"}
 X, W = torch.randn(3, 5, 24), torch.randn(24)
 
 
 def declared() -> list[tuple[str, str]]:
-    """The family and the constructor of each class of the file."""
+    """The family and the line of each class of the file."""
     found, family = [], ""
     for line in LINES:
         if line.startswith("["):
@@ -35,39 +34,54 @@ def declared() -> list[tuple[str, str]]:
     return found
 
 
+NAMES = [line.replace("(", " ").split()[0] for _, line in declared()]
+
+
+def taken(text: str) -> list[inspect.Parameter]:
+    """The parameters that a line states."""
+    where: dict[str, Any] = {"inf": float("inf"), "torch": torch}
+    exec(f"def f({text}): ...", where)
+    return list(inspect.signature(where["f"]).parameters.values())
+
+
 def test_every_class_takes_what_upstream_takes() -> None:
-    made = 0
     for family, line in declared():
-        name = line.partition("(")[0]
-        cls = getattr(importlib.import_module(f"tilewright.compat.tileops.{family}"), name)
+        module = importlib.import_module(f"tilewright.compat.tileops.{family}")
+        name, is_older, of = line.partition(" = ")
+        if is_older:
+            assert vars(module)[name] is vars(module)[of] is getattr(tileops.ops, name)
+            continue
+        name, _, rest = line.partition("(")
+        told, _, tensors = rest.partition(")")
+        cls = getattr(module, name)
         assert cls is getattr(tileops.ops, name)
-        where: dict[str, Any] = {"inf": float("inf")}
-        exec(f"def {line}: ...", where)
         ours = list(inspect.signature(cls).parameters.values())
-        for mine, theirs in zip(
-            ours, inspect.signature(where[name]).parameters.values(), strict=False
-        ):
-            assert mine.name in (theirs.name, RENAMED.get(theirs.name)), line
-            assert theirs.default is theirs.empty or mine.default is not mine.empty, line
+        assert ours == list(inspect.signature(cls.__init__).parameters.values())[1:]
         assert [p.name for p in ours[-3:]] == ["target", "kernel_map", "tune"]
-        made += 1
-    assert coverage(["tileops.ops"])["tileops.ops"].provided.keys() == {
-        line.partition("(")[0] for _, line in declared()
-    }
-    assert made == len(set(declared()))
+        theirs = taken(told)
+        assert [p.name for p in ours[:-3]] == [p.name for p in theirs], line
+        for mine, other in zip(ours, theirs, strict=False):
+            assert other.default in (other.empty, mine.default), line
+        if tensors:
+            call = list(inspect.signature(cls.forward).parameters.values())[1:]
+            call = [(p.name, p.default) for p in call if p.name != "out"]
+            assert call == [(p.name, p.default) for p in taken(tensors[4:])], line
+    assert coverage(["tileops.ops"])["tileops.ops"].provided.keys() == set(NAMES)
+    assert len(NAMES) == len(set(NAMES))
 
 
 def test_parameters_first_then_tensors() -> None:
     op = RMSNormFwdOp(normalized_shape=(24,))
-    close(op(X, W), F.rms_norm(X, (24,), W, 1e-6))
-    close(op(X), F.rms_norm(X, (24,), None, 1e-6))
+    close(op(X, W), F.rms_norm(X, (24,), W))
+    close(op(X / 1e4), F.rms_norm(X / 1e4, (24,)))
     assert op.normalized_shape == (24,)
-    assert op.eps == 1e-6
+    assert op.eps is None
     close(GemmFwdOp(False, False)(X[0], X[1].T.contiguous()), X[0] @ X[1].T)
     close(tileops.reduction.SumFwdOp(dim=-1, keepdim=True)(X), X.sum(-1, keepdim=True))
     close(tileops.elementwise.AddFwdOp(alpha=2).forward(X, W), X + 2 * W)
-    turn = tileops.rope.YaRNFwdOp(input_layout="1d", scale=2.0)
-    close(turn(X[0]), tileops.rope_yarn(X[0], scale=2.0))
+    want = tileops.rope_yarn(X[0], scale=2.0)
+    close(tileops.rope.YaRNFwdOp(input_layout="1d", scaling_factor=2.0)(X[0]), want)
+    close(tileops.rope.RopeYarnFwdOp(layout="1d", scale=2.0)(x=X[0]), want)
     rope = tileops.rope.RoPEFwdOp("interleaved")
     close(rope(X[0]), tileops.rope_non_neox(X[0]))
     assert callable(tileops.gemm)  # the function
@@ -75,8 +89,9 @@ def test_parameters_first_then_tensors() -> None:
 
 def test_tensors_that_may_be_none_may_be_left_out() -> None:
     x, mean, var = torch.randn(4, 3, 5), torch.zeros(3), torch.ones(3)
-    close(BatchNormFwdOp(training=True)(x), F.batch_norm(x, None, None, training=True))
-    close(BatchNormFwdOp()(x, mean, var), F.batch_norm(x, mean, var))
+    close(BatchNormFwdOp(training=True)(x)[0], F.batch_norm(x, None, None, training=True))
+    assert BatchNormFwdOp()(x, mean, var)[1:] == (None, None)
+    close(BatchNormFwdOp()(x, mean, running_var=var)[0], F.batch_norm(x, mean, var))
 
 
 def test_what_classes_refuse() -> None:
@@ -84,15 +99,49 @@ def test_what_classes_refuse() -> None:
         RMSNormFwdOp()
     with pytest.raises(TypeError, match="an unexpected keyword argument 'out_dtype'"):
         GemmFwdOp(out_dtype=torch.float32)
-    with pytest.raises(ValueError, match="GemmFwdOp: there is no target 'other'"):
+    with pytest.raises(ValueError, match="GEMMFwdOp: there is no target 'other'"):
         GemmFwdOp(target="other")
     with pytest.raises(AttributeError):
         _ = tileops.norm.NoSuchFwdOp
+    for make, options in (
+        (tileops.elementwise.GELUFwdOp, {"approximate": "invalid"}),
+        (tileops.elementwise.DivFwdOp, {"rounding_mode": "invalid"}),
+        (tileops.elementwise.ClampScalarFwdOp, {"min": None, "max": None}),
+        (tileops.reduction.ProdFwdOp, {"dim": [0]}),
+        (tileops.reduction.ProdFwdOp, {"dim": None}),
+        (tileops.reduction.LogSumExpFwdOp, {"dim": None}),
+    ):
+        with pytest.raises(ValueError, match=make.__name__):
+            make(**options)
+    with pytest.raises(ValueError, match="an empty dim"):
+        tileops.reduction.LogSumExpFwdOp(dim=[])(X)
+    with pytest.raises(ValueError, match="bool"):
+        tileops.elementwise.SubFwdOp()(X > 0, X > 0)
+    with pytest.raises(NotImplementedError, match="VectorNormFwdOp: ord = 3"):
+        tileops.reduction.VectorNormFwdOp(3)(X)
+
+
+def test_what_every_operator_has() -> None:
+    op = tileops.reduction.SumFwdOp(dim=-1, target=tileops.BUILTIN)
+    op.request_tune()
+    op.autotune()
+    assert op.kernel_config() is None
+    assert op.compile_op_names == ("tilewright::sum",)
+    with pytest.raises(NotImplementedError, match="SumFwdOp: eval_roofline"):
+        op.eval_roofline()
+    from tilewright.compat.tileops import backend
+
+    assert backend.BUILTIN is tileops.BUILTIN
+    assert issubclass(backend.OpNotAvailableError, ValueError)
+    tileops.set_default_target("tilewright")
+    assert tileops.default_target() == "tilewright"
+    with pytest.raises(backend.UnknownTargetError):
+        tileops.set_default_target("other")
 
 
 def test_one_call_of_what_the_functions_take_otherwise() -> None:
     q, kv = torch.randn(1, 6, 4, 16), torch.randn(1, 6, 2, 16)
-    dense = tileops.attention.GQADenseFwdOp()
+    dense = tileops.attention.GQADenseFwdOp(is_causal=True)
     mask = {"is_causal": True, "enable_gqa": True}
     want = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, kv, kv)), **mask)
     close(dense(q, kv, kv), want.transpose(1, 2).contiguous())
@@ -103,7 +152,8 @@ def test_one_call_of_what_the_functions_take_otherwise() -> None:
     left, right = (torch.randn(2, 4, 4).to(torch.float8_e4m3fn) for _ in range(2))
     one = torch.tensor(1.0)
     want = (left.float() @ right.float().mT).half()
-    close(BmmFP8FwdOp(torch.float16, trans_b=True)(left, right, one, one), want)
+    product = tileops.ops.BMMFP8FwdOp(torch.float16, trans_b=True)
+    close(product(left, right, a_scale=one, b_scale=one), want)
     layout = ContiguousLayoutSpec.tight_physical_psum()
     ids = torch.tensor([[1], [0], [1], [1], [0]], dtype=torch.int32)
     rows, ends, places = MoEPrePermuteFwdOp(layout, num_local_experts=2)(X[0], ids)
@@ -135,7 +185,7 @@ def test_recurrences_of_sequences_in_one_batch() -> None:
 
 def test_4_bit_weights_as_they_are_packed() -> None:
     packed = torch.randint(0, 256, (6, 128), dtype=torch.uint8)
-    order = GemmW4A16FwdOp.repack(packed)
+    order = GEMMW4A16FwdOp.repack(packed)
     # Word 4 lane + w of 64 bytes: the low halves of bytes 16 w + 4 p + lane, then the high ones.
     words = order.view(torch.int32).view(6, 2, 4, 4)
     for lane, w, p in ((0, 0, 0), (3, 1, 2), (2, 3, 3)):
@@ -144,24 +194,26 @@ def test_4_bit_weights_as_they_are_packed() -> None:
         assert torch.equal((word >> (4 * p)) & 15, (source & 15).int())
         assert torch.equal((word >> (4 * p + 16)) & 15, (source >> 4).int())
     weight = torch.randn(6, 256).half()
-    codes, step, zero = tileops.ops.INT4QuantPerGroupFwdOp()(weight)
-    assert (codes.shape, step.shape, zero.dtype) == ((6, 128), (6, 2), torch.uint8)
+    packed_weight, params = tileops.ops.INT4QuantPerGroupFwdOp()(weight)
+    assert (packed_weight.shape, params.shape) == ((6, 128), (12, 2))
     x = torch.randn(3, 256).half() / 16
+    codes, step, zero = tileops.int4_quant_per_group_with_zeros(weight)
     wide, steps, zeros = weight.double().view(6, 2, 128), step.double(), zero.double()
     spread = wide.amax(-1).clamp(min=0) - wide.amin(-1).clamp(max=0)
     assert torch.equal(step, (spread.float() / 15).half())
     assert torch.equal(zeros, (-wide.amin(-1).clamp(max=0) / steps).round())
     numbers = ((wide / steps[..., None]).round() + zeros[..., None]).clamp(0, 15)
     restored = ((numbers - zeros[..., None]) * steps[..., None]).flatten(1)
-    close(GemmW4A16FwdOp()(x, codes, step, zero), (x.double() @ restored.T).half(), 5e-3)
+    close(GEMMW4A16FwdOp()(x, codes, step, zero), (x.double() @ restored.T).half(), 5e-3)
     low, high = packed & 15, packed >> 4
-    whole = torch.stack([low, high], -1).view(6, 256).double()
+    whole = torch.stack([low, high], -1).view(6, 256).float()
     whole = torch.where(whole > 7, whole - 16, whole)
-    scales, rows, left = torch.rand(6, 2).bfloat16(), torch.rand(6), torch.rand(3)
+    scales, rows, left = torch.rand(6, 2).to(torch.float8_e4m3fn), torch.rand(6), torch.rand(3)
     narrow = x.to(torch.float8_e4m3fn)
-    got = GemmW4A8FwdOp()(narrow, packed, scales, rows, left)
-    wide = whole * scales.double().repeat_interleave(128, 1) * rows[:, None].double()
-    close(got, (narrow.double() * left[:, None].double() @ wide.T).bfloat16())
+    got = GEMMW4A8FwdOp()(narrow, GEMMW4A8FwdOp.repack(packed), scales, rows, left)
+    wide = (whole * scales.float().repeat_interleave(128, 1)).to(torch.float8_e4m3fn).double()
+    scaled = narrow.double() @ wide.T * left[:, None].double() * rows.double()
+    close(got, scaled.bfloat16())
 
 
 def test_tilewright_is_a_backend_of_tileops(monkeypatch) -> None:
@@ -176,17 +228,19 @@ def test_tilewright_is_a_backend_of_tileops(monkeypatch) -> None:
     backend.register_kernel_builder = lambda op, target, build_kernel: builders.update(
         {(op, target): build_kernel}
     )
-    package = types.ModuleType("tileops")
+    package, manifest = types.ModuleType("tileops"), types.ModuleType("tileops.manifest")
     package.backend = backend
+    manifest.load_manifest = lambda: {"RMSNormFwdOp": {}, "GEMMFwdOp": {}, "SomeNewFwdOp": {}}
+    monkeypatch.setitem(sys.modules, "tileops.manifest", manifest)
     monkeypatch.setitem(sys.modules, "tileops", package)
     monkeypatch.setitem(sys.modules, "tileops.backend", backend)
     monkeypatch.delitem(sys.modules, "tilewright.compat.tileops_backend", raising=False)
     importlib.import_module("tilewright.compat.tileops_backend")
     assert detectors["tilewright"](torch.device("cpu"))
     assert not detectors["tilewright"](torch.device("cuda"))
-    assert len(builders) == len(declared())
+    assert {name for name, _ in builders} == {"RMSNormFwdOp", "GEMMFwdOp"}
     spec = Spec(X.device, X.dtype, tuple(X.shape))
     kernel = builders["RMSNormFwdOp", "tilewright"](spec, None, normalized_shape=[24], eps=None)
-    close(kernel(X, None), F.rms_norm(X, (24,), None, 1e-6))
+    close(kernel(X, None), F.rms_norm(X, (24,)))
     assert isinstance(kernel, Op)
     monkeypatch.delitem(sys.modules, "tilewright.compat.tileops_backend")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from oracles import generator
 from tilewright.compat import tileops
 
 K = torch.tensor([1, 3, 9, 40], dtype=torch.int32)
@@ -12,8 +13,8 @@ P = torch.tensor([0.0, 0.3, 0.9, 1.0])
 
 def logits(dtype: torch.dtype) -> torch.Tensor:
     """Some of them equal: 40 columns of 12 values."""
-    generator = torch.Generator().manual_seed(1)
-    return (torch.randint(-6, 6, (4, 40), generator=generator) / 2).to(dtype)
+    given = generator(1)
+    return (torch.randint(-6, 6, (4, 40), generator=given) / 2).to(dtype)
 
 
 def kept_by_p(x: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
@@ -57,8 +58,8 @@ def test_drafts_become_tokens_of_the_target() -> None:
     count, length, width = 20000, 2, 4
     draft = torch.tensor([[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]])
     target = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.5, 0.0], [0.0, 0.0, 0.2, 0.8]])
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.multinomial(draft, count, True, generator=generator).T.int().contiguous()
+    given = generator(0)
+    ids = torch.multinomial(draft, count, True, generator=given).T.int().contiguous()
     given = draft.expand(count, length, width), ids, target.expand(count, length + 1, width)
     tokens, kept = tileops.chain_speculative_sampling(*given, torch.tensor([3]), torch.tensor([0]))
     assert (tokens.dtype, kept.dtype) == (torch.int32, torch.int32)
