@@ -68,7 +68,7 @@ struct LinearBackwardChunks {
   TW_INLINE constexpr int products() const { return chunks.is_corrected ? 3 : 2; }
   TW_INLINE constexpr int64_t product_floats() const { return LinearChunks::kSteps * pitch(); }
   static constexpr int64_t kSquareFloats = int64_t{LinearChunks::kSteps} * LinearChunks::kPitch;
-  static constexpr int kToldRows = 3 * LinearChunks::kSteps / 2, kDimRows = 7, kStepRows = 8;
+  static constexpr int kToldRows = 3 * LinearChunks::kSteps / 2, kDimRows = 7, kStepRows = 5;
   TW_INLINE constexpr int64_t gradient_bytes() const {
     return 4 * (products() * product_floats() + 2 * kSquareFloats +
                 (kToldRows + kDimRows) * chunks.dims + kStepRows * LinearChunks::kSteps);

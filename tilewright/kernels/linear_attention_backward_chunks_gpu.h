@@ -12,14 +12,19 @@ struct LinearBackwardChunksOnGpu {
   static constexpr int kWays = LinearChunksOnGpu::kWays;
 
   template <class Kernel>
-  TW_INLINE static LinearBackwardChunks of(const Kernel& kernel) {
+  TW_INLINE static LinearBackwardChunks of_chunks(const Kernel& kernel,
+                                                  const LinearChunks& chunks) {
     LinearBackwardChunks out{};
-    out.chunks = LinearChunksOnGpu::of_rows(kernel);
+    out.chunks = chunks;
     out.heads = kernel.v.size(2);
     out.key_heads = kernel.q.size(2);
     out.rows = kernel.q.size(0) * kernel.q.size(1) * kernel.q.size(2);
     out.copies_grads = LinearChunksOnGpu::has_aligned_rows(kernel.grad);
     return out;
+  }
+  template <class Kernel>
+  TW_INLINE static LinearBackwardChunks of(const Kernel& kernel) {
+    return of_chunks(kernel, LinearChunksOnGpu::of_rows(kernel));
   }
   /// Of kWays, or -1.
   template <class Kernel>
@@ -36,7 +41,7 @@ struct LinearBackwardChunksOnGpu {
     constexpr int kDims = LinearChunksOnGpu::kDims<kWay>;
     constexpr bool kHasOneGate = LinearChunksOnGpu::kHasOneGate<kWay>,
                    kIsCorrected = LinearChunksOnGpu::kIsCorrected<kWay>;
-    const LinearBackwardChunks with = of(kernel);
+    const LinearBackwardChunks with = of_chunks(kernel, LinearChunksOnGpu::of_way<kWay>(kernel));
     if (p.phase() == 0) return LinearChunksOnGpu::weigh<kWay, T, U>(p, kernel, with.chunks);
     if (p.phase() == 1)
       return walk<LinearStatesForth<P, T, U, Kernel, kDims, kHasOneGate, kIsCorrected>,

@@ -45,7 +45,10 @@ struct LinearChunks {
   }
 
   /// Of numbers that become outputs, which of gradients are float32's, too.
-  TW_INLINE constexpr int out_terms() const { return is_backward ? kStateTerms : kOutTerms; }
+  TW_INLINE static constexpr int out_terms_of(bool is_backward) {
+    return is_backward ? kStateTerms : kOutTerms;
+  }
+  TW_INLINE constexpr int out_terms() const { return out_terms_of(is_backward); }
 
   // A record, in elements of bfloat16. Rows of its matrices have a unit of eight more.
   TW_INLINE static constexpr int64_t padded(int64_t cols) { return cols + 8; }
@@ -59,8 +62,15 @@ struct LinearChunks {
   /// each dimension after the chunk.
   TW_INLINE constexpr int64_t decays_size() const { return 2 * (has_one_gate ? 2 * kSteps : dims); }
   /// Of a gradient with the delta rule: betas, float32, and the transform of the errors.
+  TW_INLINE constexpr int64_t betas_size() const {
+    return is_corrected && is_backward ? 2 * kSteps : 0;
+  }
   TW_INLINE constexpr int64_t errors_size() const {
-    return is_corrected && is_backward ? 2 * kSteps + kSquare * kStateTerms : 0;
+    return is_corrected && is_backward ? kSquare * kStateTerms : 0;
+  }
+  /// Of a gradient: one gate's sums, float64.
+  TW_INLINE constexpr int64_t sums_size() const {
+    return has_one_gate && is_backward ? 4 * kSteps : 0;
   }
   /// Queries, keys; those are for the state after the chunk, and keys that the state before is held
   /// against are others, if they are decayed.
@@ -68,12 +78,12 @@ struct LinearChunks {
     if (has_one_gate) return rows_size() * 2 * key_terms;
     return rows_size() * (out_terms() + kStateTerms * (is_corrected ? 2 : 1));
   }
-  TW_INLINE constexpr int64_t made_size() const {
-    return weights_size() + decays_size() + errors_size();
-  }
-  /// Of which a walk needs so much: the gradient's walk back only the betas of the errors' part.
+  /// What a walk needs; the gradient's walk there has the errors' transform in the weights' place.
   TW_INLINE constexpr int64_t staged_size() const {
-    return weights_size() + decays_size() + (errors_size() > 0 ? 2 * kSteps : 0);
+    return weights_size() + decays_size() + betas_size();
+  }
+  TW_INLINE constexpr int64_t made_size() const {
+    return staged_size() + errors_size() + sums_size();
   }
   TW_INLINE constexpr int64_t record_size() const {
     return made_size() + (reads_rows ? 0 : factors_size());

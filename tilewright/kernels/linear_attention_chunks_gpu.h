@@ -62,9 +62,19 @@ struct LinearChunksOnGpu {
   }
 
 #if defined(__CUDACC__)
+  /// The same of a call that goes this way: sizes that the way knows are constants.
+  template <int kWay, class Kernel>
+  __device__ __forceinline__ static LinearChunks of_way(const Kernel& kernel) {
+    LinearChunks out = of_rows(kernel);
+    out.dims = kDims<kWay>;
+    out.has_one_gate = kHasOneGate<kWay>;
+    out.is_corrected = kIsCorrected<kWay>;
+    out.reads_rows = kHasOneGate<kWay> && out.reads_rows;
+    return out;
+  }
   template <int kWay, class T, class U, class P, class Kernel>
   __device__ __forceinline__ static void run(P p, const Kernel& kernel) {
-    const LinearChunks chunks = of(kernel);
+    const LinearChunks chunks = of_way<kWay>(kernel);
     if (p.phase() == 0) return weigh<kWay, T, U>(p, kernel, chunks);
     LinearChunkWalk<P, T, U, Kernel, kDims<kWay>, kHasOneGate<kWay>, kIsCorrected<kWay>>(p, kernel,
                                                                                          chunks)

@@ -64,11 +64,19 @@ struct LinearGradientPlaces {
   const __device__ __forceinline__ bf16* slopes() const {
     return terms(with.slopes_begin(), kStateTerms);
   }
-  /// Of the record: what one gate leaves before a step, then after it.
+  // Of the record: what one gate leaves before a step, then after it; betas; the gate's sums.
+  const __device__ __forceinline__ bf16* record() const {
+    return p.template workspace<bf16>() + place * with.chunks.record_size();
+  }
   const __device__ __forceinline__ float* decays() const {
-    return reinterpret_cast<const float*>(p.template workspace<bf16>() +
-                                          place * with.chunks.record_size() +
-                                          with.chunks.weights_size());
+    return reinterpret_cast<const float*>(record() + with.chunks.weights_size());
+  }
+  const __device__ __forceinline__ float* kept_betas() const {
+    return decays() + with.chunks.decays_size() / 2;
+  }
+  const __device__ __forceinline__ double* kept_sums() const {
+    return reinterpret_cast<const double*>(record() + with.chunks.staged_size() +
+                                           with.chunks.errors_size());
   }
   /// Rows of q's (0) or k's gradients, where heads share keys.
   __device__ __forceinline__ static float* sums(P p, const LinearBackwardChunks& with,
@@ -98,29 +106,20 @@ struct LinearGradientPlaces {
   __device__ __forceinline__ float* betas() const { return steps(0); }
   __device__ __forceinline__ float* before() const { return steps(1); }
   __device__ __forceinline__ float* after() const { return steps(2); }
-  __device__ __forceinline__ float* gates() const { return steps(3); }
   __device__ __forceinline__ double* gate_sums() const {
-    return reinterpret_cast<double*>(steps(4));
+    return reinterpret_cast<double*>(steps(3));
   }
 
   /// Betas and one gate.
   __device__ __forceinline__ void load_steps() const {
-    constexpr float kLeast = -1e4f;  // as in linear_attention_weights_gpu.h
     const int i = thread();
-    if (i < kSteps) {
-      betas()[i] = !kIsCorrected ? 1.0f : i < count ? float(of.beta(b, first + i, h)) : 0.0f;
-      if constexpr (kHasOneGate) {
-        const float gate = i < count ? float(of.g(b, first + i, h, 0)) : 0.0f;
-        gates()[i] = gate < kLeast ? kLeast : gate;
-        before()[i] = decays()[i];
-        after()[i] = decays()[kSteps + i];
-      }
+    if (i >= kSteps) return;
+    betas()[i] = kIsCorrected ? kept_betas()[i] : 1.0f;
+    if constexpr (kHasOneGate) {
+      before()[i] = decays()[i];
+      after()[i] = decays()[kSteps + i];
+      gate_sums()[i] = kept_sums()[i];
     }
-    sync();
-    if (!kHasOneGate || i >= kSteps) return;
-    double sum = 0;
-    for (int j = 0; j <= i; ++j) sum += double(gates()[j]);
-    gate_sums()[i] = sum;
   }
 };
 
@@ -174,19 +173,19 @@ struct LinearGradientProducts
   /// slopes of states; of those with states, too.
   __device__ __forceinline__ void multiply_states() const {
     float sums[kProducts][2][2][4] = {}, met[2] = {};  // [product, half, tile of dimensions]
-    const int64_t apart = int64_t{kDims} / 8 * kTile;
-    const float* state = this->states(false) + 2 * warp() * kTile + 4 * lane();
-    const float* slope = this->states(true) + 2 * warp() * kTile + 4 * lane();
+    float4 next_state[2], next_slope[2];
+    load_states(0, next_state, next_slope);
     TW_ROLLED
-    for (int64_t c = 0; c < with.tiles(); ++c, state += apart, slope += apart) {
+    for (int64_t c = 0; c < with.tiles(); ++c) {
       float4 of_state[2], of_slope[2];
       TW_UNROLL
       for (int n = 0; n < 2; ++n) {
-        of_state[n] = *reinterpret_cast<const float4*>(state + n * kTile);
-        of_slope[n] = *reinterpret_cast<const float4*>(slope + n * kTile);
+        of_state[n] = next_state[n];
+        of_slope[n] = next_slope[n];
         met[n] += of_state[n].x * of_slope[n].x + of_state[n].y * of_slope[n].y +
                   of_state[n].z * of_slope[n].z + of_state[n].w * of_slope[n].w;
       }
+      if (c + 1 < with.tiles()) load_states(c + 1, next_state, next_slope);
       add<0, kOutTerms>(sums, this->outs(), c, right(of_state));
       if constexpr (kIsCorrected) add<2, kStateTerms>(sums, this->slopes(), c, right(of_state));
       add<1, kChangeTerms>(sums, this->changes(), c, right(of_slope));
@@ -204,6 +203,15 @@ struct LinearGradientProducts
       const float* const two = &sums[i / 8][i / 4 % 2][n][i / 2 % 2 * 2];
       *reinterpret_cast<float2*>(this->product(i / 8) + row * kPitch + 16 * warp() + 8 * n +
                                  lane() % 4 * 2) = make_float2(two[0], two[1]);
+    }
+  }
+  __device__ __forceinline__ void load_states(int64_t tile, float4 (&state)[2],
+                                              float4 (&slope)[2]) const {
+    const int64_t at = (tile * (kDims / 8) + 2 * warp()) * kTile + 4 * lane();
+    TW_UNROLL
+    for (int n = 0; n < 2; ++n) {
+      state[n] = *reinterpret_cast<const float4*>(this->states(false) + at + n * kTile);
+      slope[n] = *reinterpret_cast<const float4*>(this->states(true) + at + n * kTile);
     }
   }
   template <int kWhich, int kTerms>

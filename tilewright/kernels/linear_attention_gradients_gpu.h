@@ -64,7 +64,7 @@ struct LinearChunkGradients
     }
     const float all = tell(queries, keys, gates);
     sync();
-    const float other = kHasOneGate ? 1.0f : dims(1 + (1 - half()))[dim()];
+    const float other = kHasOneGate ? 1.0f : dims(2 - half())[dim()];
     if (half() == 0) add_later_half(gates, k_grads);
     add_pairs(gates, keys, queries, k_grads, half() > 0 ? other : 1.0f);
     const float met = finish_keys(gates, keys, queries, k_grads, half() > 0 ? 1.0f : other);

@@ -18,7 +18,7 @@ struct LinearChunkGroup {
   static constexpr int kWarps = LinearChunks::kWarps, kColumns = LinearChunks::kColumns;
   static constexpr int kOwnDims = kDims / kWarps;
   static constexpr int kStateTerms = LinearChunks::kStateTerms;
-  static constexpr int kOutTerms = Kernel::kIsBackward ? kStateTerms : LinearChunks::kOutTerms;
+  static constexpr int kOutTerms = LinearChunks::out_terms_of(Kernel::kIsBackward);
   /// Of numbers of q and k, and of v, as they are.
   static constexpr int kGivenTerms = tile::same_type<T, bf16> ? 1 : 2;
   static constexpr int kQueryTerms = kHasOneGate ? kGivenTerms : kOutTerms;
@@ -114,6 +114,12 @@ struct LinearChunkGroup {
       tile::cuda::copy_async_or_zero<16>(to + Rows::at(step, 8 * unit), is_there ? at : from.data,
                                          is_there ? bytes : 0);
     }
+  }
+  /// Queries and keys.
+  __device__ __forceinline__ void bring_factors(int64_t chunk, bf16* to) const {
+    if (!reads_rows()) return bring(to, record(chunk) + with.made_size(), with.factors_size());
+    bring_rows(of.q, chunk * kSteps, to);
+    bring_rows(of.k, chunk * kSteps, to + kRows);
   }
   __device__ __forceinline__ static int bytes_of(int64_t left) {
     return left >= 8 ? 16 : left > 0 ? 2 * int(left) : 0;
@@ -230,8 +236,8 @@ struct LinearChunkGroup {
       tile::Raw<T, 8>::load(own + row * kOutPitch + unit).to_row(to[b][step][h], c);
     __syncwarp();
   }
-  /// f of each chunk, of the first or the last on, and of the stage where it is; `bring` begins to
-  /// bring a chunk into a stage.
+  /// f of each chunk, of the first or the last on, and of the stage where it is; `bring_chunk`
+  /// begins to bring a chunk into a stage.
   template <bool kIsBack, class Bring, class F>
   __device__ __forceinline__ void each_chunk(Bring&& bring_chunk, F&& f) const {
     const bool has_two = stages() == 2;

@@ -65,9 +65,9 @@ struct LinearKeepingGroup : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate
       for (int i = 0; i < 4; ++i) own[i] = n == 0 || n == part() ? all[n][i] : own[i];
     }
   }
-  /// What the state holds against keys, in all warps.
+  /// What the state holds against keys; `add_told` has it once the warps have met.
   template <int kTerms>
-  __device__ __forceinline__ void hold(const bf16* keys, Sums& held) const {
+  __device__ __forceinline__ void tell_held(const bf16* keys) const {
     Sums own = {};
     const bf16* const begin = keys + Base::Rows::of_columns(lane());
     TW_UNROLL
@@ -79,6 +79,11 @@ struct LinearKeepingGroup : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate
                                     Base::Rows::template columns<kTerms>(begin, Base::kRows, s, d));
     }
     this->tell(0, own);
+  }
+  /// In all warps.
+  template <int kTerms>
+  __device__ __forceinline__ void hold(const bf16* keys, Sums& held) const {
+    tell_held<kTerms>(keys);
     this->meet();
     this->add_told(0, held);
   }
@@ -153,16 +158,9 @@ struct LinearStatesBack : LinearKeepingGroup<P, T, U, Kernel, kDims, kHasOneGate
   }
 
  private:
-  /// Of the record all but the errors' transform.
   __device__ __forceinline__ void bring_chunk(int64_t chunk, int to) const {
-    const bf16* const record = this->record(chunk);
-    this->bring(stage(to), record, with.staged_size());
-    if (this->reads_rows()) {
-      this->bring_rows(of.q, chunk * kSteps, factors(to));
-      this->bring_rows(of.k, chunk * kSteps, factors(to) + kRows);
-    } else {
-      this->bring(factors(to), record + with.made_size(), with.factors_size());
-    }
+    this->bring(stage(to), this->record(chunk), with.staged_size());
+    this->bring_factors(chunk, factors(to));
     this->bring_values(of.grad, back.copies_grads, chunk * kSteps, values(to));
   }
   __device__ __forceinline__ void take(int64_t chunk, int which) {
@@ -171,41 +169,77 @@ struct LinearStatesBack : LinearKeepingGroup<P, T, U, Kernel, kDims, kHasOneGate
     const float* const betas = decays + with.decays_size() / 2;
     const bf16* const queries = factors(which) + this->part() * Base::kOwnDims;
     const bf16* const keys = queries + kQueryTerms * kRows;
-    Sums out, slopes;
+    Sums out;
     this->keep_state(back.records_bytes() + back.states_bytes(), chunk);
     this->load_values(values(which), out);
     this->template keep_terms<kGivenTerms>(back.outs_begin(), chunk, out);
-    this->template hold<kKeyTerms>(keys, slopes);
-    if constexpr (kHasOneGate) this->scale_steps(slopes, decays + kSteps);
-    add_later<kGivenTerms>(weights, out, slopes);
     if constexpr (kIsCorrected) {
-      Sums before = {};
+      Sums slopes, before = {};
+      this->template hold<kKeyTerms>(keys, slopes);
+      if constexpr (kHasOneGate) this->scale_steps(slopes, decays + kSteps);
+      add_later<kGivenTerms>(weights, out, slopes);
       add_later<kStateTerms>(weights + kStateTerms * Base::kSquare, slopes, before);
       this->template keep_terms<kStateTerms>(back.slopes_begin(), chunk, before);
       this->scale_steps(before, betas);
-      finish(chunk, decays, queries, out, before);
+      float own[4];
+      this->take_own(before, own);
+      this->store(own, chunk * kSteps, of.v_grad);
+      advance_state(decays, queries, out);
+      advance_corrected(decays, keys, before);
     } else {
-      finish(chunk, decays, queries, out, slopes);
+      this->template tell_held<kKeyTerms>(keys);
+      float own[4] = {};
+      add_own_later(weights, out, own);
+      advance_state(decays, queries, out);
+      this->meet();  // as late as others are needed
+      add_held(decays + kSteps, own);
+      this->store(own, chunk * kSteps, of.v_grad);
     }
   }
-  /// v's gradient, and what reaches the state before the chunk.
-  __device__ __forceinline__ void finish(int64_t chunk, const float* decays, const bf16* queries,
-                                         Sums& out, Sums& v_grad) {
-    float own[4];
-    this->take_own(v_grad, own);
-    this->store(own, chunk * kSteps, of.v_grad);
+  /// What reaches the state before the chunk, by outputs.
+  __device__ __forceinline__ void advance_state(const float* decays, const bf16* queries,
+                                                Sums& out) {
     this->decay(decays);
     if constexpr (kHasOneGate) {
       this->scale_steps(out, decays);
       scale_all(out, this->scale);
     }
     this->template advance<kHasOneGate ? kStateTerms : kGivenTerms, kQueryTerms>(out, queries);
-    if constexpr (!kIsCorrected) return;
+  }
+  /// And by what keys hold of it.
+  __device__ __forceinline__ void advance_corrected(const float* decays, const bf16* keys,
+                                                    Sums& v_grad) {
     if constexpr (kHasOneGate) this->scale_steps(v_grad, decays);
     scale_all(v_grad, -1.0f);
-    const bf16* const keys = queries + kQueryTerms * kRows;
     this->template advance<kStateTerms, kKeyTerms>(v_grad,
                                                    kHasOneGate ? keys : keys + kKeyTerms * kRows);
+  }
+  /// Of the warp's steps, what the state has for their keys.
+  __device__ __forceinline__ void add_held(const float* after, float (&own)[4]) const {
+    float held[4];
+    this->add_told(0, this->part(), held);
+    tile::Pack<float, 2> by{1.0f, 1.0f};
+    if constexpr (kHasOneGate) by = this->two_of(after + 8 * this->part());
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) own[i] = tile::fma(by[i % 2], held[i], own[i]);
+  }
+  /// The same of later outputs of the chunk, by their weights of the step.
+  __device__ __forceinline__ void add_own_later(const bf16* weights, const Sums& out,
+                                                float (&own)[4]) const {
+    const bf16* const begin = weights + Square::at(lane(), 8 * this->part());
+    const auto right = Square::template rows<kStateTerms>(begin, Base::kSquare, 0, 0);
+    TW_UNROLL
+    for (int s = 0; s < kSteps; s += 16) {
+      const auto left = LeftTerms<kGivenTerms>::of(out[s / 8], out[s / 8 + 1]);
+      TW_UNROLL
+      for (int r = 0; r < kStateTerms; ++r) {
+        const auto& four = right.term[r];
+        const uint32_t half[2] = {four[s / 8], four[s / 8 + 1]};
+        TW_UNROLL
+        for (int l = 0; l < kGivenTerms && l + r < kStateTerms; ++l)
+          tile::cuda::mma(own, left.term[l], half, bf16{});
+      }
+    }
   }
   __device__ __forceinline__ static void scale_all(Sums& sums, float by) {
     TW_UNROLL

@@ -39,11 +39,8 @@ struct LinearChunkWalk : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate, k
 
  private:
   __device__ __forceinline__ void bring_chunk(int64_t chunk, int to) const {
-    this->bring(stage(to), this->record(chunk), with.record_size());
-    if (this->reads_rows()) {
-      this->bring_rows(of.q, chunk * kSteps, factors(to));
-      this->bring_rows(of.k, chunk * kSteps, factors(to) + kRows);
-    }
+    this->bring(stage(to), this->record(chunk), with.staged_size());
+    this->bring_factors(chunk, factors(to));
     this->bring_values(of.v, with.copies_values, chunk * kSteps, values(to));
   }
 
@@ -53,29 +50,35 @@ struct LinearChunkWalk : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate, k
     const float* const decays = reinterpret_cast<const float*>(weights + with.weights_size());
     const bf16* const queries = factors(which) + part() * kOwnDims;
     const bf16* const keys = queries + kQueryTerms * kRows;
+    tell_held(queries, kHasOneGate ? keys : keys + kKeyTerms * kRows);
     Sums change;
-    float out[4];
-    hold(queries, kHasOneGate ? keys : keys + kKeyTerms * kRows, out, change);
+    float out[4] = {};
     if constexpr (kIsCorrected) {
+      this->meet();
+      add_held(decays, out);
+      add_told(1, change);
       if constexpr (kHasOneGate) this->scale_steps(change, decays);
       this->correct(values(which), weights + kOutTerms * kSquare, change);
     } else {
       this->load_values(values(which), change);
     }
-    if constexpr (kHasOneGate) {
-      const auto two = this->two_of(decays + 8 * part());
-      TW_UNROLL
-      for (int i = 0; i < 4; ++i) out[i] *= two[i % 2] * this->scale;
-    }
     add_earlier(weights, change, out);
+    if constexpr (!kIsCorrected) {  // the state goes on before others are waited for
+      advance_state(decays, keys, change);
+      this->meet();
+      add_held(decays, out);
+    }
     this->store(out, first, of.out);
+    if constexpr (kIsCorrected) advance_state(decays, keys, change);
+  }
+  __device__ __forceinline__ void advance_state(const float* decays, const bf16* keys,
+                                                Sums& change) {
     if constexpr (kHasOneGate) this->scale_steps(change, decays + kSteps);
     this->decay(decays);
     this->template advance<kChangeTerms, kKeyTerms>(change, keys);
   }
-  /// What queries find in the state, of the warp's steps, and keys, of all.
-  __device__ __forceinline__ void hold(const bf16* queries, const bf16* keys, float (&out)[4],
-                                       Sums& all_held) const {
+  /// What queries find in the state before the chunk, and keys hold of it.
+  __device__ __forceinline__ void tell_held(const bf16* queries, const bf16* keys) const {
     Sums outs = {}, held = {};
     const int begin = Rows::of_columns(lane());
     TW_UNROLL
@@ -92,9 +95,15 @@ struct LinearChunkWalk : LinearChunkGroup<P, T, U, Kernel, kDims, kHasOneGate, k
     }
     tell(0, outs);
     if constexpr (kIsCorrected) tell(1, held);
-    this->meet();
-    add_told(0, part(), out);
-    if constexpr (kIsCorrected) add_told(1, all_held);
+  }
+  /// Of the warp's steps.
+  __device__ __forceinline__ void add_held(const float* decays, float (&out)[4]) const {
+    float held[4];
+    add_told(0, part(), held);
+    tile::Pack<float, 2> by{1.0f, 1.0f};
+    if constexpr (kHasOneGate) by = this->two_of(decays + 8 * part()) * this->scale;
+    TW_UNROLL
+    for (int i = 0; i < 4; ++i) out[i] = tile::fma(by[i % 2], held[i], out[i]);
   }
   /// Outputs of the warp's steps, of changes in the chunk.
   __device__ __forceinline__ void add_earlier(const bf16* weights, const Sums& change,

@@ -18,8 +18,7 @@ struct LinearChunkRecord {
   static constexpr int kSteps = LinearChunks::kSteps, kHalf = kSteps / 2, kUnits = kDims / 8;
   static constexpr int kPitch = LinearChunks::kPitch, kThreads = LinearChunks::kWeighingThreads;
   static constexpr bool kIsBackward = Kernel::kIsBackward;
-  static constexpr int kOutTerms =
-      kIsBackward ? LinearChunks::kStateTerms : LinearChunks::kOutTerms;
+  static constexpr int kOutTerms = LinearChunks::out_terms_of(kIsBackward);
   static constexpr int kStateTerms = LinearChunks::kStateTerms;
   static constexpr int kSquare = int(LinearChunks::kSquare),
                        kRows = kSteps * int(LinearChunks::padded(kDims));
@@ -73,6 +72,9 @@ struct LinearChunkRecord {
     return reinterpret_cast<float*>(record + with.weights_size() + with.decays_size());
   }
   __device__ __forceinline__ bf16* errors() const { return record + with.staged_size(); }
+  __device__ __forceinline__ double* kept_sums() const {
+    return reinterpret_cast<double*>(errors() + with.errors_size());
+  }
   __device__ __forceinline__ bf16* queries() const { return record + with.made_size(); }
 
   __device__ __forceinline__ void load_betas() const {
@@ -265,6 +267,7 @@ struct LinearChunkWeights : LinearChunkRecord<P, T, U, Kernel, kDims, kIsCorrect
     if (i >= kSteps) return;
     this->decays()[i] = tile::exp(float(sums()[i]));
     this->decays()[kSteps + i] = tile::exp(float(sums()[kSteps - 1] - sums()[i]));
+    if constexpr (Base::kIsBackward) this->kept_sums()[i] = sums()[i];
   }
 
   /// 16 rows of outputs' weights, or of the transform's.
