@@ -5,6 +5,7 @@
 #include "tilewright/kernels/elementwise.h"
 #include "tilewright/tile/circular.h"
 #include "tilewright/tile/power.h"
+#include "tilewright/tile/reduction.h"
 
 namespace tw::kernels {
 
@@ -67,14 +68,14 @@ using BinaryFunctions =
 struct Larger {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    return tile::select((x > y) | (x != x), x, tile::select(x == V{}, x + y, y));
+    return tile::larger_or_nan(x, tile::select(x == V{}, x + y, y));
   }
 };
 /// Of both zeros -0.
 struct Smaller {
   template <class V>
   TW_INLINE V operator()(V x, V y) const {
-    return tile::select((x < y) | (x != x), x, tile::select(x == V{}, -(-x - y), y));
+    return tile::smaller_or_nan(x, tile::select(x == V{}, -(-x - y), y));
   }
 };
 using ExtremumFunctions = OneOf<Larger, Smaller>;

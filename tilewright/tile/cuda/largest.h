@@ -43,11 +43,14 @@ __device__ __forceinline__ void find_largest(P p, const Row& row, Put&& put) {
   C value = Max::identity<C>();
   uint32_t number = kNone;
   decltype(load_raw(row, span_at<C>(p, row, 0))) raw = {};
+  constexpr bool kEndsLast = requires { row.phase; };  // else a thread's spans come in order
   for_spans<C>(p, row, [&](const auto& at, const auto& next) {
     const C high = detail::largest_of(at, next);
-    if (high <= value || value != value) return;
+    const auto its = uint32_t(span_number<kN>(row, at.offset));
+    const bool is_same = high == value || (high != high && value != value);
+    if (kEndsLast && is_same ? its > number : high <= value || value != value) return;
     value = high;
-    number = uint32_t(span_number<kN>(row, at.offset));
+    number = its;
     raw = next;
   });
   const auto first = numbered_span<C>(p, row, p.thread());
