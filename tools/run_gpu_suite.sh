@@ -36,7 +36,7 @@ shard() {
     --gtest_output="json:$out/conformance.$1.json" >"$out/conformance.$1.log" 2>&1
 }
 # Each core takes a part of the tests. Of each operator and its types twice the shapes that are drawn
-# elsewhere: a thousand and more of each family.
+# elsewhere: about a thousand of a family of operators.
 # shellcheck disable=SC2317
 conformance() {
   local shards status
