@@ -1134,8 +1134,9 @@ def extremum(
     *,
     backend: str | None = None,
 ) -> _Array:
-    r"""The larger or the smaller of two numbers, with NumPy broadcasting; NaN if one is. `out` may
-    alias an input of its own shape.
+    r"""The larger or the smaller of two numbers, with NumPy broadcasting; NaN if one is, and +0 is
+    larger than -0 (IEEE 754-2019, maximum and minimum). `out` may alias an input of its own
+    shape.
 
     extremum(x: T[...], other: T[...], function: maximum|minimum) -> out: T[...]
 
