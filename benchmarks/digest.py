@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from gpu_tables import PEERS as GPU_PEERS
 from tables import table
 
 # What the suites of benchmarks/run.py are about.
@@ -30,10 +31,8 @@ GPU: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("gradients of attention", "gpu_attention_backward.json",
      {"cudnn": "cuDNN", "flash": "FlashAttention"}),
     ("layers of experts", "gpu_fused_experts.json", {"torch": "PyTorch"}),
-    ("other operators", "gpu_memory_bound.json",
-     {"torch": "PyTorch", "torch.compile": "torch.compile", "liger": "Liger"}),
-    ("other operators, 1 to 64 rows", "gpu_few_rows.json",
-     {"torch": "PyTorch", "torch.compile": "torch.compile", "liger": "Liger"}),
+    ("other operators", "gpu_memory_bound.json", GPU_PEERS),
+    ("other operators, 1 to 64 rows", "gpu_few_rows.json", GPU_PEERS),
 )  # fmt: skip
 
 

@@ -78,6 +78,7 @@ struct Smaller {
     return tile::smaller_or_nan(x, tile::select(x == V{}, -(-x - y), y));
   }
 };
+/// In the order of the schema of ops/extremum.h.
 using ExtremumFunctions = OneOf<Larger, Smaller>;
 
 struct BitsOfBoth {

@@ -135,12 +135,16 @@ def affine(x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | No
     return x
 
 
-def places_of(starts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The request of each of so many tokens, and its place there; requests start at these [B + 1].
+def segments_of(ends: torch.Tensor, count: int) -> torch.Tensor:
+    """The segment of each of so many rows, of segments that end at these [B].
 
-    What comes behind the last request counts for it. No device waits for the host.
+    What comes behind the last one counts for it. No device waits for the host.
     """
-    tokens = torch.arange(count, device=starts.device, dtype=starts.dtype)
-    request = torch.searchsorted(starts[1:].contiguous(), tokens, right=True)
-    request = request.clamp_(max=len(starts) - 2)
-    return request, (tokens - starts[request]).long()
+    rows = torch.arange(count, device=ends.device, dtype=ends.dtype)
+    return torch.searchsorted(ends.contiguous(), rows, right=True).clamp_(max=len(ends) - 1)
+
+
+def places_of(starts: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each of so many tokens' request, and its place there; requests start at these [B + 1]."""
+    request = segments_of(starts[1:], count)
+    return request, torch.arange(count, device=starts.device) - starts[request].long()

@@ -10,7 +10,7 @@ from tilewright import ops
 from tilewright.compat import _tileops_expert_stages as stages
 from tilewright.compat import _tileops_experts as experts_
 from tilewright.compat._coverage import uses
-from tilewright.compat._tensors import Kind, as_dtype, constant, tensor
+from tilewright.compat._tensors import Kind, as_dtype, constant, segments_of, tensor
 from tilewright.compat._tileops_expert_layouts import (
     ContiguousLayoutSpec,
     ContiguousMetadata,
@@ -85,8 +85,7 @@ def _of_rows(bias: Tensor, rows: Tensor, metadata: Tensor, layout: Layout) -> Te
     if layout.metadata_kind is ContiguousMetadata.PER_ROW:
         return bias[metadata.long()]
     ends, _ = layout.bounds(metadata, len(bias))
-    at = torch.arange(len(rows), dtype=ends.dtype, device=ends.device)
-    return bias[torch.searchsorted(ends, at, right=True).clamp(max=len(bias) - 1)]
+    return bias[segments_of(ends, len(rows))]
 
 
 @uses("grouped_matmul", "matmul", "add", *_GATES)
