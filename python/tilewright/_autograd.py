@@ -109,6 +109,7 @@ def _call(rule: Rule, plan: Plan, step: Step) -> Callable[[_Tensors], None]:
     outputs = list(zip(called.outputs, step.results, strict=False))
     full = any(arg.optional and name in plan.wanted for arg, name in outputs)
     run = packet.full if full else packet.default
+    below = _below_autograd(run._op)
     names = [name for arg, name in outputs if full or not arg.optional]
     reshaped = plan.asked if any(value.matrix for value in step.inputs) else frozenset()
 
@@ -122,12 +123,18 @@ def _call(rule: Rule, plan: Plan, step: Step) -> Callable[[_Tensors], None]:
         if is_scaled and _is_one(arguments[1]):
             env[step.results[0]] = arguments[0]  # of loss.backward(): large as a weight, not copied
             return
-        made = run(*arguments)
+        made = (below if _is_plain() else run)(*arguments)
         for name, result in zip(names, made if isinstance(made, tuple) else (made,), strict=False):
             of = name.removesuffix(".grad")
             env[name] = result.reshape(_shape(of, env)) if name in reshaped else result
 
     return call
+
+
+def _is_plain() -> bool:
+    """Whether an operator's Autograd kernel, which is Python, would do no more than call it."""
+    recorded = _C.is_grad_enabled() or forward_ad._current_level >= 0 or _explain.timed
+    return not (recorded or _C._are_functorch_transforms_active())
 
 
 @functools.cache
