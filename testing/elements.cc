@@ -10,22 +10,47 @@
 namespace tw::testing {
 namespace {
 
+/// Squares of what is finite, and how many there are.
+struct Squares {
+  double sum = 0;
+  int64_t finite = 0;
+
+  template <class T>
+  void add(const T* at, int64_t count, int64_t stride) {
+    for (int64_t i = 0; i < count; ++i, at += stride) {
+      const auto value = static_cast<double>(*at);
+      if (!std::isfinite(value)) continue;
+      sum += value * value;
+      ++finite;
+    }
+  }
+  double rms() const { return finite > 0 ? std::sqrt(sum / double(finite)) : 0; }
+};
+
+}  // namespace
+
 double rms(const TensorRef& tensor) {
   return visit_dtype(tensor.dtype, [&]<class T>(T*) {
-    double squares = 0;
-    int64_t finite = 0;
+    Squares all;
     RowWalk row(tensor);
-    for (int64_t left = tensor.count(); left > 0; left -= row.columns(), row.next()) {
-      const T* at = static_cast<const T*>(tensor.data) + row.offset();
-      for (int64_t i = 0; i < row.columns(); ++i, at += row.stride()) {
-        const auto value = static_cast<double>(*at);
-        if (!std::isfinite(value)) continue;
-        squares += value * value;
-        ++finite;
-      }
-    }
-    return finite > 0 ? std::sqrt(squares / double(finite)) : 0;
+    for (int64_t left = tensor.count(); left > 0; left -= row.columns(), row.next())
+      all.add(static_cast<const T*>(tensor.data) + row.offset(), row.columns(), row.stride());
+    return all.rms();
   });
+}
+
+namespace {
+
+/// Two numbers of T differ by so much at least.
+template <class T>
+double smallest() {
+  if constexpr (std::is_same_v<T, double>) return std::numeric_limits<double>::denorm_min();
+  const int bits = std::is_same_v<T, f16>         ? -24
+                   : std::is_same_v<T, f8_e4m3fn> ? -9
+                   : std::is_same_v<T, f8_e5m2>   ? -16
+                   : std::is_same_v<T, bf16>      ? -133
+                                                  : -149;
+  return std::ldexp(1.0, bits);
 }
 
 std::string message(int64_t i, const TensorRef& want, double g, double w, double allowed) {
@@ -74,22 +99,26 @@ double tolerance_of(DType dtype) {
   }
 }
 
-Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance) {
+Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance, double besides) {
   if (got.dtype != want.dtype || !std::ranges::equal(got.shape(), want.shape()))
     throw Error(ErrorKind::kInternal, got.describe() + " is compared with " + want.describe());
   const bool exact = tolerance == 0 || info(want.dtype).kind != DTypeKind::kFloat;
-  const double scale = exact ? 0 : rms(want);
+  const double of_all = exact ? 0 : rms(want);
   Comparison out;
   visit_dtype(want.dtype, [&]<class T>(T*) {
+    const double least = exact ? 0 : smallest<T>() + besides;
     RowWalk got_row(got), want_row(want);
     for (int64_t done = 0, count = want.count(); done < count;) {
       const T* g_at = static_cast<const T*>(got.data) + got_row.offset();
       const T* w_at = static_cast<const T*>(want.data) + want_row.offset();
+      Squares row;
+      if (!exact) row.add(w_at, want_row.columns(), want_row.stride());
+      const double scale = std::max(of_all, row.rms());
       for (int64_t i = 0; i < want_row.columns();
            ++i, ++done, g_at += got_row.stride(), w_at += want_row.stride()) {
         const auto g = static_cast<double>(*g_at), w = static_cast<double>(*w_at);
         if (g == w || (std::isnan(g) && std::isnan(w))) continue;
-        const double allowed = exact ? 0 : tolerance * (std::abs(w) + scale);
+        const double allowed = exact ? 0 : tolerance * (std::abs(w) + scale) + least;
         const double error = std::abs(g - w) / allowed;
         if (error <= 1) {
           out.worst = std::max(out.worst, error);

@@ -95,9 +95,16 @@ struct Comparison {
   double worst = 0;     // largest |got - want| in units of the allowance
   std::string message;  // names the first element outside it
 };
-/// |got - want| <= tolerance * (|want| + rms(want)), NaN equal to NaN. Integers must be equal. Both
-/// have one dtype and one shape.
-Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance);
+/// |got - want| <= tolerance * (|want| + rms), NaN equal to NaN, where rms is that of all of `want`
+/// or of the element's row of it, if that is larger: a row is rounded by what its own sums are
+/// like, so that rows of few large numbers among many of small ones err by more. Numbers below the
+/// dtype's normal ones may be one of its steps off. `besides` is added for every element. Integers
+/// must be equal. Both have one dtype and one shape.
+Comparison compare(const TensorRef& got, const TensorRef& want, double tolerance,
+                   double besides = 0);
+
+/// The root mean square of what is finite.
+double rms(const TensorRef& tensor);
 
 /// The tolerance documented for a dtype: f32 1e-5, f16 1e-3, bf16 1.6e-2.
 double tolerance_of(DType dtype);

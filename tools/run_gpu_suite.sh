@@ -35,18 +35,23 @@ shard() {
   GTEST_SHARD_INDEX=$1 ./tilewright_tests --gtest_filter='*/cuda/*:OnGpu.*' --gtest_brief=1 \
     --gtest_output="json:$out/conformance.$1.json" >"$out/conformance.$1.log" 2>&1
 }
-# Each core takes a part of the tests. Of each operator and its types twice the shapes that are drawn
-# elsewhere: about a thousand of a family of operators.
+# Each core takes a part of the tests. So many shapes are drawn of each operator and its types that
+# a family of operators (benchmarks/suites.yaml) has a thousand.
 # shellcheck disable=SC2317
 conformance() {
   local shards status
-  export TILEWRIGHT_DRAWS=${TILEWRIGHT_DRAWS:-24}
   shards=$(env -u OMP_NUM_THREADS nproc)  # nproc would count that variable's threads, not the cores
   seq 0 $((shards - 1)) | GTEST_TOTAL_SHARDS=$shards TILEWRIGHT_NUM_THREADS=1 \
-    xargs -P "$shards" -I{} bash -c 'shard {}'
+    TILEWRIGHT_DRAWS=${TILEWRIGHT_DRAWS:-112} xargs -P "$shards" -I{} bash -c 'shard {}'
   status=$?
   cat "$out"/conformance.*.log
   return "$status"
+}
+# Operators that are a family of their own.
+# shellcheck disable=SC2317
+families_of_one() {
+  TILEWRIGHT_DRAWS=1000 ./tilewright_tests --gtest_brief=1 \
+    --gtest_filter='RandomShapes.fft/cuda/*:RandomShapes.rope/cuda/*:RandomShapes.sample/cuda/*'
 }
 # Products by the kernels for any GPU, which Hopper's own leave little to: each build of
 # kGemmMmaShapes, whose numbers follow those of kGemmShapes.
@@ -54,7 +59,7 @@ conformance() {
 portable() {
   local build failed=0
   for build in 14 15 16; do
-    TILEWRIGHT_GEMM_BUILD=$build ./tilewright_tests --gtest_brief=1 \
+    TILEWRIGHT_DRAWS=24 TILEWRIGHT_GEMM_BUILD=$build ./tilewright_tests --gtest_brief=1 \
       --gtest_filter='*.matmul/cuda/*:*.linear/cuda/*:*.k_grouped_matmul/cuda/*' || failed=1
   done
   return "$failed"
@@ -66,6 +71,7 @@ export -f shard
 export out
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv
 step "conformance" conformance
+step "families of one operator" families_of_one
 step "products for any GPU" portable
 if [ "$sanitizer" = 1 ]; then step "compute-sanitizer" ./gpu_sanitizer.sh "$out"; fi
 step "benchmarks" benchmark

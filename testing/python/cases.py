@@ -193,7 +193,7 @@ _PIECE = 1 << 24  # numbers that are compared at once: the largest results fill 
 
 
 def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> None:
-    """|got - want| <= tolerance * (|want| + rms(want)), as in the C++ tests."""
+    """|got - want| <= tolerance * (|want| + rms(want)): what the C++ tests allow at least."""
     assert got.shape == want.shape
     assert got.dtype == want.dtype
     if want.dtype.itemsize == 1:

@@ -1,7 +1,8 @@
 // The gradient of moe_topk's weights by what the experts were chosen by. With p the scores of a
 // token, w the weights and g their gradients (over the experts that were chosen):
 //
-//   s = g, or where w were made to sum to 1, (g - g . w) / sum of the chosen p; 0 for the others
+//   s = g, or where w were made to sum to 1, (g - g . w) / sum of the chosen p; 0 for the others,
+//       from the differences between g and its first: w of one expert is 1, whatever p is
 //   gating_grad = p (s - s . p) of softmax, p (1 - p) s of sigmoids
 //
 // One program per token.
@@ -42,19 +43,21 @@ struct MoeTopkBackward {
     const View<float, 1> scores = view(p.template scratch<float>(), experts);
     const View<float, 1> slopes = view(scores.data + experts, experts);
     const float share = 1.0f / moe_scores(p, gates, scoring, scores);
-    float chosen = 0, inner = 0;  // the sums of p and of g p over the experts that were chosen
+    const float first = renormalize && top_k > 0 ? grad(t, 0) : 0.0f;
+    float chosen = 0, inner = 0;  // the sums of p and of (g - first) p over the chosen experts
     for (int64_t k = 0; k < top_k; ++k) {
       tile::require_index(p, ids(t, k), experts);
       const float score = scores(ids(t, k)) * share;
       chosen += score;
-      inner += grad(t, k) * score;
+      inner += (grad(t, k) - first) * score;
     }
     const float mean = renormalize ? inner / chosen : 0.0f, over = renormalize ? chosen : 1.0f;
     const float rest = scoring == 0 && !renormalize ? -inner : 0.0f;  // s . p is 0 else
     tile::for_row(p, slopes,
                   [&](auto at) { tile::store_cached(slopes, at, tile::splat<V>(rest)); });
     tile::sync(p);
-    for (int64_t k = 0; k < top_k; ++k) slopes(ids(t, k)) = (grad(t, k) - mean) / over + rest;
+    for (int64_t k = 0; k < top_k; ++k)
+      slopes(ids(t, k)) = (grad(t, k) - first - mean) / over + rest;
     tile::sync(p);
     const bool bends = scoring == 1;
     tile::for_row(p, to, [&](auto at) {

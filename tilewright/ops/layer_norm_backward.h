@@ -16,6 +16,8 @@ struct LayerNormBackward {
       "x_grad: T[*, C], weight_grad: T[C]?, bias_grad: T[C]?"};
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
+  /// Of two columns, whatever their gradients, only what eps takes from a difference is left.
+  static constexpr double kOperandTolerance = 0x1p-22;
 
   template <class T>
   using Kernel = kernels::LayerNormBackward<T>;

@@ -1,4 +1,4 @@
-"""The whole catalog on a GPU: the same bits again, whatever memory held before, and in graphs."""
+"""The whole catalog on a GPU: as on the CPU, the same bits again, and those in graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
-from cases import Case, as_bits, bits, every_case, overload, results
+from cases import Case, as_bits, assert_close, bits, every_case, overload, results
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -16,6 +16,7 @@ OPS = torch.ops.tilewright
 CASES = [case for case in every_case() if case.is_on_cuda]
 
 
+EIGHT_BITS = 0.13  # between neighbours of e4m3
 SMALL = 1 << 20  # PyTorch keeps allocations of up to so many bytes apart from larger ones
 LEAST = [64 << 20, *[SMALL] * 8]  # what calls may take even if nothing was given back before
 
@@ -63,6 +64,30 @@ def test_memory_that_is_taken_next_is_filled() -> None:
     assert torch.cuda.memory_reserved() == reserved
     for block in taken:
         assert int(block.min()) == 0xFF
+
+
+def on_cpu(x: torch.Tensor) -> torch.Tensor:
+    """Of 8-bit floats the numbers: how they are rounded may differ by one."""
+    return x.cpu().float() if x.is_floating_point() and x.dtype.itemsize == 1 else x.cpu()
+
+
+def has_cpu_kernels() -> bool:
+    """A build for GPUs alone has none."""
+    try:
+        OPS.exp(torch.ones(1))
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_cpu_kernels(), reason="needs kernels for the CPU")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_agrees_with_the_cpu(case: Case) -> None:
+    """As far as both may differ from the definition; whole numbers are the same."""
+    want, got = (results(overload(case)(*case.arguments(device=d))) for d in ("cpu", "cuda"))
+    for g, w in zip(got, want, strict=True):
+        allowed = sum(case.tolerance(w.dtype, device) for device in ("cpu", "cuda"))
+        assert_close(on_cpu(g), on_cpu(w), allowed or EIGHT_BITS)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
