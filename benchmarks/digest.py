@@ -17,6 +17,10 @@ SUITES = {
     "peers_doors.json": "operators, memory reused",
     "peers_float16.json": "operators of float16",
     "peers_training.json": "operators with their gradients",
+    "peers_attention.json": "attention, 512 to 4096 keys, caches, packed sequences",
+    "peers_attention_training.json": "attention with its gradients",
+    "peers_loss.json": "a last linear layer and its loss",
+    "peers_loss_training.json": "the same with their gradients",
 }
 PEERS = {"torch": "PyTorch", "inductor": "torch.compile"}
 

@@ -73,7 +73,7 @@ GPU: tuple[Section, ...] = (
     ),
     ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound),
     ("Other operators on a GPU, few rows", "gpu_few_rows.json", gpu_few_rows),
-    ("Profiles of kernels on a GPU", "gpu_profiles.json", gpu_profiles),
+    ("Profiles of kernels on a GPU", "gpu_profiles*.json", gpu_profiles),
 )
 
 

@@ -205,6 +205,13 @@ def _ours(row: Row, q: torch.Tensor, given: dict[str, torch.Tensor]) -> Callable
     return lambda: OPS.attention_paged(queries, k, v, table, lens, **more, **options)
 
 
+def ours_of(name: str) -> Callable[[], Any]:
+    """Our call of the row of that name, in bf16; of keys of 16 bits."""
+    row = next(row for row in _rows() if row.name == name)
+    q, k, v = _tensors(row, torch.bfloat16)
+    return _ours(row, q, {"k": k, "v": v} | _added(row, torch.bfloat16))
+
+
 def _check(
     row: Row,
     out: torch.Tensor,

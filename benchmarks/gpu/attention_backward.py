@@ -93,6 +93,12 @@ def _ours(row: Row, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, grad: tor
     return lambda: torch.autograd.grad(out, (q, k, v), grad, retain_graph=True)
 
 
+def ours_of(name: str) -> Call:
+    """Our call of the row of that name, in bf16."""
+    row = next(row for row in _rows() if row.name == name)
+    return _ours(row, *_tensors(row, torch.bfloat16))
+
+
 def _peer(
     backend: SDPBackend,
     row: Row,

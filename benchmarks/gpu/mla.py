@@ -122,6 +122,12 @@ def _ours(row: Row, q: torch.Tensor, cache: torch.Tensor) -> Call:
     return lambda: OPS.mla_paged(*queries, latents, rotated, table, lens, **scales)
 
 
+def ours_of(name: str) -> Call:
+    """Our call of the row of that name, in bf16."""
+    row = next(row for row in _rows() if row.name == name)
+    return _ours(row, *_tensors(row, torch.bfloat16))
+
+
 def _products(q: torch.Tensor, cache: torch.Tensor) -> Call:
     """By cuBLAS, with the weights in memory."""
     queries, keys = q.flatten(1, 2), cache[:, :, 0]

@@ -11,6 +11,7 @@ says of the kernels of the profiled call: throughput, pipes and stalls. TILEWRIG
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -47,6 +48,12 @@ def _packed_attention(length: int) -> Call:
     packed = [normal(16384, 16, 128) for _ in range(3)]
     at = torch.arange(16384 // length + 1, device="cuda", dtype=torch.int32) * length
     return lambda: OPS.attention_varlen(*packed, at, at, causal=True)
+
+
+def _row_of(module: str, name: str) -> Call:
+    """Our call of a row of a program beside this."""
+    call: Call = importlib.import_module(module).ours_of(name)
+    return call
 
 
 def _row(name: str, rows: int, cols: int) -> Call:
@@ -98,15 +105,32 @@ CASES: dict[str, Callable[[], Call]] = {
     "attention D128 S4096 causal": lambda: _square_attention(4096, 128),
     "attention window 1024 S8192": lambda: _square_attention(8192, 128, 1023),
     "attention varlen S4096 causal": lambda: _packed_attention(4096),
+    "attention bias D64 S2048": lambda: _row_of("attention", "D64 S2048 bias"),
+    "attention backward D128 S1024 causal": lambda: _row_of(
+        "attention_backward", "D128 S1024 causal"
+    ),
+    "attention backward D128 S16384 causal": lambda: _row_of(
+        "attention_backward", "D128 S16384 causal"
+    ),
+    "attention backward D256 S4096": lambda: _row_of("attention_backward", "D256 S4096"),
+    "mla h128 B32 S8192": lambda: _row_of("mla", "h128 B32 S8192 dense"),
+    "mla h128 B1 S65536": lambda: _row_of("mla", "h128 B1 S65536 dense"),
+    "decode B16 L8192 paged by 16": lambda: _row_of("attention", "decode B16 L8192 paged by 16"),
+    "decode B16 L64..65536 paged": lambda: _row_of("attention", "decode B16 L64..65536 paged"),
     "decode B1 L65536": lambda: _attention(1, 1, 65536, 32, 8, 128),
     "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
     "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
     "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
     "rope 16384x4096": lambda: _row("rope", 16384, 4096),
     "sum 4096x32768": lambda: _row("sum", 4096, 32768),
+    "softmax 64x8192": lambda: _row("softmax", 64, 8192),
     "add 1x4096": lambda: _row("add", 1, 4096),
     "experts qwen3-30b-a3b 8192 tokens": lambda: _experts(8192),
     "bf16 4096x4096x4096": lambda: _product(4096, 4096, 4096),
+    "bf16 4095x4097x4093": lambda: _product(4095, 4097, 4093),
+    "bf16 1x14336x4096": lambda: _product(1, 14336, 4096),
+    "bf16 16x4096x4096": lambda: _product(16, 4096, 4096),
+    "bf16 128x4096x4096": lambda: _product(128, 4096, 4096),
     "bf16 1023x1025x1027": lambda: _product(1023, 1025, 1027),
     "f32 4096x4096x4096": lambda: _product(4096, 4096, 4096, "float32"),
     "fp8 4096x4096x4096": lambda: _fp8(4096, 4096, 4096),
