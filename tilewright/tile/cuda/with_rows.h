@@ -35,10 +35,11 @@ TW_DEVICE constexpr bool is_short(T*) {
   return sizeof(T) <= kBytes;
 }
 /// Whether a span of each is at least a register, and elements of some are short: what is less goes
-/// lane by lane, and what is more would take registers from the loops over aligned rows. Of few
-/// operands, which are not kept by columns, float32 is short, too.
+/// lane by lane, and what is more would take registers from other loops. Of few operands float32 is
+/// short, too, but not where registers hold the rows of one or two: partial sums, mostly, which are
+/// aligned up to their last columns, and for which a loop over words is the longer one.
 template <class P, int kOperands>
-inline constexpr int kShortBytes = P::kSpans == 0 && kOperands <= 5 ? 4 : 2;
+inline constexpr int kShortBytes = kOperands <= 5 && (P::kSpans == 0 || kOperands > 2) ? 4 : 2;
 template <class C, class P, class... Operand>
 inline constexpr bool may_be_adjacent =
     (... && is_registers<P, C>(decltype(Operand::data){})) &&
