@@ -14,9 +14,6 @@ struct DeltaRuleTransform : LinearAttentionFamily {
   static constexpr Schema kSchema{
       "delta_rule_transform(k: T[B, L, Hv, D], beta: U[B, L, Hv], g: U[B, L, Hv]?, "
       "chunk_size: i64 = 64) -> out: U[B, L, Hv, chunk_size]"};
-  /// What a row errs by goes into all after it. On CPUs that stays within the tolerance, on a GPU
-  /// not where there are gates.
-  static constexpr double kGpuToleranceScale = 6;
 
   template <class T, class U>
   using Kernel = kernels::DeltaRuleTransform<T, U>;
@@ -26,10 +23,18 @@ struct DeltaRuleTransform : LinearAttentionFamily {
     return supports_chunks(k.chunk_size);
   }
 
+  /// Gates of a step, which keep most of a state: as its corrections, but below zero.
   static std::optional<Tensor> materialize(std::string_view arg, const Bindings& known,
                                            std::span<const DType> combo, uint64_t seed) {
-    std::optional<Tensor> out = LinearAttentionFamily::materialize(
-        arg == "g" ? "beta" : arg, known, combo, arg == "g" ? seed + 1 : seed);
+    if (arg != "g") return LinearAttentionFamily::materialize(arg, known, combo, seed);
+    std::optional<Tensor> out = LinearAttentionFamily::materialize("beta", known, combo, seed + 1);
+    const auto negate = [](auto gates) {
+      for (auto& gate : gates) gate = -gate;
+    };
+    if (combo[1] == DType::kF64)
+      negate(out->span<double>());
+    else
+      negate(out->span<float>());
     return out;
   }
 
