@@ -166,7 +166,8 @@ TW_INLINE GemmSchedule schedule_gemm(const GemmShape& s, const Machine& machine)
   panel_blocks = at_most(panel_blocks, panels);
   out.block_panels = blocks(panels, panel_blocks);
   out.panel_blocks = blocks(panels, out.block_panels);
-  // Few tasks: rather single panels than rows cut finer, for which b may have to be copied as a whole.
+  // Few tasks: rather single panels than rows cut finer, for which b may have to be copied as a
+  // whole.
   if (out.tasks(s.batch) < wanted && out.row_blocks == 1 && out.block_panels > 1) {
     out.block_panels = at_least(1, panels / panel_blocks);
     out.panel_blocks = blocks(panels, out.block_panels);

@@ -168,8 +168,7 @@ OperatorInfo describe() {
   out.gpu_tolerance_scale = out.tolerance_scale;
   if constexpr (requires { Op::kGpuToleranceScale; })
     out.gpu_tolerance_scale = Op::kGpuToleranceScale;
-  if constexpr (requires { Op::kOperandTolerance; })
-    out.operand_tolerance = Op::kOperandTolerance;
+  if constexpr (requires { Op::kOperandTolerance; }) out.operand_tolerance = Op::kOperandTolerance;
   if constexpr (requires { Op::kSequences; }) out.sequences = Op::kSequences;
   out.on_cuda = runs_on_cuda<Op>();
   out.gpu_kernels = detail::gpu_kernels_of<Op>();

@@ -32,8 +32,8 @@ struct OperatorInfo {
   double tolerance_scale = 1;
   /// The same on a GPU, where its matrix instructions keep less of a sum.
   double gpu_tolerance_scale = 1;
-  /// What results may be off besides, a part of the largest rms of an operand: where all of a result
-  /// can be what is left of a difference.
+  /// What results may be off besides, a part of the largest rms of an operand: where all of a
+  /// result can be what is left of a difference.
   double operand_tolerance = 0;
   /// The argument whose offsets tell which rows of the first argument, and of the outputs, a call
   /// is about; empty: all.
