@@ -27,29 +27,6 @@ LONGEST = 180  # seconds of a case
 Call = Callable[[], Any]
 
 
-def _attention(batch: int, queries: int, keys: int, heads: int, kv_heads: int, dims: int,
-               window: int = -1) -> Call:  # fmt: skip
-    from replay import OPS, normal
-
-    q = normal(batch, queries, heads, dims)
-    k, v = (normal(batch, keys, kv_heads, dims) for _ in range(2))
-    return lambda: OPS.attention(q, k, v, causal=True, window_left=window)
-
-
-def _square_attention(length: int, dims: int, window: int = -1) -> Call:
-    heads = 2048 // dims
-    return _attention(16384 // length, length, length, heads, heads, dims, window)
-
-
-def _packed_attention(length: int) -> Call:
-    import torch
-    from replay import OPS, normal
-
-    packed = [normal(16384, 16, 128) for _ in range(3)]
-    at = torch.arange(16384 // length + 1, device="cuda", dtype=torch.int32) * length
-    return lambda: OPS.attention_varlen(*packed, at, at, causal=True)
-
-
 def _row_of(module: str, name: str) -> Call:
     """Our call of a row of a program beside this."""
     call: Call = importlib.import_module(module).ours_of(name)
@@ -100,11 +77,11 @@ def _experts(tokens: int) -> Call:
 
 
 CASES: dict[str, Callable[[], Call]] = {
-    "attention D64 S512 causal": lambda: _square_attention(512, 64),
-    "attention D256 S512 causal": lambda: _square_attention(512, 256),
-    "attention D128 S4096 causal": lambda: _square_attention(4096, 128),
-    "attention window 1024 S8192": lambda: _square_attention(8192, 128, 1023),
-    "attention varlen S4096 causal": lambda: _packed_attention(4096),
+    "attention D64 S512 causal": lambda: _row_of("attention", "D64 S512 causal"),
+    "attention D256 S512 causal": lambda: _row_of("attention", "D256 S512 causal"),
+    "attention D128 S4096 causal": lambda: _row_of("attention", "D128 S4096 causal"),
+    "attention window 1024 S8192": lambda: _row_of("attention", "window 1024 S8192"),
+    "attention varlen S4096 causal": lambda: _row_of("attention", "varlen S4096 causal"),
     "attention bias D64 S2048": lambda: _row_of("attention", "D64 S2048 bias"),
     "attention backward D128 S1024 causal": lambda: _row_of(
         "attention_backward", "D128 S1024 causal"
@@ -117,7 +94,7 @@ CASES: dict[str, Callable[[], Call]] = {
     "mla h128 B1 S65536": lambda: _row_of("mla", "h128 B1 S65536 dense"),
     "decode B16 L8192 paged by 16": lambda: _row_of("attention", "decode B16 L8192 paged by 16"),
     "decode B16 L64..65536 paged": lambda: _row_of("attention", "decode B16 L64..65536 paged"),
-    "decode B1 L65536": lambda: _attention(1, 1, 65536, 32, 8, 128),
+    "decode B1 L65536": lambda: _row_of("attention", "decode B1 L65536 dense"),
     "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
     "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
     "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
