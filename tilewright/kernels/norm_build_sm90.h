@@ -39,16 +39,26 @@ constexpr NormShape choose_norm_sm90(int64_t cols, int64_t element_bytes) {
   return {ranks, int(spans * span), warps, ranks > 1 ? 1 : Build::kWarps / warps};
 }
 
-/// The kernels of an element type, each for rows of one block and for those of several. The last
-/// two take few rows alone: of many the neutral kernels are as fast.
-enum class NormKind { kRmsBackward, kLayerBackward, kFusedAddRms, kRms, kLayer };
+/// What takes few rows alone follows kFusedAddRms: of many the neutral kernels are as fast.
+enum class NormKind {
+  kRmsBackward,
+  kLayerBackward,
+  kFusedAddRms,
+  kRms,
+  kLayer,
+  kSoftmax,
+  kLogSoftmax,
+  kSoftmaxBackward,
+  kLogSoftmaxBackward
+};
+/// The kernels of an element type, each for rows of one block and for those of several.
 inline constexpr int kNormFunctions = 6;
 constexpr int norm_function(NormKind kind, bool is_cluster) {
   return 2 * int(kind) + int(is_cluster);
 }
 /// Those of few rows (norm_few_sm90.h): for rows of one span a thread and for longer ones; and of
 /// the first two kinds the sums over rows.
-inline constexpr int kNormFewFunctions = 10, kNormColumnFunctions = 2;
+inline constexpr int kNormFewFunctions = 18, kNormColumnFunctions = 2;
 constexpr int norm_few_function(NormKind kind, bool is_short) {
   return 2 * int(kind) + int(is_short);
 }

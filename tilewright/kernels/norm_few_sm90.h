@@ -1,6 +1,6 @@
-// Norms and their gradients on Hopper where rows are few: what counts is how soon the last is done.
-// A row has a block, whose threads have all of its loads, and the weight's, on their way before the
-// first is used.
+// Norms, softmax and their gradients on Hopper where rows are few: what counts is how soon the last
+// is done. A row has a block, whose threads have all of its loads, and the weight's, on their way
+// before the first is used.
 //
 // The sums over rows are the work of a second kernel. Where rows are several, the first one leaves
 // the factors of each and nothing else; the second reads the operands again, from L2, and writes

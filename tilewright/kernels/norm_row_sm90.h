@@ -32,6 +32,13 @@ TW_PTX float add_lanes(float value) {
     value += __shfl_xor_sync(0xffffffffu, value, lane);
   return value;
 }
+/// Of numbers: what is not one is left out.
+TW_PTX float largest_of_lanes(float value) {
+  TW_UNROLL
+  for (int lane = 16; lane > 0; lane /= 2)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, lane));
+  return value;
+}
 TW_PTX int lane() {
   return int(threadIdx.x) % 32;
 }

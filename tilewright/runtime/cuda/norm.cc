@@ -57,7 +57,7 @@ struct NormProblem {
   View<const T, 1> weight;
   Rows<T> outs[2];
   View<T, 1> sums[2];  // outputs of the kernel's sums
-  float eps;
+  float eps = 0;
 
   explicit NormProblem(const kernels::RmsNormBackward<T>& call)
       : name("rms_norm_backward"),
@@ -102,7 +102,21 @@ struct NormProblem {
     residual_grad.col_stride = call.bias.stride(0);
   }
 
+  explicit NormProblem(const kernels::Softmax<T>& call)
+      : name("softmax"), kind(NormKind::kSoftmax), inputs{call.x, {}}, outs{call.out, {}} {}
+  explicit NormProblem(const kernels::LogSoftmax<T>& call)
+      : name("log_softmax"), kind(NormKind::kLogSoftmax), inputs{call.x, {}}, outs{call.out, {}} {}
+  explicit NormProblem(const kernels::SoftmaxBackward<T>& call)
+      : NormProblem("softmax_backward", NormKind::kSoftmaxBackward, call) {}
+  explicit NormProblem(const kernels::LogSoftmaxBackward<T>& call)
+      : NormProblem("log_softmax_backward", NormKind::kLogSoftmaxBackward, call) {}
+
   const Rows<const T>& x() const { return inputs[0]; }
+
+ private:
+  template <class F>
+  NormProblem(const char* op, NormKind of, const kernels::SoftmaxGradient<T, F>& call)
+      : name(op), kind(of), inputs{call.grad, call.output}, outs{call.x_grad, {}} {}
 };
 
 bool in_words(const void* data, int64_t stride_bytes) {
@@ -196,7 +210,7 @@ Support supports(const NormProblem<T>& p, int device) {
   if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
   if (is_few(p) || is_short(p)) return Support::yes();
   // Where the neutral kernels are as fast.
-  if (p.kind == NormKind::kRms || p.kind == NormKind::kLayer) return Support::no("many rows");
+  if (p.kind > NormKind::kFusedAddRms) return Support::no("many rows");
   if (p.kind == NormKind::kFusedAddRms && bytes <= Build::kRowBytes)
     return Support::no("many rows that registers hold");
   return Support::yes();
@@ -345,6 +359,18 @@ TW_INSTANTIATE(RmsNorm, bf16)
 TW_INSTANTIATE(LayerNorm, float)
 TW_INSTANTIATE(LayerNorm, f16)
 TW_INSTANTIATE(LayerNorm, bf16)
+TW_INSTANTIATE(Softmax, float)
+TW_INSTANTIATE(Softmax, f16)
+TW_INSTANTIATE(Softmax, bf16)
+TW_INSTANTIATE(LogSoftmax, float)
+TW_INSTANTIATE(LogSoftmax, f16)
+TW_INSTANTIATE(LogSoftmax, bf16)
+TW_INSTANTIATE(SoftmaxBackward, float)
+TW_INSTANTIATE(SoftmaxBackward, f16)
+TW_INSTANTIATE(SoftmaxBackward, bf16)
+TW_INSTANTIATE(LogSoftmaxBackward, float)
+TW_INSTANTIATE(LogSoftmaxBackward, f16)
+TW_INSTANTIATE(LogSoftmaxBackward, bf16)
 #undef TW_INSTANTIATE
 
 }  // namespace tw::runtime::cuda

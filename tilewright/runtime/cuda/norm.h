@@ -1,11 +1,14 @@
-// Norms and their gradients on Hopper: whether they take a call, and launching them.
+// Norms, softmax and their gradients on Hopper: whether they take a call, and launching them.
 #pragma once
 
 #include "tilewright/core/error.h"
 #include "tilewright/kernels/fused_add_rms_norm.h"
 #include "tilewright/kernels/layer_norm_backward.h"
+#include "tilewright/kernels/log_softmax.h"
 #include "tilewright/kernels/rms_norm.h"
 #include "tilewright/kernels/rms_norm_backward.h"
+#include "tilewright/kernels/softmax.h"
+#include "tilewright/kernels/softmax_backward.h"
 #include "tilewright/runtime/cuda/driver.h"
 
 namespace tw::runtime::cuda {
@@ -22,6 +25,14 @@ template <class T>
 inline constexpr bool kHasNormSm90<kernels::RmsNorm<T>> = true;
 template <class T>
 inline constexpr bool kHasNormSm90<kernels::LayerNorm<T>> = true;
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::Softmax<T>> = sizeof(T) <= sizeof(float);
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::LogSoftmax<T>> = sizeof(T) <= sizeof(float);
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::SoftmaxBackward<T>> = sizeof(T) <= sizeof(float);
+template <class T>
+inline constexpr bool kHasNormSm90<kernels::LogSoftmaxBackward<T>> = sizeof(T) <= sizeof(float);
 
 /// Whether they take this call on that device, or why the neutral kernel must.
 template <class K>

@@ -7,6 +7,7 @@
 #include "tilewright/kernels/norm_forward_rows_sm90.h"
 #include "tilewright/kernels/norm_short_sm90.h"
 #include "tilewright/kernels/norm_sm90.h"
+#include "tilewright/kernels/softmax_rows_sm90.h"
 
 namespace tw::cuda_entry {
 
@@ -36,6 +37,22 @@ struct NormOf<NormKind::kRms> {
 template <>
 struct NormOf<NormKind::kLayer> {
   using type = LayerNormSm90<Element>;
+};
+template <>
+struct NormOf<NormKind::kSoftmax> {
+  using type = SoftmaxSm90<Element>;
+};
+template <>
+struct NormOf<NormKind::kLogSoftmax> {
+  using type = LogSoftmaxSm90<Element>;
+};
+template <>
+struct NormOf<NormKind::kSoftmaxBackward> {
+  using type = SoftmaxBackwardSm90<Element>;
+};
+template <>
+struct NormOf<NormKind::kLogSoftmaxBackward> {
+  using type = LogSoftmaxBackwardSm90<Element>;
 };
 
 /// kIndex: norm_function().
