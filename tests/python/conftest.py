@@ -22,9 +22,9 @@ if WORKERS > 1:
 
 
 def takes_long(item: pytest.Item) -> bool:
-    """Whether it compares with the published model, or compiles for a minute in one process."""
+    """Whether it compares with the published model, or compiles for half a minute."""
     published = "smollm_reference" in getattr(item, "fixturenames", ())
-    return published or item.name.startswith("test_attention_on_hopper")
+    return published or item.name.startswith(("test_attention_on_hopper", "test_cubins"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -86,6 +86,10 @@ struct ActivationBackward {
   tile::compute_t<T> a, b, c;
   Rows<T> x_grad;  // [...], may alias grad or x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(grad, x, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(x_grad);

@@ -115,6 +115,10 @@ struct BinaryBackward {
   Rows<T> x_grad;      // [...]
   Rows<T> other_grad;  // [...], or no data
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return other_grad ? f(grad, x, other, x_grad, other_grad) : f(grad, x, other, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(x_grad);

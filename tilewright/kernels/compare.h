@@ -34,6 +34,10 @@ struct Compare {
   int relation;
   Rows<uint8_t> out;  // [...], 0 or 1: the bytes of bool
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, other, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

@@ -10,14 +10,18 @@
 
 namespace tw::kernels {
 
-/// The logarithm of the elements of a program: 64-bit integers divide slowly on a GPU.
-template <class P, class T>
-TW_INLINE int elementwise_bits(const Rows<T>& out) {
-  const int64_t all = out.rows * out.cols;
+/// The logarithm of the elements of a program, of so many in all: 64-bit integers divide slowly on
+/// a GPU.
+template <class P>
+TW_INLINE int elementwise_bits(int64_t all) {
   if constexpr (P::kOnGpu)  // small tensors: a span for each thread, and all of these at once
     return all <= 1 << 20 ? 8 : all < 4 << 20 ? 10 : 12;
   else
     return 14;
+}
+template <class P, class T>
+TW_INLINE int elementwise_bits(const Rows<T>& out) {
+  return elementwise_bits<P>(out.rows * out.cols);
 }
 template <class P, class T>
 TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
@@ -54,35 +58,44 @@ TW_INLINE tile::Plan plan_elementwise(const Rows<T>& out) {
 struct ElementwiseBlock {
   int64_t first_row, end_row, begin, count;
 };
-/// Of one row alone it is found without division, which a GPU does not have and the first load
-/// would wait for.
+/// Divisions, which a GPU does not have and the first load would wait for, are of several rows
+/// alone, and of these of rows that are several blocks.
 template <class P, class T>
 TW_INLINE ElementwiseBlock block_of(P p, const Rows<T>& out) {
-  const int64_t size = elementwise_block<P>(out);
+  int bits = elementwise_bits<P>(out.cols);
   int64_t first_row = 0, rows = 1, block = p.index();
   if (out.rows > 1) {
-    const ElementwiseGrid grid = ElementwiseGrid::of<P>(out);
-    const int64_t group = index_quotient(p.index(), grid.blocks_per_row);
-    block -= group * grid.blocks_per_row;
-    rows = grid.rows_per_block;
-    first_row = group * rows;
+    bits = elementwise_bits<P>(out);
+    const int64_t per_row = (out.cols + (int64_t{1} << bits) - 1) >> bits;
+    first_row = per_row > 1 ? index_quotient(block, per_row) : block;
+    block -= first_row * per_row;
+    if constexpr (!P::kOnGpu) {
+      rows = ElementwiseGrid::of<P>(out).rows_per_block;
+      first_row *= rows;
+    }
   }
+  const int64_t size = int64_t{1} << bits;
   const int64_t left = out.rows - first_row, begin = block * size, rest = out.cols - begin;
   return {first_row, first_row + (left < rows ? left : rows), begin, rest < size ? rest : size};
 }
 
 /// Calls f(number of the block's first element, views of the block...). On a GPU, where a block is
-/// of one row.
-template <class P, class T, class F, class... In>
+/// of one row; kIsAdjacent: whose elements lie side by side.
+template <bool kIsAdjacent = false, class P, class T, class F, class... In>
 TW_INLINE void with_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
   const ElementwiseBlock block = block_of(p, out);
-  const auto part = [&](const auto& rows) {
-    const int64_t before = out.rows > 1 ? rows.row(block.first_row).data - rows.data : 0;
-    auto view = rows.row(0).part(block.begin, block.count);
-    view.data += before;
-    return view;
+  const auto part = [&]<class U>(const Rows<U>& rows) -> View<U, 1> {
+    const int64_t stride = kIsAdjacent ? 1 : rows.col_stride;
+    return {rows.data + block.begin * stride, {block.count}, {stride}};
   };
-  f(block.first_row * out.cols + block.begin, part(out), part(in)...);
+  const auto run = [&](View<T, 1> to, View<In, 1>... from) {
+    if (out.rows > 1) {  // one branch for all operands
+      to.data += out.row(block.first_row).data - out.data;
+      ((from.data += in.row(block.first_row).data - in.data), ...);
+    }
+    f(block.first_row * out.cols + block.begin, to, from...);
+  };
+  run(part(out), part(in)...);
 }
 
 #if defined(__CUDACC__)
@@ -114,9 +127,9 @@ TW_INLINE int row_bits(int64_t rows) {
   while (int64_t{1} << bits < rows) ++bits;
   return bits;
 }
-/// The work of one program on a GPU.
+/// The work of one program on a GPU where rows are not all aligned.
 template <class C, class P, class T, class F, class... In>
-TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
+TW_INLINE void map_any_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
   constexpr bool kMayBeTurned = sizeof...(In) <= 2;  // registers are short with more
   const bool turned = kMayBeTurned && out.rows > 1 && (is_turned(in) || ...) && out.lead == 1 &&
                       ((in.lead == 1) && ...);
@@ -130,6 +143,17 @@ TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) 
   };
   const int bits = turned ? row_bits(block.end_row - block.first_row) : 0;
   tile::map_rows<C>(p, bits, part(out), f, part(in)...);
+}
+/// The work of one program of a kernel whose row_operands these are.
+template <class C, class P, class T, class F, class... In>
+TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) {
+  const auto map_row = [&](int64_t, const auto& to, const auto&... from) {
+    tile::map_aligned_row<C>(p, to, f, from...);
+  };
+  if constexpr (P::kWay == tile::kAlignedRows)
+    with_block<true>(p, out, map_row, in...);
+  else
+    map_any_block<C>(p, out, f, in...);
 }
 #endif
 

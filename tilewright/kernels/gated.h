@@ -14,6 +14,10 @@ struct Gated {
   Rows<const T> x;  // [*, 2 H]
   Rows<T> out;      // [*, H], may be the first half of x
 
+  template <class G>
+  TW_INLINE auto row_operands(G&& g) const {
+    return g(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

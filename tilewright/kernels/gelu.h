@@ -12,6 +12,10 @@ struct GeluElementwise {
   int approximate;  // 0: none, 1: tanh
   Rows<T> out;      // [...], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

@@ -13,6 +13,10 @@ struct Lerp {
   tile::compute_t<T> amount;
   Rows<T> out;  // [...], may alias an input
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return weight ? f(x, end, weight, out) : f(x, end, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

@@ -11,6 +11,10 @@ struct Mul {
   Rows<const T> other;  // [...]
   Rows<T> out;          // [...], may alias x or other
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, other, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

@@ -141,7 +141,7 @@ struct RelayoutCut {
   template <class CopyRow>
   TW_INLINE void for_rows(int64_t i, CopyRow&& copy_row) const {
     const int last = dims.rank - 1;
-    const int64_t group = index_quotient(i, grid.blocks_per_row);
+    const int64_t group = rows > 1 ? index_quotient(i, grid.blocks_per_row) : 0;
     const int64_t begin = (i - group * grid.blocks_per_row) * grid.block;
     const int64_t rest = dims.sizes[last] - begin;
     const int64_t count = rest < grid.block ? rest : grid.block;
@@ -160,7 +160,7 @@ struct RelayoutCut {
   TW_INLINE void offsets(int64_t i, int64_t& source, int64_t& target) const {
     source = target = 0;
     for (int d = outer - 1; d >= 0; --d) {
-      const int64_t next = index_quotient(i, dims.sizes[d]);
+      const int64_t next = d > 0 ? index_quotient(i, dims.sizes[d]) : 0;
       const int64_t index = i - next * dims.sizes[d];
       i = next;
       source += index * dims.from[d];

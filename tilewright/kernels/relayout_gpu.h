@@ -15,22 +15,25 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   using Cut = RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
   static constexpr int64_t kTurnedThreads = 256;
-  /// Rows of one span a thread are copied together, so that loads of all are under way at once.
-  static constexpr int64_t kTogether = 4, kShortRow = 256;
+  /// Rows of one span a thread are copied together, so that loads of all are under way at once; of
+  /// few rows each has a program, which is done sooner.
+  static constexpr int64_t kTogether = 4, kFewRows = 8192, kShortRow = 256;
   /// Bytes of a side below which neither a turned block nor a row is worth its threads.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
   /// What a program has. Short rows come together, else one by one.
   enum Way { kAligned, kAny, kGroups, kTurned, kBoxes };
   static constexpr int kGpuWays = kBoxes + 1;
   Way how = kAny;
+  int together = kTogether;
   int64_t groups = 0;  // of short rows, in the innermost outer dimension
   RelayoutBox<U> box;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
     if (Cut::rows > 0 && dims.rank > 0 && goes_by_boxes())
       box = RelayoutBox<U>(dims, Cut::from, Cut::to);
+    if (Cut::rows <= kFewRows) together = 1;
     if (Cut::outer > 0 && Cut::rows > 0 && dims.sizes[Cut::outer] <= kShortRow)
-      groups = (inner() + kTogether - 1) / kTogether;
+      groups = (inner() + together - 1) / together;
     how = box.rank > 0         ? kBoxes
           : turned             ? kTurned
           : groups > 0         ? kGroups
@@ -93,8 +96,8 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   TW_INLINE void copy_together(P p) const {
     const int last = Cut::outer, unit = last - 1;
     const int64_t which = index_quotient(p.index(), groups);
-    const int64_t first = (p.index() - which * groups) * kTogether, left = inner() - first;
-    const int count = int(left < kTogether ? left : kTogether);
+    const int64_t first = (p.index() - which * groups) * together, left = inner() - first;
+    const int count = int(left < together ? left : together);
     int64_t source, target;
     Cut::offsets(which * inner() + first, source, target);
     const auto run = [&](const auto& in, const auto& out) {

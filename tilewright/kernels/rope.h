@@ -5,9 +5,8 @@
 // Pairs are (x[i], x[i + R]) in the NeoX form and (x[2i], x[2i + 1]) in the interleaved one: two
 // strided rows either way, so that one loop serves both; pairs that lie side by side are taken
 // apart in registers. Dimensions from 2 R on pass through.
-// One program per token, or per four heads on a GPU, whose loads go ahead together. There pairs
-// that lie side by side, and dimensions that pass through, come in words of four elements with the
-// rest.
+// One program per token, or per head or four on a GPU, whose loads go ahead together. There pairs
+// that lie side by side, and dimensions that pass through, come in words with the rest.
 #pragma once
 
 #include "tilewright/tile/tile.h"
@@ -35,13 +34,15 @@ struct Rope {
   TW_DEVICE Prepared prepared() const
     requires(P::kOnGpu)
   {
-    return {*this, way()};
+    return {*this, way(), int(heads_each())};
   }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if constexpr (P::kOnGpu)
-      return tile::plan_of(x.size(0) * x.size(1) * head_groups())
-          .over(way() == kWords ? words() * kSpan : x.size(3) / 2);
+    if constexpr (P::kOnGpu) {
+      const int64_t words = columns() / (way() == kWords ? kWord : kLongWord);  // one for a thread
+      return tile::plan_of(x.size(0) * x.size(1) * head_groups(heads_each()))
+          .over(way() == kAny ? x.size(3) / 2 : words * tile::Plan::kColumnsOfLane);
+    }
     return tile::plan_of(x.size(0) * x.size(1));
   }
 
@@ -51,114 +52,125 @@ struct Rope {
   }
 
  private:
-  static constexpr int64_t kHeads = 4;  // of a program on a GPU
+  /// Heads of a program on a GPU: of few, one, which is done sooner.
+  static constexpr int64_t kHeads = 4, kFewHeads = 8192;
+  TW_INLINE int64_t heads_each() const {
+    return x.size(0) * x.size(1) * x.size(2) <= kFewHeads ? 1 : kHeads;
+  }
+  TW_INLINE int64_t head_groups(int64_t each) const { return (x.size(2) + each - 1) / each; }
 
-  TW_INLINE int64_t head_groups() const { return (x.size(2) + kHeads - 1) / kHeads; }
-
-  /// Of a head: halves of aligned spans of eight elements, words of four, or elements as they lie.
-  enum Way { kHalves, kWords, kAny };
+  /// Of a head: words of eight elements, or of four, or elements as they lie.
+  enum Way { kLongWords, kWords, kAny };
+  static constexpr int kLongWord = 8, kWord = 4;
 
   /// Whether heads have dimensions that do not turn.
   TW_INLINE bool has_rest() const { return 2 * cos.size(1) != x.size(3); }
-  /// Elements of a word, and of a thread in a plan.
-  static constexpr int kWord = 4, kSpan = 8;
-  /// Words of a head, of pairs of halves those of the first one.
-  TW_INLINE int64_t words() const { return (x.size(3) - (interleaved ? 0 : cos.size(1))) / kWord; }
+  /// Elements of a head that a word each is found for: of pairs of halves those of the first one.
+  TW_INLINE int64_t columns() const { return x.size(3) - (interleaved ? 0 : cos.size(1)); }
   TW_INLINE Way way() const {
-    if (!interleaved && !has_rest() && cos.size(1) % kSpan == 0 && is_whole(16)) return kHalves;
-    return is_whole(kWord * int(sizeof(T))) ? kWords : kAny;
+    return is_whole(kLongWord) ? kLongWords : is_whole(kWord) ? kWords : kAny;
   }
-  /// Whether all is whole words of so many bytes.
-  TW_INLINE bool is_whole(int bytes) const {
+  /// Whether all is whole words of so many elements, and programs are counted in 31 bits.
+  TW_INLINE bool is_whole(int word) const {
     const int64_t pairs = cos.size(1), dim = x.size(3);
     if (x.stride(3) != 1 || out.stride(3) != 1 || cos.stride(1) != 1 || sin.stride(1) != 1)
       return false;
+    if ((dim | (interleaved ? 2 * pairs : pairs)) % word != 0) return false;
     auto data = reinterpret_cast<uint64_t>(x.data) | reinterpret_cast<uint64_t>(out.data);
     auto tables = reinterpret_cast<uint64_t>(cos.data) | reinterpret_cast<uint64_t>(sin.data);
-    int64_t strides = dim | (interleaved ? 2 * pairs : pairs);
+    int64_t strides = 0;
     for (int d = 0; d < 3; ++d) strides |= x.stride(d) | out.stride(d);
     tables |= uint64_t(cos.stride(0) | sin.stride(0)) * sizeof(float);
     data |= uint64_t(strides) * sizeof(T);
-    return data % unsigned(bytes) == 0 && tables % (interleaved ? 8 : 16) == 0;
+    const auto in_memory = [](int bytes) { return unsigned(bytes < 16 ? bytes : 16); };
+    return data % in_memory(word * int(sizeof(T))) == 0 &&
+           tables % in_memory((interleaved ? word / 2 : word) * int(sizeof(float))) == 0 &&
+           x.size(0) * x.size(1) * x.size(2) >> 31 == 0;
   }
 
 #if defined(__CUDACC__)
-  /// What a program has.
+  /// What a program has: heads of a token.
   struct Heads {
-    View<const T, 2> from;
-    View<T, 2> to;
-    View<const float, 1> cos, sin;
-    int64_t first;
+    View<const T, 2> from;  // [heads, dim]
+    View<T, 2> to;          // [heads, dim]
+    int64_t position;
     int count;
     float sign;
   };
   template <class P>
-  TW_DEVICE Heads heads_at(P p) const {
-    const int64_t token = index_quotient(p.index(), head_groups());
-    const int64_t first = (p.index() - token * head_groups()) * kHeads;
-    const int64_t b = index_quotient(token, x.size(1)), s = token - b * x.size(1);
-    const int64_t position = positions ? positions(b, s) : s, left = x.size(2) - first;
-    tile::require_index(p, position, cos.size(0));
-    return {x[b][s],
-            out[b][s],
-            cos[position],
-            sin[position],
-            first,
-            int(left < kHeads ? left : kHeads),
-            inverse ? -1.0f : 1.0f};
+  TW_DEVICE Heads heads_at(P p, int each) const {
+    int64_t token, group, b, s;
+    const auto split = [](auto i, auto n, int64_t& quotient, int64_t& rest) {
+      quotient = int64_t(i / n), rest = int64_t(i - i / n * n);
+    };
+    if constexpr (P::kWay == kAny) {
+      split(p.index(), head_groups(each), token, group);
+      split(token, x.size(1), b, s);
+    } else {  // is_whole: what counts programs has 31 bits, which divide sooner
+      split(uint32_t(p.index()), uint32_t(head_groups(each)), token, group);
+      split(uint32_t(token), uint32_t(x.size(1)), b, s);
+    }
+    const int64_t first = group * each, left = x.size(2) - first;
+    const int count = int(left < each ? left : each);
+    return {x[b][s].part(first, count), out[b][s].part(first, count),
+            positions ? positions(b, s) : s, count, inverse ? -1.0f : 1.0f};
   }
 
   /// Cosines, or sines, of a word's elements from pair `first` on.
+  template <int kWord>
   TW_DEVICE tile::Pack<float, kWord> angles(const float* row, int64_t first) const {
     tile::Pack<float, kWord> out;
     if (interleaved) {
-      const auto two = tile::Raw<float, 2>::load(row + first);
+      const auto half = tile::Raw<float, kWord / 2>::load(row + first);
       TW_UNROLL
-      for (int i = 0; i < kWord; ++i) out[i] = two.element(i / 2);
+      for (int i = 0; i < kWord; ++i) out[i] = half.element(i / 2);
     } else {
       out = tile::Raw<float, kWord>::load(row + first).template widen<float>();
     }
     return out;
   }
   /// Thread i of a program has word i of each head; in pairs of halves also that of the other half.
-  template <class P>
-  TW_DEVICE void turn_words(P p) const {
+  /// What is turned is on its way before it is known by how much: positions are in memory, too.
+  template <int kWord, class P>
+  TW_DEVICE void turn_words(P p, int heads_each) const {
     using Word = tile::Raw<T, kWord>;
-    const Heads heads = heads_at(p);
-    const int pairs = int(cos.size(1)), all = int(words());
+    const Heads heads = heads_at(p, heads_each);
+    const int pairs = int(cos.size(1)), all = int(columns()) / kWord;
     TW_ROLLED
     for (int i = p.thread(); i < all; i += p.threads()) {
       const bool is_turned = i * kWord < (interleaved ? 2 * pairs : pairs);
       const bool has_other = is_turned && !interleaved;
       const int column = i * kWord + (is_turned || interleaved ? 0 : pairs);
       Word words[kHeads] = {}, others[kHeads] = {};
-      const T* const from = heads.from.data + heads.first * heads.from.stride(0) + column;
       TW_UNROLL
       for (int h = 0; h < kHeads; ++h) {
         if (h >= heads.count) continue;
-        words[h] = Word::load(from + h * heads.from.stride(0));
-        if (has_other) others[h] = Word::load(from + h * heads.from.stride(0) + pairs);
+        const T* const from = heads.from.data + h * heads.from.stride(0) + column;
+        words[h] = Word::load(from);
+        if (has_other) others[h] = Word::load(from + pairs);
       }
+      tile::require_index(p, heads.position, cos.size(0));
       tile::Pack<float, kWord> c = {}, n = {};
       if (is_turned) {
         const int first = interleaved ? column / 2 : column;
-        c = angles(heads.cos.data, first);
-        n = angles(heads.sin.data, first) * heads.sign;
+        c = angles<kWord>(cos[heads.position].data, first);
+        n = angles<kWord>(sin[heads.position].data, first) * heads.sign;
       }
-      T* const to = heads.to.data + heads.first * heads.to.stride(0) + column;
       TW_UNROLL
       for (int h = 0; h < kHeads; ++h) {
         if (h >= heads.count) continue;
-        T* const target = to + h * heads.to.stride(0);
+        T* const to = heads.to.data + h * heads.to.stride(0) + column;
         if (is_turned) turn_word(words[h], others[h], c, n);
-        words[h].store(target);
-        if (has_other) others[h].store(target + pairs);
+        words[h].store(to);
+        if (has_other) others[h].store(to + pairs);
       }
     }
   }
-  template <class Word>
-  TW_DEVICE void turn_word(Word& word, Word& other, const tile::Pack<float, kWord>& c,
+  template <int kWord>
+  TW_DEVICE void turn_word(tile::Raw<T, kWord>& word, tile::Raw<T, kWord>& other,
+                           const tile::Pack<float, kWord>& c,
                            const tile::Pack<float, kWord>& n) const {
+    using Word = tile::Raw<T, kWord>;
     const auto a = word.template widen<float>(), o = other.template widen<float>();
     if (!interleaved) {
       word = Word::narrow(a * c - o * n);
@@ -174,54 +186,39 @@ struct Rope {
     word = Word::narrow(turned);
   }
 
-  template <bool kIsAligned, class P>
-  TW_DEVICE void turn_heads(P p) const {
-    const Heads all = heads_at(p);
-    const auto from = all.from;
-    const auto to = all.to;
-    const auto cos_row = all.cos, sin_row = all.sin;
-    const int64_t first = all.first, pairs = cos_row.size(0);
-    const int heads = all.count;
-    const float sign = all.sign;
+  template <class P>
+  TW_DEVICE void turn_heads(P p, int heads_each) const {
+    const Heads heads = heads_at(p, heads_each);
+    tile::require_index(p, heads.position, cos.size(0));
+    const int64_t pairs = cos.size(1);
     const auto run = [&](const auto& from_a, const auto& from_b, const auto& cosine,
                          const auto& sine, const auto& to_a, const auto& to_b) {
       tile::for_row(p, cosine, [&](auto at) {
-        const auto c = tile::load(cosine, at), n = tile::load(sine, at) * sign;
         decltype(tile::load_raw(from_a.row(0), at)) a[kHeads] = {}, o[kHeads] = {};
         TW_UNROLL
         for (int h = 0; h < kHeads; ++h) {
-          if (h >= heads) continue;
+          if (h >= heads.count) continue;
           a[h] = tile::load_raw(from_a.row(h), at);
           o[h] = tile::load_raw(from_b.row(h), at);
         }
+        const auto c = tile::load(cosine, at), n = tile::load(sine, at) * heads.sign;
         TW_UNROLL
         for (int h = 0; h < kHeads; ++h) {
-          if (h >= heads) continue;
+          if (h >= heads.count) continue;
           const auto u = a[h].template widen<float>(), v = o[h].template widen<float>();
           tile::store(p, to_a.row(h), at, u * c - v * n);
           tile::store(p, to_b.row(h), at, v * c + u * n);
         }
       });
     };
-    const auto from_all = heads_of(from, first, heads);
-    const auto to_all = heads_of(to, first, heads);
-    const auto walk = [&](const auto&... halves) {
-      if constexpr (kIsAligned)
-        tile::with_aligned_rows(p, run, halves...);
-      else
-        tile::with_rows(p, run, halves...);
-    };
-    walk(half(from_all, 0, pairs), half(from_all, 1, pairs), cos_row, sin_row,
-         half(to_all, 0, pairs), half(to_all, 1, pairs));
-    if constexpr (!kIsAligned)
-      for (int h = 0; h < heads && has_rest(); ++h)
-        tile::map_row(
-            p, rest(to[first + h], 2 * pairs), [](auto v) { return v; },
-            rest(from[first + h], 2 * pairs));
-  }
-  template <class U>
-  TW_INLINE static Rows<U> heads_of(const View<U, 2>& token, int64_t first, int heads) {
-    return rows(token.part(first, heads));
+    const auto from = rows(heads.from);
+    const auto to = rows(heads.to);
+    tile::with_rows(p, run, half(from, 0, pairs), half(from, 1, pairs), cos[heads.position],
+                    sin[heads.position], half(to, 0, pairs), half(to, 1, pairs));
+    for (int h = 0; h < heads.count && has_rest(); ++h)
+      tile::map_row(
+          p, rest(heads.to[h], 2 * pairs), [](auto v) { return v; },
+          rest(heads.from[h], 2 * pairs));
   }
   template <class U>
   TW_INLINE Rows<U> half(Rows<U> rows, int which, int64_t pairs) const {
@@ -310,16 +307,17 @@ struct Rope<T>::Prepared {
   static constexpr int kGpuRegisters = Rope::kGpuRegisters, kGpuWays = kAny + 1;
   Rope rope;
   Way how;
+  int heads_each;
 
   TW_INLINE int way() const { return how; }
 
 #if defined(__CUDACC__)
   template <class P>
   TW_DEVICE void operator()(P p) const {
-    if constexpr (P::kWay == kWords)
-      rope.turn_words(p);
+    if constexpr (P::kWay == kAny)
+      rope.turn_heads(p, heads_each);
     else
-      rope.turn_heads<P::kWay == kHalves>(p);
+      rope.template turn_words<P::kWay == kWords ? kWord : kLongWord>(p, heads_each);
   }
 #endif
 };

@@ -12,6 +12,10 @@ struct Swiglu {
   Rows<const T> up;    // [...]
   Rows<T> out;         // [...], may alias gate or up
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(gate, up, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

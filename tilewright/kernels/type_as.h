@@ -12,6 +12,10 @@ struct TypeAs {
   View<const U, 1> other;  // only its type matters
   Rows<U> out;             // [...]
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

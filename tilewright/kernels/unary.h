@@ -11,6 +11,10 @@ struct Unary {
   Rows<const T> x;  // [...]
   Rows<T> out;      // [...], may alias x
 
+  template <class G>
+  TW_INLINE auto row_operands(G&& g) const {
+    return g(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

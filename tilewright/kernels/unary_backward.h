@@ -13,6 +13,10 @@ struct UnaryBackward {
   Rows<const T> y;     // [...]
   Rows<T> x_grad;      // [...], may alias grad or y
 
+  template <class G>
+  TW_INLINE auto row_operands(G&& g) const {
+    return g(grad, y, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(x_grad);
@@ -58,6 +62,10 @@ struct GeluBackward {
   int approximate;     // 0: none, 1: tanh
   Rows<T> x_grad;      // [...], may alias grad or x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(grad, x, x_grad);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(x_grad);

@@ -106,6 +106,10 @@ struct UnaryChoice {
   int function;
   Rows<T> out;  // [...], may alias x
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

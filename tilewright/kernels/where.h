@@ -12,6 +12,10 @@ struct Where {
   Rows<const T> other;            // [...]
   Rows<T> out;                    // [...], may alias x or other
 
+  template <class F>
+  TW_INLINE auto row_operands(F&& f) const {
+    return f(x, other, condition, out);
+  }
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     return plan_elementwise<P>(out);

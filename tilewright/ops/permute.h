@@ -71,7 +71,8 @@ struct Permute : RelayoutOperator {
                                         {"four dimensions", "x=[5,16,9,34] R=4"},
                                         {"five dimensions", "x=[2,8,3,7,17] R=5"},
                                         {"small dimensions", "x=[3,5,2,7,3,4] R=6"},
-                                        {"even dimensions", "x=[16,8,4,2,32] R=5"}};
+                                        {"even dimensions", "x=[16,8,4,2,32] R=5"},
+                                        {"many short rows", "x=[90,103,16] R=3"}};
   static constexpr Case kWorkloads[] = {{"heads", "x=[1,2048,32,128] R=4"},
                                         {"64 MiB", "x=[256,256,256] R=3"}};
 };

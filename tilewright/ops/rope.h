@@ -96,6 +96,7 @@ struct Rope {
       {"interleaved words and the rest", "B=1 S=3 H=5 D=64 P=3 R=22 interleaved=1"},
       {"half words", "B=1 S=3 H=2 D=28 P=3 R=14"},
       {"wide heads", "B=1 S=2 H=1 D=1200 P=2 R=32"},
+      {"many heads", "B=2 S=700 H=6 D=16 P=700 R=8"},
       {"positions", "B=2 S=9 H=2 D=32 P=40 R=16 +positions"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/prefill q", "B=1 S=2048 H=32 D=128 P=2048 R=64"},

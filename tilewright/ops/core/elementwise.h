@@ -41,6 +41,7 @@ inline constexpr Case kBinaryCases[] = {{"empty", "x=[3,0] other=[3,0]"},
                                         {"spans and tail", "x=[3,45] other=[3,45]"},
                                         {"two blocks", "x=[20001] other=[20001]"},
                                         {"row broadcast", "x=[7,33] other=[33]"},
+                                        {"aligned row broadcast", "x=[6,520] other=[520]"},
                                         {"column broadcast", "x=[7,33] other=[7,1]"},
                                         {"both broadcast", "x=[4,1,5] other=[3,1]"},
                                         {"scalar", "x=[2,3,9] other=[1]"}};

@@ -36,7 +36,8 @@ inline constexpr Case kGatedCases[] = {{"no rows", "*=0 H=8"},
                                        {"one element", "*=1 H=1"},
                                        {"rows shorter than a span", "*=7 H=5"},
                                        {"spans and a tail", "*=2x3 H=45"},
-                                       {"two blocks", "*=2 H=20001"}};
+                                       {"two blocks", "*=2 H=20001"},
+                                       {"rows of several blocks", "*=3 H=776"}};
 inline constexpr Case kGatedWorkloads[] = {{"smollm2-135m/decode", "*=1 H=1536"},
                                            {"llama-3.1-8b/decode", "*=1 H=14336"},
                                            {"llama-3.1-8b/batch-16", "*=16 H=14336"},

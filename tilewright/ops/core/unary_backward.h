@@ -74,10 +74,13 @@ struct GatedBackwardOperator {
     return elementwise_cost(k.grad, 5, 24);
   }
 
-  static constexpr Case kEdgeCases[] = {
-      {"no rows", "*=0 H=8"},        {"no columns", "*=3 H=0"},
-      {"one element", "*=1 H=1"},    {"rows shorter than a span", "*=7 H=5"},
-      {"two blocks", "*=2 H=20001"}, {"spans and a tail", "*=2x3 H=45"}};
+  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 H=8"},
+                                        {"no columns", "*=3 H=0"},
+                                        {"one element", "*=1 H=1"},
+                                        {"rows shorter than a span", "*=7 H=5"},
+                                        {"two blocks", "*=2 H=20001"},
+                                        {"spans and a tail", "*=2x3 H=45"},
+                                        {"rows of several blocks", "*=3 H=776"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/training", "*=512 H=14336"}};
 };
 
