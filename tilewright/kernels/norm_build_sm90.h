@@ -52,16 +52,17 @@ enum class NormKind {
   kLogSoftmaxBackward
 };
 /// The kernels of an element type, each for rows of one block and for those of several.
-inline constexpr int kNormFunctions = 6;
 constexpr int norm_function(NormKind kind, bool is_cluster) {
   return 2 * int(kind) + int(is_cluster);
 }
+inline constexpr int kNormFunctions = norm_function(NormKind::kFusedAddRms, true) + 1;
 /// Those of few rows (norm_few_sm90.h): for rows of one span a thread and for longer ones; and of
 /// the first two kinds the sums over rows.
-inline constexpr int kNormFewFunctions = 18, kNormColumnFunctions = 2;
 constexpr int norm_few_function(NormKind kind, bool is_short) {
   return 2 * int(kind) + int(is_short);
 }
+inline constexpr int kNormFewFunctions = norm_few_function(NormKind::kLogSoftmaxBackward, true) + 1;
+inline constexpr int kNormColumnFunctions = 2;
 
 /// A row is what all leading dimensions are but the last; strides are from one to the next.
 template <class T>

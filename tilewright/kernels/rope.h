@@ -39,7 +39,8 @@ struct Rope {
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
     if constexpr (P::kOnGpu) {
-      const int64_t words = columns() / (way() == kWords ? kWord : kLongWord);  // one for a thread
+      const int64_t words =
+          columns() / (way() == kShortWords ? kShortWord : kLongWord);  // one for a thread
       return tile::plan_of(x.size(0) * x.size(1) * head_groups(heads_each()))
           .over(way() == kAny ? x.size(3) / 2 : words * tile::Plan::kColumnsOfLane);
     }
@@ -60,15 +61,15 @@ struct Rope {
   TW_INLINE int64_t head_groups(int64_t each) const { return (x.size(2) + each - 1) / each; }
 
   /// Of a head: words of eight elements, or of four, or elements as they lie.
-  enum Way { kLongWords, kWords, kAny };
-  static constexpr int kLongWord = 8, kWord = 4;
+  enum Way { kLongWords, kShortWords, kAny };
+  static constexpr int kLongWord = 8, kShortWord = 4;
 
   /// Whether heads have dimensions that do not turn.
   TW_INLINE bool has_rest() const { return 2 * cos.size(1) != x.size(3); }
   /// Elements of a head that a word each is found for: of pairs of halves those of the first one.
   TW_INLINE int64_t columns() const { return x.size(3) - (interleaved ? 0 : cos.size(1)); }
   TW_INLINE Way way() const {
-    return is_whole(kLongWord) ? kLongWords : is_whole(kWord) ? kWords : kAny;
+    return is_whole(kLongWord) ? kLongWords : is_whole(kShortWord) ? kShortWords : kAny;
   }
   /// Whether all is whole words of so many elements, and programs are counted in 31 bits.
   TW_INLINE bool is_whole(int word) const {
@@ -317,7 +318,7 @@ struct Rope<T>::Prepared {
     if constexpr (P::kWay == kAny)
       rope.turn_heads(p, heads_each);
     else
-      rope.template turn_words<P::kWay == kWords ? kWord : kLongWord>(p, heads_each);
+      rope.template turn_words<P::kWay == kShortWords ? kShortWord : kLongWord>(p, heads_each);
   }
 #endif
 };

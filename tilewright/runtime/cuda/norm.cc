@@ -341,36 +341,23 @@ void launch_sm90(const K& call, int device, Stream stream) {
   launch(NormProblem(call), device, stream);
 }
 
-#define TW_INSTANTIATE(K, T)                                 \
+#define TW_INSTANTIATE_OF(K, T)                              \
   template Support supports_sm90(const kernels::K<T>&, int); \
   template void launch_sm90(const kernels::K<T>&, int, Stream);
-TW_INSTANTIATE(RmsNormBackward, float)
-TW_INSTANTIATE(RmsNormBackward, f16)
-TW_INSTANTIATE(RmsNormBackward, bf16)
-TW_INSTANTIATE(LayerNormBackward, float)
-TW_INSTANTIATE(LayerNormBackward, f16)
-TW_INSTANTIATE(LayerNormBackward, bf16)
-TW_INSTANTIATE(FusedAddRmsNorm, float)
-TW_INSTANTIATE(FusedAddRmsNorm, f16)
-TW_INSTANTIATE(FusedAddRmsNorm, bf16)
-TW_INSTANTIATE(RmsNorm, float)
-TW_INSTANTIATE(RmsNorm, f16)
-TW_INSTANTIATE(RmsNorm, bf16)
-TW_INSTANTIATE(LayerNorm, float)
-TW_INSTANTIATE(LayerNorm, f16)
-TW_INSTANTIATE(LayerNorm, bf16)
-TW_INSTANTIATE(Softmax, float)
-TW_INSTANTIATE(Softmax, f16)
-TW_INSTANTIATE(Softmax, bf16)
-TW_INSTANTIATE(LogSoftmax, float)
-TW_INSTANTIATE(LogSoftmax, f16)
-TW_INSTANTIATE(LogSoftmax, bf16)
-TW_INSTANTIATE(SoftmaxBackward, float)
-TW_INSTANTIATE(SoftmaxBackward, f16)
-TW_INSTANTIATE(SoftmaxBackward, bf16)
-TW_INSTANTIATE(LogSoftmaxBackward, float)
-TW_INSTANTIATE(LogSoftmaxBackward, f16)
-TW_INSTANTIATE(LogSoftmaxBackward, bf16)
+#define TW_INSTANTIATE(K)     \
+  TW_INSTANTIATE_OF(K, float) \
+  TW_INSTANTIATE_OF(K, f16)   \
+  TW_INSTANTIATE_OF(K, bf16)
+TW_INSTANTIATE(RmsNormBackward)
+TW_INSTANTIATE(LayerNormBackward)
+TW_INSTANTIATE(FusedAddRmsNorm)
+TW_INSTANTIATE(RmsNorm)
+TW_INSTANTIATE(LayerNorm)
+TW_INSTANTIATE(Softmax)
+TW_INSTANTIATE(LogSoftmax)
+TW_INSTANTIATE(SoftmaxBackward)
+TW_INSTANTIATE(LogSoftmaxBackward)
 #undef TW_INSTANTIATE
+#undef TW_INSTANTIATE_OF
 
 }  // namespace tw::runtime::cuda

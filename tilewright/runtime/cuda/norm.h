@@ -29,10 +29,8 @@ template <class T>
 inline constexpr bool kHasNormSm90<kernels::Softmax<T>> = sizeof(T) <= sizeof(float);
 template <class T>
 inline constexpr bool kHasNormSm90<kernels::LogSoftmax<T>> = sizeof(T) <= sizeof(float);
-template <class T>
-inline constexpr bool kHasNormSm90<kernels::SoftmaxBackward<T>> = sizeof(T) <= sizeof(float);
-template <class T>
-inline constexpr bool kHasNormSm90<kernels::LogSoftmaxBackward<T>> = sizeof(T) <= sizeof(float);
+template <class T, class F>
+inline constexpr bool kHasNormSm90<kernels::SoftmaxGradient<T, F>> = sizeof(T) <= sizeof(float);
 
 /// Whether they take this call on that device, or why the neutral kernel must.
 template <class K>

@@ -1,6 +1,8 @@
 // The device code of norms and of their gradients on Hopper, compiled once for each element type:
 // TW_NORM_ELEMENT is float, tw::f16 or tw::bf16. The runtime finds the functions by name and
 // number.
+#include <tuple>
+
 #include "tilewright/kernels/norm_backward_rows_sm90.h"
 #include "tilewright/kernels/norm_few_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
@@ -16,50 +18,19 @@ using Element = TW_NORM_ELEMENT;
 
 extern __shared__ __align__(128) char dynamic_shared[];
 
-template <NormKind kKind>
-struct NormOf;
-template <>
-struct NormOf<NormKind::kRmsBackward> {
-  using type = RmsNormBackwardSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kLayerBackward> {
-  using type = LayerNormBackwardSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kFusedAddRms> {
-  using type = FusedAddRmsNormSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kRms> {
-  using type = RmsNormSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kLayer> {
-  using type = LayerNormSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kSoftmax> {
-  using type = SoftmaxSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kLogSoftmax> {
-  using type = LogSoftmaxSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kSoftmaxBackward> {
-  using type = SoftmaxBackwardSm90<Element>;
-};
-template <>
-struct NormOf<NormKind::kLogSoftmaxBackward> {
-  using type = LogSoftmaxBackwardSm90<Element>;
-};
+/// In the order of NormKind.
+using Norms = std::tuple<RmsNormBackwardSm90<Element>, LayerNormBackwardSm90<Element>,
+                         FusedAddRmsNormSm90<Element>, RmsNormSm90<Element>, LayerNormSm90<Element>,
+                         SoftmaxSm90<Element>, LogSoftmaxSm90<Element>,
+                         SoftmaxBackwardSm90<Element>, LogSoftmaxBackwardSm90<Element>>;
+template <int kKind>
+using NormOf = std::tuple_element_t<kKind, Norms>;
 
 /// kIndex: norm_function().
 template <int kIndex>
 __global__ void __launch_bounds__(NormBuild::kThreads, 1)
     norm(const __grid_constant__ NormArguments<Element> arguments) {
-  NormSm90<typename NormOf<NormKind(kIndex / 2)>::type, kIndex % 2 == 1>{arguments}(dynamic_shared);
+  NormSm90<NormOf<kIndex / 2>, kIndex % 2 == 1>{arguments}(dynamic_shared);
 }
 
 __global__ void __launch_bounds__(NormFoldArguments<Element>::kThreads)
@@ -72,14 +43,14 @@ __global__ void __launch_bounds__(NormFoldArguments<Element>::kThreads)
 template <int kIndex>
 __global__ void __launch_bounds__(NormBuild::kThreads, 1 + kIndex % 2)
     few_norm(const __grid_constant__ NormFewArguments<Element> arguments) {
-  using Few = NormFew<typename NormOf<NormKind(kIndex / 2)>::type, kIndex % 2 == 1>;
+  using Few = NormFew<NormOf<kIndex / 2>, kIndex % 2 == 1>;
   __shared__ typename Few::Shared shared;
   Few{arguments}(shared);
 }
 template <int kKind>
 __global__ void __launch_bounds__(NormFewBuild::kColumnThreads)
     few_norm_columns(const __grid_constant__ NormFewArguments<Element> arguments) {
-  using Columns = NormFewColumns<typename NormOf<NormKind(kKind)>::type>;
+  using Columns = NormFewColumns<NormOf<kKind>>;
   __shared__ typename Columns::Shared shared;
   Columns{arguments}(shared);
 }
@@ -88,7 +59,7 @@ __global__ void __launch_bounds__(NormFewBuild::kColumnThreads)
 template <int kIndex>
 __global__ void __launch_bounds__(NormShortBuild::kThreads, NormShortBuild::kResident)
     short_norm(const __grid_constant__ NormShortArguments<Element> arguments) {
-  using Short = NormShort<typename NormOf<NormKind(kIndex / NormShortBuild::kShapeCount)>::type,
+  using Short = NormShort<NormOf<kIndex / NormShortBuild::kShapeCount>,
                           NormShortBuild::kShapes[kIndex % NormShortBuild::kShapeCount]>;
   __shared__ typename Short::Shared shared;
   Short{arguments}(shared);
