@@ -9,7 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tilewright/kernels/norm_few_sm90.h"
+#include "tilewright/kernels/norm_few_columns_sm90.h"
+#include "tilewright/kernels/norm_rows_sm90.h"
 #include "tilewright/kernels/norm_sm90.h"
 
 namespace tw::kernels {
@@ -54,11 +55,11 @@ struct Call {
     fold(given);
   }
 
-  /// The kernels of few rows, as the runtime launches them.
-  template <class Norm, bool kIsShort>
-  void run_few() {
-    using Few = NormFew<Norm, kIsShort>;
-    NormFewArguments<T> given{arguments<Norm>(), {}, nullptr};
+  /// The kernels of rows that a block holds, as the runtime launches them.
+  template <class Norm, NormWay kWay>
+  void run_rows() {
+    using Rows = NormRows<Norm, kWay>;
+    NormRowsArguments<T> given{arguments<Norm>(), {}, nullptr};
     for (int i = 0; i < Norm::kSums; ++i)
       if (wants[i]) outs[i].assign(size_t(of.cols), T(std::nanf("")));
     for (size_t i = 0; i < 2; ++i)
@@ -67,10 +68,14 @@ struct Call {
     const bool is_apart = given.sums > 0 && of.rows > 1;
     if (is_apart) given.factors = factors.data();
     const int spans = of.cols * int(sizeof(T)) / NormBuild::kSpanBytes;
-    const auto threads = unsigned(NormFewBuild::threads(spans, kIsShort));
-    for (unsigned r = 0; r < unsigned(of.rows); ++r) {
-      typename Few::Shared shared;
-      testing::run_block(r, threads, [&] { Few{given}(shared); });
+    const int warps = NormRowsBuild::warps(kWay, Norm::kKind, spans);
+    const auto threads = unsigned(32 * warps);
+    const int rows = NormRowsBuild::rows(kWay, warps);
+    std::vector<char> near(size_t(NormRowsBuild::shared_bytes(kWay, Norm::kKind, warps)) + 16);
+    for (int block = 0; block * rows < of.rows; ++block) {
+      typename Rows::Shared shared;
+      const auto run = [&] { Rows{given}(shared, near.data()); };
+      testing::run_block(unsigned(block), threads, run, unsigned(rows));
     }
     if constexpr (Norm::kSums > 0) {
       using Columns = NormFewColumns<Norm>;

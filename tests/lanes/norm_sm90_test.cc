@@ -74,39 +74,38 @@ void expect_sums_normed(const Call<T>& call) {
     }
   }
 }
-template <class T, bool kIsCluster = false>
-void expect_fused_add(const Sizes& sizes) {
-  Call<T> call(sizes, 0.3F);
-  call.template run<FusedAddRmsNormSm90<T>, kIsCluster>();
-  expect_sums_normed(call);
-}
-
-/// All norms of few rows.
-template <class T, bool kIsShort>
-void expect_few(int rows, int cols) {
-  const Sizes sizes{rows, cols, 0, {}};
-  Call<T> rms(sizes, 0.3F), layer(sizes, 0.3F), add(sizes, 0.3F), forward(sizes, 0.3F);
-  rms.wants[1] = false, rms.has_residual = true;
-  rms.template run_few<RmsNormBackwardSm90<T>, kIsShort>();
-  expect_gradients(rms, false);
-  layer.wants[0] = rows != 2;
-  layer.template run_few<LayerNormBackwardSm90<T>, kIsShort>();
-  expect_gradients(layer, true);
-  add.template run_few<FusedAddRmsNormSm90<T>, kIsShort>();
+/// rms_norm alone and with a sum of inputs.
+template <class T, NormWay kWay>
+void expect_rms(const Sizes& sizes) {
+  Call<T> add(sizes, 0.3F), forward(sizes, 0.3F);
+  add.template run_rows<FusedAddRmsNormSm90<T>, kWay>();
   expect_sums_normed(add);
   for (T& x : forward.residual) x = T(0.0F);
-  forward.template run_few<RmsNormSm90<T>, kIsShort>();
+  forward.template run_rows<RmsNormSm90<T>, kWay>();
   forward.second_out = forward.x;
   expect_sums_normed(forward);
 }
 
-TEST(NormSm90, FusedAdd) {
-  expect_fused_add<float>({23, 512, 2, {1, 512, 1, 2}});
-  expect_fused_add<bf16>({9, 1000, 1, {1, 1000, 1, 2}});
-  expect_fused_add<float>({9, 600, 1, {1, 600, 2, 2}});
-  expect_fused_add<float>({1, 300, 1, {1, 300, 1, 4}});
-  for (const int ranks : {2, 4})
-    expect_fused_add<float, true>({9, 524 * ranks - 4 * ranks + 4, 1, {ranks, 524, 2, 1}});
+/// All norms of few rows.
+template <class T, NormWay kWay>
+void expect_few(int rows, int cols) {
+  const Sizes sizes{rows, cols, 0, {}};
+  Call<T> rms(sizes, 0.3F), layer(sizes, 0.3F);
+  rms.wants[1] = false, rms.has_residual = true;
+  rms.template run_rows<RmsNormBackwardSm90<T>, kWay>();
+  expect_gradients(rms, false);
+  layer.wants[0] = rows != 2;
+  layer.template run_rows<LayerNormBackwardSm90<T>, kWay>();
+  expect_gradients(layer, true);
+  expect_rms<T, kWay>(sizes);
+}
+
+/// Rows of one warp share a block, longer ones do not.
+TEST(NormSm90, ManyRows) {
+  expect_rms<float, NormWay::kMany>({9, 252, 0, {}});
+  expect_rms<bf16, NormWay::kMany>({3, 2568, 0, {}});
+  expect_rms<float, NormWay::kManyLong>({9, 1020, 0, {}});
+  expect_rms<bf16, NormWay::kManyLong>({2, 5128, 0, {}});
 }
 
 TEST(NormSm90, RowsOfAWarp) {
@@ -161,29 +160,30 @@ TEST(NormSm90, ADistantMean) {
 }
 
 TEST(NormSm90, FewRows) {
-  expect_few<float, true>(1, 396);
-  expect_few<bf16, true>(2, 520);
-  expect_few<float, false>(3, 532);
-  expect_few<bf16, false>(1, 1544);
+  expect_few<float, NormWay::kFewShort>(1, 396);
+  expect_few<bf16, NormWay::kFewShort>(2, 520);
+  expect_few<float, NormWay::kFew>(3, 532);
+  expect_few<bf16, NormWay::kFew>(1, 1544);
 }
 
 /// More rows than the threads of a block of the sums have at once, and than have loads together.
 TEST(NormSm90, SumsOverMoreRowsThanThreads) {
   Call<float> call({67, 36, 0, {}}, 0.3F), twice({131, 36, 0, {}}, 0.3F);
   call.wants[1] = false;
-  call.run_few<RmsNormBackwardSm90<float>, true>();
+  call.run_rows<RmsNormBackwardSm90<float>, NormWay::kFewShort>();
   expect_gradients(call, false);
-  twice.run_few<LayerNormBackwardSm90<float>, true>();
+  twice.run_rows<LayerNormBackwardSm90<float>, NormWay::kFewShort>();
   expect_gradients(twice, true);
 }
 
-TEST(NormSm90, LayerNormOfFewRows) {
-  Call<float> call({2, 1028, 0, {}}, 100), bare({3, 268, 0, {}}, 0.3F);
+TEST(NormSm90, LayerNorm) {
+  Call<float> call({2, 1028, 0, {}}, 100), bare({3, 268, 0, {}}, 0.3F), many({9, 516, 0, {}}, 9);
   call.has_residual = true;  // for the bias, of each row its own
-  call.run_few<LayerNormSm90<float>, false>();
+  call.run_rows<LayerNormSm90<float>, NormWay::kFew>();
   bare.is_weighted = false;
-  bare.run_few<LayerNormSm90<float>, true>();
-  for (const Call<float>* of : {&call, &bare})
+  bare.run_rows<LayerNormSm90<float>, NormWay::kFewShort>();
+  many.run_rows<LayerNormSm90<float>, NormWay::kMany>();
+  for (const Call<float>* of : {&call, &bare, &many})
     for (int r = 0; r < of->of.rows; ++r) {
       const int cols = of->of.cols;
       const auto at = [&](const std::vector<float>& from, int c) {

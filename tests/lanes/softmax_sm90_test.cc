@@ -1,4 +1,4 @@
-// Softmax, its logarithm and their gradients, of few rows, on Hopper: the device's text beside sums
+// Softmax, its logarithm and their gradients on Hopper: the device's text beside sums
 // in double precision.
 #include <algorithm>
 #include <cmath>
@@ -10,14 +10,15 @@ namespace tw::kernels {
 namespace {
 
 /// Softmax and its logarithm, and their gradients, of which x is the gradient of the output.
-template <class T, bool kIsShort, bool kIsLog>
+template <class T, NormWay kWay, bool kIsLog>
 void expect_softmax(int rows, int cols) {
   const Sizes sizes{rows, cols, 0, {}};
   Call<T> forward(sizes, 0.3F), backward(sizes, 0.3F);
   for (T& x : forward.x) x = T(float(x) * 20 - 100);
-  forward.template run_few<SoftmaxSm90<T, kIsLog>, kIsShort>();
+  forward.template run_rows<SoftmaxSm90<T, kIsLog>, kWay>();
   for (T& y : backward.residual) y = T(-std::abs(float(y)));
-  backward.template run_few<SoftmaxBackwardSm90<T, kIsLog>, kIsShort>();
+  constexpr NormWay kBackwardWay = kWay == NormWay::kMany ? NormWay::kManyLong : kWay;
+  backward.template run_rows<SoftmaxBackwardSm90<T, kIsLog>, kBackwardWay>();
   for (int r = 0; r < rows; ++r) {
     const auto at = [&](const std::vector<T>& from, int c) {
       return double(float(from[size_t(r * cols + c)]));
@@ -40,10 +41,15 @@ void expect_softmax(int rows, int cols) {
 }
 
 TEST(SoftmaxSm90, FewRows) {
-  expect_softmax<float, true, false>(1, 396);
-  expect_softmax<bf16, true, true>(2, 520);
-  expect_softmax<float, false, true>(3, 532);
-  expect_softmax<bf16, false, false>(1, 1544);
+  expect_softmax<float, NormWay::kFewShort, false>(1, 396);
+  expect_softmax<bf16, NormWay::kFewShort, true>(2, 520);
+  expect_softmax<float, NormWay::kFew, true>(3, 532);
+  expect_softmax<bf16, NormWay::kFew, false>(1, 1544);
+}
+
+TEST(SoftmaxSm90, ManyRows) {
+  expect_softmax<float, NormWay::kMany, true>(3, 532);
+  expect_softmax<bf16, NormWay::kMany, false>(9, 1000);
 }
 
 TEST(SoftmaxSm90, WhatIsInfinite) {
@@ -52,7 +58,7 @@ TEST(SoftmaxSm90, WhatIsInfinite) {
   std::fill(rows, rows + 256, -INFINITY);  // two warps know of none
   std::fill(rows + 300, rows + 600, -INFINITY);
   rows[700] = INFINITY, rows[1000] = NAN;
-  call.run_few<SoftmaxSm90<float>, true>();
+  call.run_rows<SoftmaxSm90<float>, NormWay::kFewShort>();
   EXPECT_EQ(call.out[255], 0);
   double sum = 0;
   for (int c = 0; c < 300; ++c) sum += double(call.out[size_t(c)]);

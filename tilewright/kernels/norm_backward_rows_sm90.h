@@ -31,7 +31,8 @@ TW_PTX Pack<T> finish_gradient(const R& row, const Factors& by, Sums<T, R::kCoun
 template <class T>
 struct RmsNormBackwardSm90 {
   using Element = T;
-  static constexpr int kInputs = 2, kOuts = 1, kSums = 1;
+  static constexpr NormKind kKind = NormKind::kRmsBackward;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = 1, kSums = 1;
   static constexpr bool kHasResidual = true;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
 
@@ -90,7 +91,8 @@ struct RmsNormBackwardSm90 {
 template <class T>
 struct LayerNormBackwardSm90 {
   using Element = T;
-  static constexpr int kInputs = 2, kOuts = 1, kSums = 2;
+  static constexpr NormKind kKind = NormKind::kLayerBackward;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = 1, kSums = 2;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
 

@@ -39,7 +39,7 @@ constexpr NormShape choose_norm_sm90(int64_t cols, int64_t element_bytes) {
   return {ranks, int(spans * span), warps, ranks > 1 ? 1 : Build::kWarps / warps};
 }
 
-/// What takes few rows alone follows kFusedAddRms: of many the neutral kernels are as fast.
+/// The gradients, which have sums over rows, come first.
 enum class NormKind {
   kRmsBackward,
   kLayerBackward,
@@ -51,17 +51,24 @@ enum class NormKind {
   kSoftmaxBackward,
   kLogSoftmaxBackward
 };
-/// The kernels of an element type, each for rows of one block and for those of several.
+inline constexpr int kNormKinds = int(NormKind::kLogSoftmaxBackward) + 1;
+constexpr bool norm_has_sums(NormKind kind) {
+  return kind <= NormKind::kLayerBackward;
+}
+constexpr int norm_inputs(NormKind kind) {
+  return kind <= NormKind::kFusedAddRms || kind >= NormKind::kSoftmaxBackward ? 2 : 1;
+}
+/// Whether a row is looked at twice before it is finished.
+constexpr bool norm_looks_twice(NormKind kind) {
+  return kind >= NormKind::kLayer && kind <= NormKind::kLogSoftmax;
+}
+
+/// The kernels of an element type for many rows with sums over them (norm_sm90.h), each for rows of
+/// one block and for those of several.
 constexpr int norm_function(NormKind kind, bool is_cluster) {
   return 2 * int(kind) + int(is_cluster);
 }
-inline constexpr int kNormFunctions = norm_function(NormKind::kFusedAddRms, true) + 1;
-/// Those of few rows (norm_few_sm90.h): for rows of one span a thread and for longer ones; and of
-/// the first two kinds the sums over rows.
-constexpr int norm_few_function(NormKind kind, bool is_short) {
-  return 2 * int(kind) + int(is_short);
-}
-inline constexpr int kNormFewFunctions = norm_few_function(NormKind::kLogSoftmaxBackward, true) + 1;
+inline constexpr int kNormFunctions = norm_function(NormKind::kLayerBackward, true) + 1;
 inline constexpr int kNormColumnFunctions = 2;
 
 /// A row is what all leading dimensions are but the last; strides are from one to the next.
@@ -80,26 +87,88 @@ struct NormArguments {
   int place[2];     // of each sum of the kernel among them, or -1
 };
 
-/// Few rows have a block each.
+/// Few rows whose sums are wanted.
 struct NormFewBuild {
-  static constexpr int64_t kRows = 256;  // at most: as many as are under way together
-  static constexpr int kShortBytes = NormBuild::kThreads * NormBuild::kSpanBytes;
-  /// Of the sums over rows: threads of a block side by side in a row, and those of all rows.
+  /// Threads of a block side by side in a row, and those of all rows.
   static constexpr int kAcross = 4, kColumnThreads = 256;
   static constexpr int kFactorBytes = 16;  // of a row, at most
-
-  static constexpr int threads(int64_t spans, bool is_short) {
-    const int64_t of_warp = 32 * (is_short ? 1 : NormBuild::kSpans);
-    return int((spans + of_warp - 1) / of_warp) * 32;
-  }
 };
 template <class T>
-struct NormFewArguments : NormArguments<T> {
+struct NormRowsArguments : NormArguments<T> {
   T* column_sums[2];  // or none
   /// Of more than one row, whose sums are wanted: factors are left here, and outputs to the kernel
   /// of the sums.
   void* factors;
 };
+
+/// How rows that a block holds go (norm_rows_sm90.h): few ones of one span a thread, few longer
+/// ones; many, and many that registers alone do not hold.
+enum class NormWay { kFewShort, kFew, kMany, kManyLong };
+inline constexpr int kNormWays = int(NormWay::kManyLong) + 1;
+constexpr int norm_rows_function(NormKind kind, NormWay way) {
+  return kNormWays * int(kind) + int(way);
+}
+inline constexpr int kNormRowsFunctions = kNormKinds * kNormWays;
+constexpr bool is_many(NormWay way) {
+  return way >= NormWay::kMany;
+}
+
+struct NormRowsBuild {
+  static constexpr int64_t kFewRows = 256;  // at most: as many as are under way together
+  /// Of a block, at most: where all of a row is read before it is looked at twice, one block of a
+  /// multiprocessor is better than the walk of the neutral kernel, but for softmax.
+  static constexpr int kThreads = 1024;
+  static constexpr int kLeastWarps = 8;  // of a block of rows that a warp has
+  static constexpr int kLongSpans = 8;   // of each input that a thread has
+
+  /// Of a thread, where rows are many.
+  static constexpr int registers(NormWay way) { return way == NormWay::kManyLong ? 64 : 56; }
+  /// Spans of each input that a thread has in registers, and in shared memory.
+  static constexpr int held(NormWay way, NormKind kind) {
+    if (way == NormWay::kFewShort) return 1;
+    return is_many(way) ? NormBuild::kSpans / norm_inputs(kind) : NormBuild::kSpans;
+  }
+  static constexpr int near(NormWay way, NormKind kind) {
+    return way == NormWay::kManyLong ? kLongSpans - held(way, kind) : 0;
+  }
+  /// Of a row of so many spans.
+  static constexpr int warps(NormWay way, NormKind kind, int64_t spans) {
+    const int64_t of_warp = 32 * (held(way, kind) + near(way, kind));
+    return int((spans + of_warp - 1) / of_warp);
+  }
+  static constexpr int most_warps(NormWay way, NormKind kind) {
+    return way == NormWay::kMany && kind == NormKind::kLayer ? kThreads / 32 : NormBuild::kWarps;
+  }
+  /// Rows of a block, of so many warps each.
+  static constexpr int rows(NormWay way, int warps) {
+    return way == NormWay::kMany && warps == 1 ? kLeastWarps : 1;
+  }
+  /// That a block has for rows of so many warps.
+  static constexpr int shared_bytes(NormWay way, NormKind kind, int warps) {
+    return near(way, kind) * norm_inputs(kind) * 32 * warps * NormBuild::kSpanBytes;
+  }
+  static constexpr bool has(NormWay way, NormKind kind) {
+    if (norm_has_sums(kind)) return !is_many(way);
+    return way != NormWay::kManyLong || !norm_looks_twice(kind);
+  }
+};
+struct NormRowsShape {
+  NormWay way;
+  int warps;  // of a row; 0: no way takes it
+  int rows;   // of a block
+};
+/// Of rows of so many spans.
+constexpr NormRowsShape choose_norm_rows(NormKind kind, int64_t rows, int64_t spans) {
+  using Build = NormRowsBuild;
+  const bool is_few = rows <= Build::kFewRows;
+  for (int i = is_few ? 0 : int(NormWay::kMany); i < kNormWays; ++i) {
+    const auto way = NormWay(i);
+    const int warps = Build::warps(way, kind, spans);
+    if (!Build::has(way, kind) || warps > Build::most_warps(way, kind)) continue;
+    return {way, warps, Build::rows(way, warps)};
+  }
+  return {};
+}
 
 /// Many short rows: `lanes` have one, `spans` each.
 struct NormShortShape {

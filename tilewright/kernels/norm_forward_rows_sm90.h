@@ -10,7 +10,8 @@ namespace tw::kernels {
 template <class T, bool kAdds = false>
 struct RmsNormSm90 {
   using Element = T;
-  static constexpr int kInputs = kAdds ? 2 : 1, kOuts = kInputs, kSums = 0;
+  static constexpr NormKind kKind = kAdds ? NormKind::kFusedAddRms : NormKind::kRms;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = kInputs, kSums = 0;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
 
@@ -71,7 +72,8 @@ using FusedAddRmsNormSm90 = RmsNormSm90<T, true>;
 template <class T>
 struct LayerNormSm90 {
   using Element = T;
-  static constexpr int kInputs = 1, kOuts = 1, kSums = 0;
+  static constexpr NormKind kKind = NormKind::kLayer;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = 1, kSums = 0;
   static constexpr bool kHasResidual = true;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
 

@@ -66,15 +66,29 @@ struct Row {
   }
 };
 
-/// In registers: kCount spans, which may be of as many rows. kGroup lanes share a row.
-template <class T, int kSpansHeld, int kLanesOfRow = 32>
+/// In registers: kSpansHeld spans, which may be of as many rows; kSpansNear more are in shared
+/// memory, a thread's beside those of its block's other threads. kGroup lanes share a row.
+template <class T, int kSpansHeld, int kLanesOfRow = 32, int kSpansNear = 0>
 struct HeldRow {
-  static constexpr int kCount = kSpansHeld, kGroup = kLanesOfRow;
-  Span<T> inputs[NormBuild::kInputs][kCount], weights[kCount];
+  static constexpr int kCount = kSpansHeld + kSpansNear, kGroup = kLanesOfRow;
+  Span<T> inputs[NormBuild::kInputs][kSpansHeld], weights[kCount];
+  T* near;
 
-  TW_PTX Pack<T> x(int span) const { return inputs[0][span].template widen<float>(); }
-  TW_PTX Pack<T> second(int span) const { return inputs[1][span].template widen<float>(); }
+  TW_PTX Pack<T> x(int span) const { return input(0, span); }
+  TW_PTX Pack<T> second(int span) const { return input(1, span); }
   TW_PTX Pack<T> weight(int span) const { return weights[span].template widen<float>(); }
+  /// Of shared memory.
+  TW_PTX T* near_span(int which, int span) const {
+    const int before = (which * kSpansNear + span - kSpansHeld) * int(blockDim.x);
+    return near + (before + int(threadIdx.x)) * kLanes<T>;
+  }
+
+ private:
+  TW_PTX Pack<T> input(int which, int span) const {
+    if constexpr (kSpansNear > 0)
+      if (span >= kSpansHeld) return Span<T>::load(near_span(which, span)).template widen<float>();
+    return inputs[which][span].template widen<float>();
+  }
 };
 
 /// Of what the warp, or the group of lanes, has of a row, of which `inverse` is one by the columns;

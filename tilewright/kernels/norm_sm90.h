@@ -1,4 +1,4 @@
-// Norms and their gradients on Hopper. A block stays on its multiprocessor and its groups of warps
+// Gradients of norms on Hopper. A block stays on its multiprocessor and its groups of warps
 // take rows in turn; a row that one block does not hold is shared by the blocks of a cluster. Rows
 // of inputs come by bulk copies into a ring in shared memory, which a group has for itself: while
 // it finishes a row, having looked at the one after it, the next ones are on their way.
@@ -235,18 +235,13 @@ struct NormSm90 {
                      const typename Norm::Factors& by, const Span (&rest)[kRest],
                      Sums& sums) const {
     const norm_sm90::Row<T> from = row(shared, at, stage);
-    T* to[Norm::kOuts];
-    TW_UNROLL
-    for (int i = 0; i < Norm::kOuts; ++i)
-      to[i] = given.outs[i] + r * given.out_strides[i] + at.first_column + at.first;
+    T* const to = given.outs[0] + r * given.out_strides[0] + at.first_column + at.first;
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       auto out = Norm::finish(from, by, sums, s);
       if constexpr (Norm::kHasResidual)
         if (given.residual_grad != nullptr) norm_sm90::add<T>(out, rest[s].template widen<float>());
-      if (s >= at.spans) continue;
-      Span::narrow(out).store(to[0] + s * kStep);
-      if constexpr (Norm::kOuts > 1) Norm::second_out(from, s).store(to[1] + s * kStep);
+      if (s < at.spans) Span::narrow(out).store(to + s * kStep);
     }
   }
 

@@ -29,7 +29,7 @@ struct ErfSlope {
 struct SiluSlope {
   template <class V>
   TW_INLINE Slope<V> operator()(V x) const {
-    const V s = 1 / (1 + tile::exp_of_moderate(-x));
+    const V s = tile::quotient(1 + V{}, 1 + tile::exp_of_moderate(-x));
     return {x * s, s * (1 + x * (1 - s))};
   }
 };
@@ -42,16 +42,18 @@ struct GeluSlope {
     return {x * below, tile::fma(x, density, below)};
   }
 };
-/// x (1 + tanh(a (x + b x^3))) / 2.
+/// x (1 + tanh(a (x + b x^3))) / 2 = x σ(u), u = 2 a (x + b x^3), whose derivative is
+/// σ(u) (1 + x u' σ(-u)). Beyond 10 that is 0 or 1, of which x^3 could make no number.
 struct GeluTanhSlope {
   template <class V>
   TW_INLINE Slope<V> operator()(V x) const {
-    const V a = tile::splat<V>(0.79788456080286536), b = tile::splat<V>(0.044715);
-    const V square = x * x;
-    const V t = tile::tanh(a * tile::fma(square * x, b, x));
-    const V inner = a * tile::fma(square, 3 * b, 1 + V{});
-    const V half = 0.5f * (1 + t);
-    return {x * half, tile::fma(0.5f * x * (1 - t * t), inner, half)};
+    const V a = tile::splat<V>(2 * 0.79788456080286536), ab = a * tile::splat<V>(0.044715);
+    const V within = tile::min(tile::splat<V>(10), tile::max(tile::splat<V>(-10), x));
+    const V square = within * within;
+    const V e = tile::exp_of_moderate(-within * tile::fma(square, ab, a));
+    const V s = tile::quotient(1 + V{}, 1 + e);  // and σ(-u) = e s
+    const V product = within * tile::fma(square, 3 * ab, a);
+    return {x * s, s * tile::fma(product, e * s, 1 + V{})};
   }
 };
 

@@ -1,5 +1,5 @@
 // What softmax, its logarithm and their gradients do with a row on Hopper: see norm_row_sm90.h and,
-// for the arithmetic, softmax.h and softmax_backward.h. Of few rows alone (norm_few_sm90.h).
+// for the arithmetic, softmax.h and softmax_backward.h.
 #pragma once
 
 #include "tilewright/kernels/norm_row_sm90.h"
@@ -22,7 +22,8 @@ TW_PTX float base_of(float high) {
 template <class T, bool kIsLog = false>
 struct SoftmaxSm90 {
   using Element = T;
-  static constexpr int kInputs = 1, kOuts = 1, kSums = 0;
+  static constexpr NormKind kKind = kIsLog ? NormKind::kLogSoftmax : NormKind::kSoftmax;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = 1, kSums = 0;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
   struct alignas(8) Part {
@@ -83,7 +84,9 @@ using LogSoftmaxSm90 = SoftmaxSm90<T, true>;
 template <class T, bool kIsLog = false>
 struct SoftmaxBackwardSm90 {
   using Element = T;
-  static constexpr int kInputs = 2, kOuts = 1, kSums = 0;
+  static constexpr NormKind kKind =
+      kIsLog ? NormKind::kLogSoftmaxBackward : NormKind::kSoftmaxBackward;
+  static constexpr int kInputs = norm_inputs(kKind), kOuts = 1, kSums = 0;
   static constexpr bool kHasResidual = false;
   static constexpr int kLanes = norm_sm90::kLanes<T>;
   struct Part {

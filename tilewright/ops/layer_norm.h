@@ -47,18 +47,22 @@ struct LayerNorm {
     return elementwise_cost(k.out, 2, 8);
   }
 
-  static constexpr Case kEdgeCases[] = {{"no rows", "*=0 C=8 +weight +bias"},
-                                        {"no columns", "*=3 C=0 +weight"},
-                                        {"one element", "*=1 C=1 eps=1 +weight +bias"},
-                                        {"partial span only", "*=2 C=5 eps=1"},
-                                        {"weight alone", "*=3 C=45 eps=1 +weight"},
-                                        {"bias alone", "*=3 C=45 eps=1 +bias"},
-                                        {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
-                                        {"few short rows", "*=3 C=520 +weight +bias"},
-                                        {"few long rows", "*=2 C=4104 +bias"},
-                                        {"many rows", "*=2x130 C=520 +weight +bias"},
-                                        {"columns of several blocks", "*=3 C=16400 +weight +bias"},
-                                        {"odd columns of several blocks", "*=2 C=16391 +weight"}};
+  static constexpr Case kEdgeCases[] = {
+      {"no rows", "*=0 C=8 +weight +bias"},
+      {"no columns", "*=3 C=0 +weight"},
+      {"one element", "*=1 C=1 eps=1 +weight +bias"},
+      {"partial span only", "*=2 C=5 eps=1"},
+      {"weight alone", "*=3 C=45 eps=1 +weight"},
+      {"bias alone", "*=3 C=45 eps=1 +bias"},
+      {"unrolled spans and a tail", "*=2x3 C=1031 +weight +bias"},
+      {"few short rows", "*=3 C=520 +weight +bias"},
+      {"few long rows", "*=2 C=4104 +bias"},
+      {"many rows", "*=2x130 C=520 +weight +bias"},
+      {"many rows of several warps", "*=2x130 C=2056 +weight +bias"},
+      {"long rows", "*=2 C=16392 +weight +bias"},
+      {"long rows of four bytes", "*=3 C=8200 +weight +bias"},
+      {"columns of several blocks", "*=3 C=16400 +weight +bias"},
+      {"odd columns of several blocks", "*=2 C=16391 +weight"}};
   static constexpr Case kWorkloads[] = {
       {"bert-base", "*=512 C=768 +weight +bias"},    {"gpt2/decode", "*=1 C=768 +weight +bias"},
       {"gpt2/batch-16", "*=16 C=768 +weight +bias"}, {"gpt2/batch-32", "*=32 C=768 +weight +bias"},

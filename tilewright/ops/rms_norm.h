@@ -52,6 +52,9 @@ struct RmsNorm {
                                         {"few short rows", "*=3 C=520"},
                                         {"few long rows", "*=2 C=4104"},
                                         {"many rows", "*=2x130 C=520"},
+                                        {"many rows of several warps", "*=2x130 C=2056"},
+                                        {"long rows", "*=2 C=16392"},
+                                        {"long rows of four bytes", "*=3 C=8200"},
                                         {"large eps", "*=4 C=64 eps=10"}};
   static constexpr Case kWorkloads[] = {{"smollm2-135m/decode", "*=1 C=576"},
                                         {"llama-3.1-8b/decode", "*=1 C=4096"},

@@ -16,16 +16,18 @@ namespace {
 
 using kernels::kNormFunctions;
 using kernels::NormArguments;
-using kernels::NormFewArguments;
 using kernels::NormFewBuild;
 using kernels::NormKind;
+using kernels::NormRowsArguments;
+using kernels::NormRowsBuild;
+using kernels::NormRowsShape;
 using kernels::NormShortBuild;
 using Build = kernels::NormBuild;
 
 /// The functions of one element type, found when the first of them is launched.
 struct NormModule {
   KernelBuilds<size_t{kNormFunctions}> functions;
-  KernelBuilds<size_t{kernels::kNormFewFunctions}> few;
+  KernelBuilds<size_t{kernels::kNormRowsFunctions}> rows;
   KernelBuilds<size_t{kernels::kNormColumnFunctions}> few_columns;
   KernelBuilds<size_t{NormShortBuild::kFunctions}> short_rows;
   Kernel fold = nullptr;
@@ -33,7 +35,8 @@ struct NormModule {
   explicit NormModule(const char* image) {
     load_kernels("norm", "this GPU", image, [this](std::string_view name, Kernel kernel) {
       functions.place(name, "10cuda_entry4normILi", kernel);  // norm_kernels.cu
-      few.place(name, "10cuda_entry8few_normILi", kernel);
+      rows.place(name, "10cuda_entry8few_normILi", kernel);
+      rows.place(name, "10cuda_entry9many_normILi", kernel);
       short_rows.place(name, "10cuda_entry10short_normILi", kernel);
       few_columns.place(name, "10cuda_entry16few_norm_columnsILi", kernel);
       if (name.find("norm_fold") != name.npos) fold = kernel;
@@ -177,21 +180,21 @@ Support supports_layout(const NormProblem<T>& p) {
 /// Of a row, which a warp has for itself. Shorter ones are shared by fewer lanes.
 constexpr int64_t kLeastBytes = NormShortBuild::kMostBytes;
 
-/// Whether the kernels of few rows take it, of what all of them take.
+/// How a block holds a row, of what all kernels take.
 template <class T>
-bool is_few(const NormProblem<T>& p) {
+NormRowsShape rows_shape(const NormProblem<T>& p) {
   const auto takes = [](const View<T, 1>& sum) {
     return !sum || (sum.stride(0) == 1 && in_words(sum.data, 0));
   };
-  return p.x().rows <= NormFewBuild::kRows && p.x().cols * int64_t{sizeof(T)} <= Build::kRowBytes &&
-         takes(p.sums[0]) && takes(p.sums[1]);
+  if (!takes(p.sums[0]) || !takes(p.sums[1])) return {};
+  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
+  return kernels::choose_norm_rows(p.kind, p.x().rows, bytes / Build::kSpanBytes);
 }
 
 /// Whether the kernels of many short rows take it, of what all of them take.
 template <class T>
 bool is_short(const NormProblem<T>& p) {
-  const bool is_gradient = p.kind == NormKind::kRmsBackward || p.kind == NormKind::kLayerBackward;
-  return is_gradient && p.x().rows > NormFewBuild::kRows &&
+  return kernels::norm_has_sums(p.kind) && p.x().rows > NormRowsBuild::kFewRows &&
          p.x().cols * int64_t{sizeof(T)} < kLeastBytes;
 }
 
@@ -205,14 +208,11 @@ Support supports(const NormProblem<T>& p, int device) {
   if (const int64_t inner = inner_rows(p); inner == 0 || (inner < p.x().rows && !is_short(p)))
     return Support::no("leading dimensions that no one stride describes");
   if (bytes < kLeastBytes && !is_short(p)) return Support::no("rows of less than 1 KiB");
+  if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
+  if (is_short(p) || rows_shape(p).warps > 0) return Support::yes();
+  if (!kernels::norm_has_sums(p.kind)) return Support::no("rows that a block does not hold");
   if (bytes > int64_t{Build::kRanks} * Build::kRowBytes)
     return Support::no("rows that four blocks do not hold");
-  if (p.x().rows > kMost) return Support::no("more than 2^30 rows");
-  if (is_few(p) || is_short(p)) return Support::yes();
-  // Where the neutral kernels are as fast.
-  if (p.kind > NormKind::kFusedAddRms) return Support::no("many rows");
-  if (p.kind == NormKind::kFusedAddRms && bytes <= Build::kRowBytes)
-    return Support::no("many rows that registers hold");
   return Support::yes();
 }
 
@@ -248,30 +248,34 @@ void fold(const NormProblem<T>& p, const NormArguments<T>& of, int clusters, con
 }
 
 template <class T>
-void launch_few(const NormProblem<T>& p, const Gpu& on, Stream stream) {
-  NormFewArguments<T> arguments{arguments_of(p), {p.sums[0].data, p.sums[1].data}, nullptr};
+void launch_rows(const NormProblem<T>& p, const NormRowsShape& shape, const Gpu& on,
+                 Stream stream) {
+  NormRowsArguments<T> arguments{arguments_of(p), {p.sums[0].data, p.sums[1].data}, nullptr};
   const bool is_apart = arguments.sums > 0 && arguments.rows > 1;
   const StreamMemory factors(is_apart ? arguments.rows * NormFewBuild::kFactorBytes : 0, stream,
                              p.name);
   arguments.factors = factors.data();
-  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
-  const bool is_short = bytes <= NormFewBuild::kShortBytes;
-  const auto start = [&](Kernel kernel, int blocks, int threads) {
+  const auto start = [&](Kernel kernel, int blocks, int threads, int rows, int shared_bytes) {
     void* pointers[] = {&arguments};
-    check(launch_kernel(Start::kEarly, kernel, on, unsigned(blocks), unsigned(threads), 1, 0,
-                        stream, pointers),
+    check(launch_kernel(Start::kEarly, kernel, on, unsigned(blocks), unsigned(threads),
+                        unsigned(rows), unsigned(shared_bytes), stream, pointers),
           p.name, ": launching");
   };
-  start(module<T>().few[size_t(kernels::norm_few_function(p.kind, is_short))], arguments.rows,
-        NormFewBuild::threads(bytes / Build::kSpanBytes, is_short));
+  const auto index = size_t(kernels::norm_rows_function(p.kind, shape.way));
+  const int most = NormRowsBuild::shared_bytes(shape.way, p.kind, Build::kWarps);
+  auto& builds = module<T>().rows;
+  start(most > 0 ? builds.with_shared_bytes(p.name, index, most, on) : builds[index],
+        (arguments.rows + shape.rows - 1) / shape.rows, 32 * shape.warps, shape.rows,
+        NormRowsBuild::shared_bytes(shape.way, p.kind, shape.warps));
   if (!is_apart) return;
   constexpr int kBytes = NormFewBuild::kAcross * Build::kSpanBytes;
+  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
   start(module<T>().few_columns[size_t(p.kind)], int((bytes + kBytes - 1) / kBytes),
-        NormFewBuild::kColumnThreads);
+        NormFewBuild::kColumnThreads, 1, 0);
 }
 
 template <class T>
-void launch_many(const NormProblem<T>& p, const Gpu& on, Stream stream) {
+void launch_ring(const NormProblem<T>& p, const Gpu& on, Stream stream) {
   NormArguments<T> arguments = arguments_of(p);
   const kernels::NormShape& shape = arguments.shape;
   const int clusters = std::min(clusters_at_once(on.multiprocessors, shape.ranks), arguments.rows);
@@ -320,10 +324,10 @@ void launch(const NormProblem<T>& p, int device, Stream stream) {
   const CurrentContext current(on);
   if (is_short(p))
     launch_short(p, on, stream);
-  else if (is_few(p))
-    launch_few(p, on, stream);
+  else if (const NormRowsShape shape = rows_shape(p); shape.warps > 0)
+    launch_rows(p, shape, on, stream);
   else
-    launch_many(p, on, stream);
+    launch_ring(p, on, stream);
   wait_if_asked(p.name, on, stream);
 }
 

@@ -4,9 +4,10 @@
 #include <tuple>
 
 #include "tilewright/kernels/norm_backward_rows_sm90.h"
-#include "tilewright/kernels/norm_few_sm90.h"
+#include "tilewright/kernels/norm_few_columns_sm90.h"
 #include "tilewright/kernels/norm_fold_sm90.h"
 #include "tilewright/kernels/norm_forward_rows_sm90.h"
+#include "tilewright/kernels/norm_rows_sm90.h"
 #include "tilewright/kernels/norm_short_sm90.h"
 #include "tilewright/kernels/norm_sm90.h"
 #include "tilewright/kernels/softmax_rows_sm90.h"
@@ -39,17 +40,32 @@ __global__ void __launch_bounds__(NormFoldArguments<Element>::kThreads)
   NormFold<Element>{arguments}(shared);
 }
 
-/// kIndex: norm_few_function(). Two blocks of short rows share a multiprocessor.
+/// kIndex: norm_rows_function().
 template <int kIndex>
-__global__ void __launch_bounds__(NormBuild::kThreads, 1 + kIndex % 2)
-    few_norm(const __grid_constant__ NormFewArguments<Element> arguments) {
-  using Few = NormFew<NormOf<kIndex / 2>, kIndex % 2 == 1>;
-  __shared__ typename Few::Shared shared;
-  Few{arguments}(shared);
+struct RowsOf {
+  static constexpr auto kKind = NormKind(kIndex / kNormWays);
+  static constexpr auto kWay = NormWay(kIndex % kNormWays);
+  static constexpr bool kExists = NormRowsBuild::has(kWay, kKind);
+  static constexpr int kBlocks = kWay == NormWay::kFewShort ? 2 : 1;  // of a multiprocessor
+  using Norm = NormOf<int(kKind)>;
+  static_assert(Norm::kKind == kKind);
+  using Kernel = NormRows<Norm, kWay>;
+};
+template <int kIndex>
+__global__ void __launch_bounds__(NormBuild::kThreads, RowsOf<kIndex>::kBlocks)
+    few_norm(const __grid_constant__ NormRowsArguments<Element> arguments) {
+  __shared__ typename RowsOf<kIndex>::Kernel::Shared shared;
+  typename RowsOf<kIndex>::Kernel{arguments}(shared, nullptr);
+}
+template <int kIndex>
+__global__ void __maxnreg__(NormRowsBuild::registers(RowsOf<kIndex>::kWay))
+    many_norm(const __grid_constant__ NormRowsArguments<Element> arguments) {
+  __shared__ typename RowsOf<kIndex>::Kernel::Shared shared;
+  typename RowsOf<kIndex>::Kernel{arguments}(shared, dynamic_shared);
 }
 template <int kKind>
 __global__ void __launch_bounds__(NormFewBuild::kColumnThreads)
-    few_norm_columns(const __grid_constant__ NormFewArguments<Element> arguments) {
+    few_norm_columns(const __grid_constant__ NormRowsArguments<Element> arguments) {
   using Columns = NormFewColumns<NormOf<kKind>>;
   __shared__ typename Columns::Shared shared;
   Columns{arguments}(shared);
@@ -73,8 +89,12 @@ void instantiate() {
     const auto entry = &few_norm_columns<kIndex>;
   if constexpr (kIndex < NormShortBuild::kFunctions) [[maybe_unused]]
     const auto entry = &short_norm<kIndex>;
-  [[maybe_unused]] const auto entry = &few_norm<kIndex>;
-  if constexpr (kIndex + 1 < kNormFewFunctions) instantiate<kIndex + 1>();
+  using Rows = RowsOf<kIndex>;
+  if constexpr (Rows::kExists && is_many(Rows::kWay)) [[maybe_unused]]
+    const auto entry = &many_norm<kIndex>;
+  if constexpr (Rows::kExists && !is_many(Rows::kWay)) [[maybe_unused]]
+    const auto entry = &few_norm<kIndex>;
+  if constexpr (kIndex + 1 < kNormRowsFunctions) instantiate<kIndex + 1>();
 }
 template void instantiate<0>();
 

@@ -20,7 +20,7 @@
 namespace tw::testing {
 
 struct Index {
-  unsigned x = 0;
+  unsigned x = 0, y = 0;
 };
 
 /// What the lanes of a warp exchange.
@@ -52,30 +52,33 @@ T from_lane(T value, int source) {
   return out;
 }
 
-/// Runs the warp of `block` whose first thread is `first`.
-inline void run_warp(unsigned block, unsigned first, const std::function<void()>& body) {
+/// Runs the warp of `block` whose first thread is `first`, of row y of its threads.
+inline void run_warp(unsigned block, unsigned first, const std::function<void()>& body,
+                     unsigned y = 0) {
   Warp warp;
   std::vector<std::jthread> lanes;
   for (unsigned i = 0; i < 32; ++i)
     lanes.emplace_back([&, i] {
       this_warp = &warp;
-      threadIdx.x = first + i;
+      threadIdx.x = first + i, threadIdx.y = y;
       blockIdx.x = block;
       body();
     });
 }
 
-/// Runs all warps of `block`.
-inline void run_block(unsigned block, unsigned threads, const std::function<void()>& body) {
-  std::barrier<> meeting{threads};
+/// Runs all warps of `block`, which has so many rows of threads.
+inline void run_block(unsigned block, unsigned threads, const std::function<void()>& body,
+                      unsigned rows = 1) {
+  std::barrier<> meeting{threads * rows};
   std::vector<std::jthread> warps;
-  for (unsigned first = 0; first < threads; first += 32)
+  for (unsigned first = 0; first < threads * rows; first += 32)
     warps.emplace_back([&, first] {
-      run_warp(block, first, [&] {
+      const auto run = [&] {
         this_block = &meeting;
-        blockDim.x = threads;
+        blockDim.x = threads, blockDim.y = rows;
         body();
-      });
+      };
+      run_warp(block, first % threads, run, first / threads);
     });
 }
 
