@@ -177,13 +177,15 @@ TEST(NormSm90, SumsOverMoreRowsThanThreads) {
 }
 
 TEST(NormSm90, LayerNorm) {
-  Call<float> call({2, 1028, 0, {}}, 100), bare({3, 268, 0, {}}, 0.3F), many({9, 516, 0, {}}, 9);
+  Call<float> call({2, 1028, 0, {}}, 100), bare({3, 268, 0, {}}, 0.3F), many({9, 516, 0, {}}, 9),
+      long_rows({2, 1028, 0, {}}, 9);
   call.has_residual = true;  // for the bias, of each row its own
   call.run_rows<LayerNormSm90<float>, NormWay::kFew>();
   bare.is_weighted = false;
   bare.run_rows<LayerNormSm90<float>, NormWay::kFewShort>();
   many.run_rows<LayerNormSm90<float>, NormWay::kMany>();
-  for (const Call<float>* of : {&call, &bare, &many})
+  long_rows.run_rows<LayerNormSm90<float>, NormWay::kManyLong>();
+  for (const Call<float>* of : {&call, &bare, &many, &long_rows})
     for (int r = 0; r < of->of.rows; ++r) {
       const int cols = of->of.cols;
       const auto at = [&](const std::vector<float>& from, int c) {

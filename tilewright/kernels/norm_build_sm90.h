@@ -58,10 +58,6 @@ constexpr bool norm_has_sums(NormKind kind) {
 constexpr int norm_inputs(NormKind kind) {
   return kind <= NormKind::kFusedAddRms || kind >= NormKind::kSoftmaxBackward ? 2 : 1;
 }
-/// Whether a row is looked at twice before it is finished.
-constexpr bool norm_looks_twice(NormKind kind) {
-  return kind >= NormKind::kLayer && kind <= NormKind::kLogSoftmax;
-}
 
 /// The kernels of an element type for many rows with sums over them (norm_sm90.h), each for rows of
 /// one block and for those of several.
@@ -115,14 +111,13 @@ constexpr bool is_many(NormWay way) {
 
 struct NormRowsBuild {
   static constexpr int64_t kFewRows = 256;  // at most: as many as are under way together
-  /// Of a block, at most: where all of a row is read before it is looked at twice, one block of a
-  /// multiprocessor is better than the walk of the neutral kernel, but for softmax.
-  static constexpr int kThreads = 1024;
-  static constexpr int kLeastWarps = 8;  // of a block of rows that a warp has
-  static constexpr int kLongSpans = 8;   // of each input that a thread has
+  static constexpr int kLeastWarps = 8;     // of a block of rows that a warp has
+  static constexpr int kLongSpans = 8;      // of each input that a thread has
 
-  /// Of a thread, where rows are many.
-  static constexpr int registers(NormWay way) { return way == NormWay::kManyLong ? 64 : 56; }
+  /// Of a thread, where rows are many: what is faster.
+  static constexpr int registers(NormWay way, NormKind kind) {
+    return way == NormWay::kManyLong && kind != NormKind::kLayer ? 64 : 56;
+  }
   /// Spans of each input that a thread has in registers, and in shared memory.
   static constexpr int held(NormWay way, NormKind kind) {
     if (way == NormWay::kFewShort) return 1;
@@ -136,8 +131,9 @@ struct NormRowsBuild {
     const int64_t of_warp = 32 * (held(way, kind) + near(way, kind));
     return int((spans + of_warp - 1) / of_warp);
   }
+  /// Of longer rows a multiprocessor's registers hold two blocks, not three: so some use less.
   static constexpr int most_warps(NormWay way, NormKind kind) {
-    return way == NormWay::kMany && kind == NormKind::kLayer ? kThreads / 32 : NormBuild::kWarps;
+    return way == NormWay::kMany && kind > NormKind::kRms ? 12 : NormBuild::kWarps;
   }
   /// Rows of a block, of so many warps each.
   static constexpr int rows(NormWay way, int warps) {
@@ -148,8 +144,7 @@ struct NormRowsBuild {
     return near(way, kind) * norm_inputs(kind) * 32 * warps * NormBuild::kSpanBytes;
   }
   static constexpr bool has(NormWay way, NormKind kind) {
-    if (norm_has_sums(kind)) return !is_many(way);
-    return way != NormWay::kManyLong || !norm_looks_twice(kind);
+    return !norm_has_sums(kind) || !is_many(way);
   }
 };
 struct NormRowsShape {

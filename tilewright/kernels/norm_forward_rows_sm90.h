@@ -32,12 +32,11 @@ struct RmsNormSm90 {
   template <class R>
   TW_PTX static Part look(const R& row, int, float) {
     float squares = 0;
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
+    R::for_spans([&](int s) {
       const auto v = value(row, s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) squares += v[e] * v[e];
-    }
+    });
     return {norm_sm90::add_lanes(squares)};
   }
 
@@ -88,13 +87,12 @@ struct LayerNormSm90 {
   TW_PTX static Part look(const R& row, int spans, float inverse) {
     float squares = 0;
     const float mean = norm_sm90::mean_of<T>(row, inverse);
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
+    R::for_spans([&](int s) {
       const float center = s < spans ? mean : 0;  // so that what is beyond adds nothing
       const auto v = row.x(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) squares += (v[e] - center) * (v[e] - center);
-    }
+    });
     return {mean, norm_sm90::add_lanes(squares)};
   }
 

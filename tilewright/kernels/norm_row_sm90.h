@@ -59,6 +59,12 @@ struct Row {
   TW_PTX Pack<T> x(int span) const { return load(inputs[0], span); }
   TW_PTX Pack<T> second(int span) const { return load(inputs[1], span); }
   TW_PTX Pack<T> weight(int span) const { return load(weights, span); }
+  /// f(span) of all spans.
+  template <class F>
+  TW_PTX static void for_spans(F&& f) {
+    TW_UNROLL
+    for (int s = 0; s < kCount; ++s) f(s);
+  }
 
  private:
   TW_PTX static Pack<T> load(const T* from, int span) {
@@ -67,16 +73,26 @@ struct Row {
 };
 
 /// In registers: kSpansHeld spans, which may be of as many rows; kSpansNear more are in shared
-/// memory, a thread's beside those of its block's other threads. kGroup lanes share a row.
+/// memory, a thread's beside those of its block's other threads, and of the weight there is one at
+/// a time. kGroup lanes share a row.
 template <class T, int kSpansHeld, int kLanesOfRow = 32, int kSpansNear = 0>
 struct HeldRow {
   static constexpr int kCount = kSpansHeld + kSpansNear, kGroup = kLanesOfRow;
-  Span<T> inputs[NormBuild::kInputs][kSpansHeld], weights[kCount];
+  static constexpr int kWeights = kSpansNear > 0 ? 1 : kSpansHeld;
+  Span<T> inputs[NormBuild::kInputs][kSpansHeld], weights[kWeights];
   T* near;
 
   TW_PTX Pack<T> x(int span) const { return input(0, span); }
   TW_PTX Pack<T> second(int span) const { return input(1, span); }
-  TW_PTX Pack<T> weight(int span) const { return weights[span].template widen<float>(); }
+  TW_PTX Pack<T> weight(int span) const { return weights[slot(span)].template widen<float>(); }
+  TW_PTX static int slot(int span) { return kWeights == 1 ? 0 : span; }
+  template <class F>
+  TW_PTX static void for_spans(F&& f) {
+    TW_UNROLL
+    for (int s = 0; s < kSpansHeld; ++s) f(s);
+    TW_NO_UNROLL
+    for (int s = kSpansHeld; s < kCount; ++s) f(s);
+  }
   /// Of shared memory.
   TW_PTX T* near_span(int which, int span) const {
     const int before = (which * kSpansNear + span - kSpansHeld) * int(blockDim.x);
@@ -96,12 +112,11 @@ struct HeldRow {
 template <class T, class R>
 TW_PTX float mean_of(const R& row, float inverse) {
   float sum = 0;
-  TW_UNROLL
-  for (int s = 0; s < R::kCount; ++s) {
+  R::for_spans([&](int s) {
     const auto v = row.x(s);
     TW_UNROLL
     for (int e = 0; e < kLanes<T>; ++e) sum += v[e];
-  }
+  });
   return add_lanes<R::kGroup>(sum) * inverse;
 }
 template <class T>

@@ -24,14 +24,13 @@ struct NormRows {
   static constexpr int kSpans = kHeld + kNear;
   static constexpr int kLanes = norm_sm90::kLanes<T>, kStep = norm_sm90::kStep<T>;
   static constexpr int kWarpColumns = kSpans * kStep;
-  static constexpr int kWarps = NormRowsBuild::kThreads / 32;
   using Row = norm_sm90::HeldRow<T, kHeld, 32, kNear>;
   using Sums = norm_sm90::Sums<T, kSpans>[Norm::kSums > 0 ? Norm::kSums : 1];
   const NormRowsArguments<T>& given;
 
   struct Shared {
-    typename Norm::Part parts[kWarps];
-    float columns[kWarps];  // that the parts are of
+    typename Norm::Part parts[NormBuild::kWarps];
+    float columns[NormBuild::kWarps];  // that the parts are of
   };
 
   TW_PTX void operator()(Shared& shared, char* near) const {
@@ -41,7 +40,7 @@ struct NormRows {
     if (kWay == NormWay::kMany && at.row >= given.rows) return;  // of the last block's
     Row row;
     row.near = reinterpret_cast<T*>(near);
-    Span rest[kSpans];
+    Span rest[Row::kWeights];
     TW_UNROLL
     for (int s = 0; s < kSpans; ++s) {
       load(row, at, s);
@@ -94,14 +93,14 @@ struct NormRows {
     }
   }
   /// What the row is not found by. Where rows are many, one like those before: it is near.
-  TW_PTX void load_more(Row& row, Span (&rest)[kSpans], const Place& at, int s) const {
+  TW_PTX void load_more(Row& row, Span (&rest)[Row::kWeights], const Place& at, int s) const {
     const T* const more = Norm::kHasResidual ? given.residual_grad : nullptr;
     const int c = at.first + s * kStep;
     const bool has = s < at.spans;
-    row.weights[s] = given.weight == nullptr ? norm_sm90::ones<T>()
-                     : has                   ? Span::load(given.weight + c)
-                                             : Span{};
-    rest[s] =
+    row.weights[Row::slot(s)] = given.weight == nullptr ? norm_sm90::ones<T>()
+                                : has                   ? Span::load(given.weight + c)
+                                                        : Span{};
+    rest[Row::slot(s)] =
         has && more != nullptr ? Span::load(more + at.row * given.residual_stride + c) : Span{};
   }
 
@@ -123,16 +122,16 @@ struct NormRows {
       __syncthreads();
   }
 
-  TW_PTX void finish(Row& row, Span (&rest)[kSpans], const Place& at,
+  TW_PTX void finish(Row& row, Span (&rest)[Row::kWeights], const Place& at,
                      const typename Norm::Factors& by) const {
     Sums sums = {};
-    TW_UNROLL
-    for (int s = 0; s < kSpans; ++s) {
-      if (s >= at.spans) continue;
+    Row::for_spans([&](int s) {
+      if (s >= at.spans) return;
       const int c = at.first + s * kStep;
       if constexpr (kIsMany) load_more(row, rest, at, s);
       auto out = Norm::finish(row, by, sums, s);
-      if constexpr (Norm::kHasResidual) norm_sm90::add<T>(out, rest[s].template widen<float>());
+      if constexpr (Norm::kHasResidual)
+        norm_sm90::add<T>(out, rest[Row::slot(s)].template widen<float>());
       Span::narrow(out).store(given.outs[0] + at.row * given.out_strides[0] + c);
       if constexpr (Norm::kOuts > 1)
         Norm::second_out(row, s).store(given.outs[1] + at.row * given.out_strides[1] + c);
@@ -140,7 +139,7 @@ struct NormRows {
       for (int i = 0; i < Norm::kSums; ++i)
         if (given.column_sums[i] != nullptr)
           Span::narrow(sums[i][s]).store(given.column_sums[i] + c);
-    }
+    });
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewright/kernels/relayout_box_gpu.h"
+#include "tilewright/kernels/relayout_turn_gpu.h"
 #if !defined(__CUDACC__)
 #include "tilewright/kernels/relayout_cpu.h"
 #endif
@@ -14,14 +15,14 @@ template <class P, class U>
 struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>> {
   using Cut = RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlock<U>>;
   using Cut::block_at, Cut::blocks, Cut::dims, Cut::for_rows, Cut::grid, Cut::turned;
-  static constexpr int64_t kTurnedThreads = 256;
+  static constexpr int kTurnedThreads = 256;
   /// Rows of one span a thread are copied together, so that loads of all are under way at once; of
   /// few rows each has a program, which is done sooner.
   static constexpr int64_t kTogether = 4, kFewRows = 8192, kShortRow = 256;
   /// Bytes of a side below which neither a turned block nor a row is worth its threads.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
   /// What a program has. Short rows come together, else one by one.
-  enum Way { kAligned, kAny, kGroups, kTurned, kBoxes };
+  enum Way { kAligned, kAny, kGroups, kTurnedWords, kTurned, kBoxes };
   static constexpr int kGpuWays = kBoxes + 1;
   Way how = kAny;
   int together = kTogether;
@@ -35,6 +36,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     if (Cut::outer > 0 && Cut::rows > 0 && dims.sizes[Cut::outer] <= kShortRow)
       groups = (inner() + together - 1) / together;
     how = box.rank > 0         ? kBoxes
+          : turned_in_words()  ? kTurnedWords
           : turned             ? kTurned
           : groups > 0         ? kGroups
           : has_aligned_rows() ? kAligned
@@ -43,7 +45,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
 
   TW_INLINE tile::Plan plan(const Machine&) const {
     if (how == kBoxes) return box.plan();
-    if (how == kTurned)
+    if (how == kTurned || how == kTurnedWords)
       return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over_threads(kTurnedThreads);
     if (how == kGroups)
       return tile::plan_of(Cut::rows / inner() * groups).over(dims.sizes[Cut::outer]);
@@ -57,7 +59,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
 #if defined(__CUDACC__)
     constexpr int kWay = OnWay::kWay;
     if constexpr (kWay == kBoxes) return box.move(p, Cut::from, Cut::to);
-    if constexpr (kWay == kTurned) return turn(p);
+    if constexpr (kWay == kTurned || kWay == kTurnedWords) return turn < kWay == kTurnedWords > (p);
     if constexpr (kWay == kGroups) return copy_together(p);
     if constexpr (kWay == kAligned || kWay == kAny)
       for_rows(p.index(), [&](const auto& in, const auto& out) {
@@ -80,6 +82,17 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
         reinterpret_cast<uint64_t>(Cut::to);  // a block may read by elements: lines are shared
     for (int d = 0; d < last; ++d) bits |= uint64_t(dims.to[d]) * sizeof(U);
     return bits % 16 != 0 || bytes(last) < kLeastSide || bytes(last - 1) < kLeastSide;
+  }
+  TW_INLINE bool turned_in_words() const {
+    if (!turned) return false;
+    constexpr int64_t kWord = 16 / int64_t{sizeof(U)};
+    const int last = dims.rank - 1, unit = last - 1;
+    bool all =
+        dims.sizes[unit] % kWord == 0 && dims.sizes[last] % kWord == 0 &&
+        (reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to)) % 16 == 0;
+    for (int d = 0; d < dims.rank; ++d)
+      all &= (d == unit || dims.from[d] % kWord == 0) && (d == last || dims.to[d] % kWord == 0);
+    return all && dims.to[last] == 1;
   }
   TW_INLINE bool has_aligned_rows() const {
     if (dims.rank == 0) return false;
@@ -126,12 +139,19 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 #endif
 
+#if defined(__CUDACC__)
+  template <bool kInWords>
   TW_INLINE void turn(P p) const {
     const int last = dims.rank - 1, unit = last - 1;
     const auto block = block_at(p.index());
-    tile::turn_block(p, block.from, dims.from[last], block.to, dims.to[unit], dims.to[last],
-                     block.units, block.lasts);
+    if constexpr (kInWords)
+      turn_words<kTurnedThreads>(p, block.from, dims.from[last], block.to, dims.to[unit],
+                                 block.units, block.lasts);
+    else
+      tile::turn_block(p, block.from, dims.from[last], block.to, dims.to[unit], dims.to[last],
+                       block.units, block.lasts);
   }
+#endif
 };
 
 /// The schedule of P's target.

@@ -36,20 +36,18 @@ struct SoftmaxSm90 {
   template <class R>
   TW_PTX static Part look(const R& row, int spans, float) {
     float high = -__builtin_inff(), total = 0;
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
+    R::for_spans([&](int s) {
       const auto v = row.x(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) high = fmaxf(high, s < spans ? v[e] : high);
-    }
+    });
     high = norm_sm90::largest_of_lanes(high);
     const float base = norm_sm90::base_of(high);
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
+    R::for_spans([&](int s) {
       const auto v = row.x(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) total += s < spans ? norm_sm90::weight_of(v[e] - base) : 0;
-    }
+    });
     return {high, norm_sm90::add_lanes(total)};
   }
 
@@ -97,12 +95,11 @@ struct SoftmaxBackwardSm90 {
   template <class R>
   TW_PTX static Part look(const R& row, int, float) {
     float total = 0;
-    TW_UNROLL
-    for (int s = 0; s < R::kCount; ++s) {
+    R::for_spans([&](int s) {
       const auto g = row.x(s), y = row.second(s);
       TW_UNROLL
       for (int e = 0; e < kLanes; ++e) total += kIsLog ? g[e] : g[e] * y[e];
-    }
+    });
     return {norm_sm90::add_lanes(total)};
   }
 

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(NormBuild::kThreads, RowsOf<kIndex>::kBlocks)
   typename RowsOf<kIndex>::Kernel{arguments}(shared, nullptr);
 }
 template <int kIndex>
-__global__ void __maxnreg__(NormRowsBuild::registers(RowsOf<kIndex>::kWay))
+__global__ void __maxnreg__(NormRowsBuild::registers(RowsOf<kIndex>::kWay, RowsOf<kIndex>::kKind))
     many_norm(const __grid_constant__ NormRowsArguments<Element> arguments) {
   __shared__ typename RowsOf<kIndex>::Kernel::Shared shared;
   typename RowsOf<kIndex>::Kernel{arguments}(shared, dynamic_shared);
