@@ -22,7 +22,7 @@ SUITES = {
     "peers_loss.json": "a last linear layer and its loss",
     "peers_loss_training.json": "the same with their gradients",
 }
-PEERS = {"torch": "PyTorch", "inductor": "torch.compile"}
+PEERS = {"torch": "PyTorch", "inductor": "torch.compile", "onnxruntime": "ONNX Runtime"}
 
 # Work on a GPU, its results, the peers of which the quickest counts.
 GPU: tuple[tuple[str, str, dict[str, str]], ...] = (
@@ -35,7 +35,7 @@ GPU: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("gradients of attention", "gpu_attention_backward.json",
      {"cudnn": "cuDNN", "flash": "FlashAttention"}),
     ("layers of experts", "gpu_fused_experts.json", {"torch": "PyTorch"}),
-    ("other operators", "gpu_memory_bound.json", GPU_PEERS),
+    ("other operators", "gpu_memory_bound*.json", GPU_PEERS),
     ("other operators, 1 to 64 rows", "gpu_few_rows.json", GPU_PEERS),
 )  # fmt: skip
 
@@ -63,11 +63,15 @@ def digest(folder: Path) -> str:
         for name, peer in PEERS.items():
             ratios = [row["peers"][name]["ratio"] for row in data["results"]
                       if name in row.get("peers", {})]  # fmt: skip
+            if not ratios:
+                continue
             rows.append(_row(work, f"{data['cpu']}, {data['microarchitecture']}", peer, ratios))
-    for work, file, peers in GPU:
-        data = json.loads((folder / file).read_text())
-        where = data["machine"]["gpu"].removeprefix("NVIDIA ")
-        rows.append(_row(work, where, ", ".join(peers.values()), _of_gpu(data["results"], peers)))
+    for work, pattern, peers in GPU:
+        for path in sorted(folder.glob(pattern)):
+            data = json.loads(path.read_text())
+            where = data["machine"]["gpu"].removeprefix("NVIDIA ")
+            ratios = _of_gpu(data["results"], peers)
+            rows.append(_row(work, where, ", ".join(peers.values()), ratios))
     about = (
         "All of it beside its peers: times of the peer, of several of the quickest, over "
         "tilewright's. Each case: [on a CPU](docs/figures/cpu.md), with one thread and two; "

@@ -71,7 +71,7 @@ GPU: tuple[Section, ...] = (
         "gpu_linear_cross_entropy.json",
         gpu_rates,
     ),
-    ("Other operators on a GPU", "gpu_memory_bound.json", gpu_memory_bound),
+    ("Other operators on a GPU", "gpu_memory_bound*.json", gpu_memory_bound),
     ("Other operators on a GPU, few rows", "gpu_few_rows.json", gpu_few_rows),
     ("Profiles of kernels on a GPU", "gpu_profiles*.json", gpu_profiles),
 )

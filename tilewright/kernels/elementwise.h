@@ -21,7 +21,7 @@ TW_INLINE int elementwise_bits(int64_t all) {
 }
 template <class P, class T>
 TW_INLINE int elementwise_bits(const Rows<T>& out) {
-  return elementwise_bits<P>(out.rows * out.cols);
+  return elementwise_bits<P>(out.rows > 1 ? out.rows * out.cols : out.cols);
 }
 template <class P, class T>
 TW_INLINE int64_t elementwise_block(const Rows<T>& out) {
@@ -37,7 +37,6 @@ struct ElementwiseGrid {
     ElementwiseGrid grid;
     const int bits = elementwise_bits<P>(out);
     grid.block = int64_t{1} << bits;
-    if (out.rows == 0 || out.cols == 0) return grid;
     grid.blocks_per_row = (out.cols + grid.block - 1) >> bits;
     if (grid.blocks_per_row == 1 && !P::kOnGpu)
       grid.rows_per_block = (grid.block + out.cols - 1) / out.cols;
@@ -62,19 +61,14 @@ struct ElementwiseBlock {
 /// alone, and of these of rows that are several blocks.
 template <class P, class T>
 TW_INLINE ElementwiseBlock block_of(P p, const Rows<T>& out) {
-  int bits = elementwise_bits<P>(out.cols);
-  int64_t first_row = 0, rows = 1, block = p.index();
+  const auto grid = ElementwiseGrid::of<P>(out);
+  const int64_t per_row = grid.blocks_per_row, rows = grid.rows_per_block, size = grid.block;
+  int64_t group = 0, block = p.index();
   if (out.rows > 1) {
-    bits = elementwise_bits<P>(out);
-    const int64_t per_row = (out.cols + (int64_t{1} << bits) - 1) >> bits;
-    first_row = per_row > 1 ? index_quotient(block, per_row) : block;
-    block -= first_row * per_row;
-    if constexpr (!P::kOnGpu) {
-      rows = ElementwiseGrid::of<P>(out).rows_per_block;
-      first_row *= rows;
-    }
+    group = per_row > 1 ? index_quotient(block, per_row) : block;
+    block -= group * per_row;
   }
-  const int64_t size = int64_t{1} << bits;
+  const int64_t first_row = group * rows;
   const int64_t left = out.rows - first_row, begin = block * size, rest = out.cols - begin;
   return {first_row, first_row + (left < rows ? left : rows), begin, rest < size ? rest : size};
 }
