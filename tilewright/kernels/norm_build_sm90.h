@@ -110,9 +110,11 @@ constexpr bool is_many(NormWay way) {
 }
 
 struct NormRowsBuild {
-  static constexpr int64_t kFewRows = 256;  // at most: as many as are under way together
-  static constexpr int kLeastWarps = 8;     // of a block of rows that a warp has
-  static constexpr int kLongSpans = 8;      // of each input that a thread has
+  /// At most: as many as are under way together. With sums over rows, as many as are sooner read
+  /// twice than added up in registers and in memory.
+  static constexpr int64_t few_rows(NormKind kind) { return norm_has_sums(kind) ? 512 : 256; }
+  static constexpr int kLeastWarps = 8;  // of a block of rows that a warp has
+  static constexpr int kLongSpans = 8;   // of each input that a thread has
 
   /// Of a thread, where rows are many: what is faster.
   static constexpr int registers(NormWay way, NormKind kind) {
@@ -155,7 +157,7 @@ struct NormRowsShape {
 /// Of rows of so many spans.
 constexpr NormRowsShape choose_norm_rows(NormKind kind, int64_t rows, int64_t spans) {
   using Build = NormRowsBuild;
-  const bool is_few = rows <= Build::kFewRows;
+  const bool is_few = rows <= Build::few_rows(kind);
   for (int i = is_few ? 0 : int(NormWay::kMany); i < kNormWays; ++i) {
     const auto way = NormWay(i);
     const int warps = Build::warps(way, kind, spans);
@@ -175,6 +177,7 @@ struct NormShortBuild {
   static constexpr int kShapeCount = 4;
   static constexpr int kFunctions = 2 * kShapeCount;  // of the gradients
   static constexpr int64_t kMostBytes = 32 * 2 * NormBuild::kSpanBytes;
+  static constexpr int64_t kFewRows = 256;  // for which it is not worth it
 
   static constexpr int function(NormKind kind, int64_t bytes) {
     int shape = 0;

@@ -194,7 +194,7 @@ NormRowsShape rows_shape(const NormProblem<T>& p) {
 /// Whether the kernels of many short rows take it, of what all of them take.
 template <class T>
 bool is_short(const NormProblem<T>& p) {
-  return kernels::norm_has_sums(p.kind) && p.x().rows > NormRowsBuild::kFewRows &&
+  return kernels::norm_has_sums(p.kind) && p.x().rows > NormShortBuild::kFewRows &&
          p.x().cols * int64_t{sizeof(T)} < kLeastBytes;
 }
 
