@@ -37,6 +37,8 @@ def _session(composite: _Composite, given: Sequence[Any], threads: int) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
+    # Else its threads spin on after a call, on the cores of what is measured next.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with (
         contextlib.redirect_stdout(io.StringIO()),

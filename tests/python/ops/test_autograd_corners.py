@@ -152,3 +152,15 @@ def test_where_passes_no_infinity_on() -> None:
     out = OPS.where(torch.tensor([True, False]), x, torch.zeros(2))
     out.backward(torch.tensor([3.0, inf]))
     assert x.grad.tolist() == [3.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_slopes_of_gelu_far_from_zero(approximate: str, dtype: torch.dtype) -> None:
+    """Where x^3 is infinite in float32, too, and what is not a number stays so."""
+    far = torch.tensor([12.0, 100.0, 1e5, 1e13, 1e20, 3e38], dtype=dtype)
+    x = torch.cat([far, -far, far.new_tensor([math.nan])])
+    got = OPS.gelu_backward(torch.full_like(x, 3), x, approximate)
+    assert got[:6].tolist() == [3.0] * 6
+    assert got[6:12].abs().max() < 1e-28
+    assert got[12].isnan()
