@@ -85,23 +85,24 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
   TW_INLINE bool turned_in_words() const {
     if (!turned) return false;
-    constexpr int64_t kWord = 16 / int64_t{sizeof(U)};
     const int last = dims.rank - 1, unit = last - 1;
-    bool all =
-        dims.sizes[unit] % kWord == 0 && dims.sizes[last] % kWord == 0 &&
-        (reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to)) % 16 == 0;
-    for (int d = 0; d < dims.rank; ++d)
-      all &= (d == unit || dims.from[d] % kWord == 0) && (d == last || dims.to[d] % kWord == 0);
-    return all && dims.to[last] == 1;
+    return dims.to[last] == 1 && in_words(unit, last, dims.sizes[unit] | dims.sizes[last]);
   }
   TW_INLINE bool has_aligned_rows() const {
     if (dims.rank == 0) return false;
     const int last = dims.rank - 1;
-    const auto bits_of = [](int64_t elements) { return uint64_t(elements) * sizeof(U); };
-    auto bits = reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to) |
-                bits_of(dims.sizes[last]) | bits_of(grid.block);
-    for (int d = 0; d < last; ++d) bits |= bits_of(dims.from[d]) | bits_of(dims.to[d]);
-    return dims.from[last] == 1 && dims.to[last] == 1 && bits % 16 == 0;
+    return dims.from[last] == 1 && dims.to[last] == 1 &&
+           in_words(last, last, dims.sizes[last] | grid.block);
+  }
+  /// Whether both sides are whole words of 16 bytes: runs are along these dimensions of each, and
+  /// of so many elements, or'ed.
+  TW_INLINE bool in_words(int from_run, int to_run, int64_t elements) const {
+    for (int d = 0; d < dims.rank; ++d)
+      elements |= (d == from_run ? 0 : dims.from[d]) | (d == to_run ? 0 : dims.to[d]);
+    return (reinterpret_cast<uint64_t>(Cut::from) | reinterpret_cast<uint64_t>(Cut::to) |
+            uint64_t(elements) * sizeof(U)) %
+               16 ==
+           0;
   }
   TW_INLINE int64_t inner() const { return dims.sizes[Cut::outer - 1]; }
 

@@ -58,9 +58,8 @@ struct FusedAddRmsNorm {
                                         {"few long rows", "*=2 C=4104"},
                                         {"many rows", "*=2x130 C=520"},
                                         {"many rows of several warps", "*=2x130 C=2056"},
-                                        {"long rows", "*=2 C=16392"},
                                         {"long rows of four bytes", "*=3 C=8200"},
-                                        {"rows of two blocks and of four", "*=5 C=16392"}};
+                                        {"long rows", "*=5 C=16392"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/decode", "*=1 C=4096"},
                                         {"llama-3.1-8b/batch-16", "*=16 C=4096"},
                                         {"llama-3.1-8b/batch-32", "*=32 C=4096"},

@@ -59,7 +59,6 @@ struct LayerNorm {
       {"few long rows", "*=2 C=4104 +bias"},
       {"many rows", "*=2x130 C=520 +weight +bias"},
       {"many rows of several warps", "*=2x130 C=2056 +weight +bias"},
-      {"long rows", "*=2 C=16392 +weight +bias"},
       {"long rows of four bytes", "*=3 C=8200 +weight +bias"},
       {"columns of several blocks", "*=3 C=16400 +weight +bias"},
       {"odd columns of several blocks", "*=2 C=16391 +weight"}};

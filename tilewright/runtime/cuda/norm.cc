@@ -146,6 +146,11 @@ bool in_words(const Rows<T>& rows) {
   return all;
 }
 
+template <class T>
+int64_t row_bytes(const NormProblem<T>& p) {
+  return p.x().cols * int64_t{sizeof(T)};
+}
+
 /// f(rows) of all operands that have them.
 template <class T, class F>
 void for_operands(const NormProblem<T>& p, F f) {
@@ -169,7 +174,7 @@ int64_t inner_rows(const NormProblem<T>& p) {
 
 template <class T>
 Support supports_layout(const NormProblem<T>& p) {
-  bool is_in_words = p.x().cols * int64_t{sizeof(T)} % Build::kSpanBytes == 0;
+  bool is_in_words = row_bytes(p) % Build::kSpanBytes == 0;
   for_operands(p, [&](const auto& rows) { is_in_words &= in_words(rows); });
   if (!is_in_words) return Support::no("rows that start or end at no multiple of 16 bytes");
   if (p.weight && (p.weight.stride(0) != 1 || !in_words(p.weight.data, 0)))
@@ -187,21 +192,20 @@ NormRowsShape rows_shape(const NormProblem<T>& p) {
     return !sum || (sum.stride(0) == 1 && in_words(sum.data, 0));
   };
   if (!takes(p.sums[0]) || !takes(p.sums[1])) return {};
-  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
-  return kernels::choose_norm_rows(p.kind, p.x().rows, bytes / Build::kSpanBytes);
+  return kernels::choose_norm_rows(p.kind, p.x().rows, row_bytes(p) / Build::kSpanBytes);
 }
 
 /// Whether the kernels of many short rows take it, of what all of them take.
 template <class T>
 bool is_short(const NormProblem<T>& p) {
   return kernels::norm_has_sums(p.kind) && p.x().rows > NormShortBuild::kFewRows &&
-         p.x().cols * int64_t{sizeof(T)} < kLeastBytes;
+         row_bytes(p) < kLeastBytes;
 }
 
 template <class T>
 Support supports(const NormProblem<T>& p, int device) {
   constexpr int64_t kMost = int64_t{1} << 30;
-  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
+  const int64_t bytes = row_bytes(p);
   if (Support s = supports_hopper(gpu(device)); !s) return s;
   if (p.x().rows == 0 || p.x().cols == 0) return Support::no("an empty operand");
   if (Support s = supports_layout(p); !s) return s;
@@ -269,8 +273,7 @@ void launch_rows(const NormProblem<T>& p, const NormRowsShape& shape, const Gpu&
         NormRowsBuild::shared_bytes(shape.way, p.kind, shape.warps));
   if (!is_apart) return;
   constexpr int kBytes = NormFewBuild::kAcross * Build::kSpanBytes;
-  const int64_t bytes = p.x().cols * int64_t{sizeof(T)};
-  start(module<T>().few_columns[size_t(p.kind)], int((bytes + kBytes - 1) / kBytes),
+  start(module<T>().few_columns[size_t(p.kind)], int((row_bytes(p) + kBytes - 1) / kBytes),
         NormFewBuild::kColumnThreads, 1, 0);
 }
 
@@ -310,7 +313,7 @@ void launch_short(const NormProblem<T>& p, const Gpu& on, Stream stream) {
   const StreamMemory partials(
       int64_t{blocks} * arguments.sums * arguments.cols * int64_t{sizeof(float)}, stream, p.name);
   arguments.partials = static_cast<float*>(partials.data());
-  const int index = NormShortBuild::function(p.kind, p.x().cols * int64_t{sizeof(T)});
+  const int index = NormShortBuild::function(p.kind, row_bytes(p));
   void* pointers[] = {&arguments};
   check(launch_kernel(Start::kEarly, module<T>().short_rows[size_t(index)], on, unsigned(blocks),
                       NormShortBuild::kThreads, 1, 0, stream, pointers),
