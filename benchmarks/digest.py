@@ -29,7 +29,7 @@ GPU: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("matrix multiplication, bf16", "gpu_gemm.json",
      {"cublas": "cuBLAS", "torch": "torch._grouped_mm"}),
     ("4- and 8-bit weights", "gpu_gemm_weights.json", {"cublas_bf16": "cuBLAS of bf16"}),
-    ("attention, prompts and decoding", "gpu_attention.json",
+    ("attention, prompts and decoding", "gpu_attention_h200.json",
      {"cudnn": "cuDNN", "flash": "FlashAttention", "efficient": "PyTorch"}),
     ("attention with changed scores", "gpu_flex_attention.json", {"flex": "FlexAttention"}),
     ("gradients of attention", "gpu_attention_backward.json",

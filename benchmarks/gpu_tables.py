@@ -185,6 +185,10 @@ def gpu_gemm_weights(data: dict[str, Any]) -> str:
     )
 
 
+def _has_limits(gpu: str) -> bool:
+    return bool(json.loads(LIMITS.read_text())["gpu"]["name"] == gpu)
+
+
 def gpu_rates(data: dict[str, Any], dtype: str = "") -> str:
     """One row for each shape, beside its peers; the memory that each takes, where it is known.
 
@@ -195,6 +199,11 @@ def gpu_rates(data: dict[str, Any], dtype: str = "") -> str:
     about = f"{gpu['gpu']}, {gpu['dtype']}; PyTorch {gpu['torch']}, cuDNN {gpu['cudnn']}."
     if "copy_tbs" in gpu:
         about += f" Measured copy: {gpu['copy_tbs']:.2f} TB/s."
+    of_copy = not _has_limits(gpu["gpu"])
+    if of_copy:
+        about += (
+            " Of limit: decoding of that, the rest of an H100's tensor cores, which are the same."
+        )
     rows = []
     for row in data["results"]:
         rates = row["rates"]
@@ -206,6 +215,8 @@ def gpu_rates(data: dict[str, Any], dtype: str = "") -> str:
         peers = [rate for name, rate in rates.items() if name != "ours"]
         ratio = f"{rates['ours'] / max(peers):.2f} x" if peers else ""
         limit = _rate_of_limit(row, dtype or gpu["dtype"])
+        if of_copy and row["unit"] == "TB/s":
+            limit = f"{100 * row['fraction_of_copy']:.0f} %"
         rows.append([row["name"], row["unit"], cells[0], limit, *cells[1:], ratio])
     heads = ["shape", "unit", names[0], "of limit", *names[1:], "against the best"]
     return table(about, *with_card(data["results"], heads, rows))

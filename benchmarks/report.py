@@ -58,6 +58,7 @@ GPU: tuple[Section, ...] = (
     ("Linear layers of narrow weights on a GPU", "gpu_gemm_weights.json", gpu_gemm_weights),
     ("A layer of experts on a GPU", "gpu_fused_experts.json", gpu_experts),
     ("Attention on a GPU", "gpu_attention.json", gpu_rates),
+    ("Attention on an H200", "gpu_attention_h200.json", gpu_rates),
     (
         "Attention of 8-bit floats on a GPU",
         "gpu_attention_fp8.json",

@@ -18,7 +18,7 @@ file(GLOB text_headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
      ${PROJECT_SOURCE_DIR}/tilewright/ops/*.h ${PROJECT_SOURCE_DIR}/tilewright/ops/core/*.h)
 set(attention_headers ${text_headers})
 list(FILTER text_headers EXCLUDE REGEX "_(cpu|sm90)\\.h$|ops/catalog\\.h$")
-list(FILTER attention_headers INCLUDE REGEX "/(attention|mla)_[a-z]*_?sm90\\.h$")
+list(FILTER attention_headers INCLUDE REGEX "/(attention|mla)_[a-z_]*sm90\\.h$")
 list(FILTER attention_headers EXCLUDE REGEX "backward")
 list(APPEND text_headers ${attention_headers} tilewright/runtime/cuda/gemm_kernels.cu
      tilewright/runtime/cuda/attention_kernels.cu tilewright/runtime/cuda/mla_kernels.cu)

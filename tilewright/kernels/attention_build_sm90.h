@@ -24,25 +24,42 @@ struct AttentionBuild {
   /// Warps that transpose values, where queries have 8 bits, too: the producers' fourth, or four, a
   /// warpgroup more.
   int transposers = 0;
+  /// Queries, or queries times heads, that are columns of products with keys and values of 8 bits
+  /// (AttentionAcross); 0: they are rows.
+  int across = 0;
 
   TW_INLINE constexpr bool widens() const { return narrow_stages > 0; }
+  TW_INLINE constexpr bool crosses() const { return across > 0; }
   TW_INLINE constexpr bool transposes() const { return transposers > 0; }
-  /// Of an element of what is multiplied.
+  /// Of an element of queries.
   TW_INLINE constexpr int bytes() const { return transposes() ? 1 : 2; }
+  /// Of keys and values, as they arrive.
+  TW_INLINE constexpr int loaded_bytes() const {
+    return widens() || transposes() || crosses() ? 1 : 2;
+  }
+  /// Of the tile that a consumer has.
+  TW_INLINE constexpr int rows() const { return crosses() ? across : 64; }
+  TW_INLINE constexpr int consumer_warps() const { return crosses() ? keys / 16 : 4 * consumers; }
   /// Warps that make operands of what arrives.
   TW_INLINE constexpr int helpers() const { return widens() ? 4 : transposers; }
   TW_INLINE constexpr bool has_helper_group() const { return helpers() == 4; }
   TW_INLINE constexpr int threads() const {
-    return 128 * (1 + consumers + int(has_helper_group()));
+    return 128 * (1 + int(has_helper_group())) + 32 * consumer_warps();
   }
   /// Whether blocks of threads take parts of tiles, which balances but costs a sum over the parts.
   TW_INLINE constexpr bool parts() const { return consumers == 1; }
   TW_INLINE constexpr int chunks() const { return chunks(dims); }  // 128 bytes of a row
   TW_INLINE constexpr int value_chunks() const { return chunks(value_dims); }
-  TW_INLINE constexpr int query_bytes() const { return 64 * 128 * chunks(); }  // of a consumer
-  TW_INLINE constexpr int key_bytes() const { return keys * 128 * chunks(); }  // of a block
+  /// Of a row of keys or values in a box: all of it, where that is plain memory or shorter.
+  TW_INLINE constexpr int box_row_bytes() const {
+    return widens() || (crosses() && dims < 128) ? dims : 128;
+  }
+  TW_INLINE constexpr int query_bytes() const { return rows() * 128 * chunks(); }  // of a consumer
+  TW_INLINE constexpr int key_bytes() const {                                      // of a block
+    return crosses() ? keys * dims : keys * 128 * chunks();
+  }
   TW_INLINE constexpr int value_bytes() const {
-    return transposes() ? value_dims * 128 : loaded_value_bytes();
+    return crosses() ? keys * value_dims : transposes() ? value_dims * 128 : loaded_value_bytes();
   }
   TW_INLINE constexpr int loaded_value_bytes() const { return keys * 128 * value_chunks(); }
   TW_INLINE constexpr int narrow_bytes() const { return keys * dims; }
@@ -55,7 +72,8 @@ struct AttentionBuild {
     return consumers == 1 || transposers == 1 ? 56 : consumers == 2 ? 40 : 32;
   }
   TW_INLINE constexpr int consumer_registers() const {
-    return consumers == 1       ? 248
+    return crosses()            ? 224
+           : consumers == 1     ? 248
            : consumers == 3     ? 160
            : has_helper_group() ? 208
            : transposers == 1   ? 224
@@ -64,7 +82,7 @@ struct AttentionBuild {
   TW_INLINE constexpr int helper_registers() const { return widens() ? 152 : 56; }
   /// Of a consumer's thread, beside scores, weights and sums.
   TW_INLINE constexpr int spare_registers() const {
-    return consumer_registers() - keys / 2 - keys / 4 - value_dims / 2;
+    return crosses() ? 0 : consumer_registers() - keys / 2 - keys / 4 - value_dims / 2;
   }
 
  private:
@@ -73,7 +91,9 @@ struct AttentionBuild {
   TW_INLINE constexpr int shared_bytes(int buffers) const {
     constexpr int kScaleBytes = 4, kBarriers = 1024;  // what keeps the end aligned
     const int narrow = 2 * narrow_stages * (narrow_bytes() + keys * kScaleBytes);
-    const int loaded = transposes() ? stages * loaded_value_bytes() + kBarriers : 0;
+    const int loaded = transposes() ? stages * loaded_value_bytes() + kBarriers
+                       : crosses()  ? consumer_warps() * across * (2 * value_dims + 32)
+                                    : 0;
     return buffers * consumers * query_bytes() + stages * (key_bytes() + value_bytes()) + loaded +
            narrow + kBarriers;
   }
@@ -259,7 +279,7 @@ struct AttentionArguments {
 struct AttentionOverlap {
   /// Whether a build can have that.
   TW_INLINE static constexpr bool exists(const AttentionBuild& build) {
-    return build.parts() && build.bytes() == 2 && !build.widens();
+    return build.parts() && build.loaded_bytes() == 2;
   }
   /// Columns of 16 bits, multiples of `unit`, for rows of `dims` in boxes for `most`.
   static constexpr int columns(int dims, int most, int unit) {

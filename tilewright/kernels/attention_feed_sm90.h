@@ -17,9 +17,10 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
   using Block = AttentionBlock<T, kBuild>;
   using Arguments = AttentionArguments<T>;
   using Keys = AttentionKeys<Arguments, kBuild>;
+  using Block::kBoxBytes, Block::kBoxColumns, Block::kBoxRowBytes, Block::kKeyBoxes;
   using Block::kChunk, Block::kChunks, Block::kChunkBytes, Block::kQueryChunkBytes;
   using Block::kConsumers, Block::kKeys, Block::kRowBytes, Block::kRows;
-  using Block::kValueChunks;
+  using Block::kValueBoxes, Block::kValueChunks;
   using typename Block::LoadPosition;
   using typename Block::QueryBuffer;
   using typename Block::Shared;
@@ -72,7 +73,8 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
         to.k_empty[at.index].wait(at.phase ^ 1);
         if (kBuild.skips && !Block::kWidens && tile::cuda::elect_one())
           shared.marks[at.index] = block.mark;
-        load_block<kChunks>(to.k[at.index], given.k, to.k_full[at.index], block, given.key_overlap);
+        load_block<kKeyBoxes>(to.k[at.index], given.k, to.k_full[at.index], block,
+                              given.key_overlap);
         if (starts) load_queries(shared, queries, tile);
         starts = false;
       }
@@ -88,12 +90,13 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       for (Keys keys(given, tile); !keys.done(); at.next()) {
         const AttentionKeyBlock block = keys.next();
         // Who makes operands of blocks clears their tails.
-        const bool tail = !(kBuild.helpers() > 0) && block.keys < kKeys && given.shares_memory();
+        const bool tail = kBuild.helpers() == 0 && !Block::kCrosses && block.keys < kKeys &&
+                          given.shares_memory();
         char* const to = ring.v[at.index];
         Mbarrier& full = ring.v_full[at.index];
         ring.v_empty[at.index].wait(at.phase ^ 1);
-        load_block<kValueChunks>(to, given.v, tail ? shared.tail_full : full, block,
-                                 given.value_overlap);
+        load_block<kValueBoxes>(to, given.v, tail ? shared.tail_full : full, block,
+                                given.value_overlap);
         if (!tail) continue;
         shared.tail_full.wait(tail_phase);
         tail_phase ^= 1;
@@ -115,32 +118,31 @@ struct AttentionFeed : AttentionBlock<T, kBuild> {
       TW_UNROLL
       for (int c = 0; c < kChunks; ++c)
         load_box(shared.q[at.index][i] + c * kQueryChunkBytes, given.q, full,
-                 column_of<kChunks>(c, given.key_overlap), 0,
+                 column_of<kChunks, kChunk>(c, given.key_overlap), 0,
                  tile.q_base + tile.first_query + i * queries, tile.head, tile.q_outer);
     }
     at.next();
   }
-  /// Where 128 bytes of a row that has kOfRow of them begin.
-  template <int kOfRow>
-  TW_PTX static int column_of(int chunk, int overlap) {
-    const bool is_last = kOfRow > 1 && chunk == kOfRow - 1;
-    return chunk * kChunk - (AttentionOverlap::exists(kBuild) && is_last ? overlap : 0);
+  /// Where a box of kColumns of a row that has kOfRow of them begins.
+  template <int kOfRow, int kColumns>
+  TW_PTX static int column_of(int box, int overlap) {
+    const bool is_last = kOfRow > 1 && box == kOfRow - 1;
+    return box * kColumns - (AttentionOverlap::exists(kBuild) && is_last ? overlap : 0);
   }
   template <int kOfRow>
   TW_PTX void load_block(char* smem, const tile::cuda::TensorMap& map, tile::cuda::Mbarrier& full,
                          const AttentionKeyBlock& block, int overlap) const {
     using namespace tile::cuda;
-    constexpr int kParts = Block::kWidens ? 1 : kOfRow;  // of 128 bytes
-    const int box_bytes = given.box_keys * (Block::kWidens ? Block::kDims : kRowBytes);
-    if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kParts);
+    const int box_bytes = given.box_keys * kBoxRowBytes;
+    if (elect_one()) full.arrive_expect(block.boxes * box_bytes * kOfRow);
 #pragma unroll 1
     for (int i = 0; i < block.boxes; ++i) {
       const int outer = __shfl_sync(0xffffffffu, block.outer, i);
       if (!elect_one()) continue;
       TW_UNROLL
-      for (int c = 0; c < kParts; ++c)
-        load_box(smem + c * kChunkBytes + i * box_bytes, map, full, column_of<kParts>(c, overlap),
-                 block.row, block.head, outer);
+      for (int c = 0; c < kOfRow; ++c)
+        load_box(smem + c * kBoxBytes + i * box_bytes, map, full,
+                 column_of<kOfRow, kBoxColumns>(c, overlap), block.row, block.head, outer);
     }
     __syncwarp();
   }

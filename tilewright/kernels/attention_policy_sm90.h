@@ -23,11 +23,17 @@ inline constexpr AttentionBuild kAttentionBuilds[] = {
 inline constexpr int kAttentionBuildCount =
     int(sizeof(kAttentionBuilds) / sizeof(kAttentionBuilds[0]));
 
-/// Those whose keys and values have 8 bits: memory is their limit, whatever the queries.
+/// Those whose keys and values have 8 bits, for many queries and for few: first the ones that widen
+/// them, then the ones whose queries lie across, by dims and queries.
 inline constexpr AttentionBuild kAttentionNarrowBuilds[] = {
     {.dims = 64, .value_dims = 64, .consumers = 1, .keys = 128, .stages = 3, .narrow_stages = 3},
     {.dims = 128, .value_dims = 128, .consumers = 1, .keys = 128, .stages = 2, .narrow_stages = 2},
-    {.dims = 256, .value_dims = 256, .consumers = 1, .keys = 64, .stages = 2, .narrow_stages = 2}};
+    {.dims = 256, .value_dims = 256, .consumers = 1, .keys = 64, .stages = 2, .narrow_stages = 2},
+    {.dims = 64, .value_dims = 64, .consumers = 1, .keys = 128, .stages = 6, .across = 8},
+    {.dims = 64, .value_dims = 64, .consumers = 1, .keys = 128, .stages = 6, .across = 16},
+    {.dims = 128, .value_dims = 128, .consumers = 1, .keys = 128, .stages = 5, .across = 8},
+    {.dims = 128, .value_dims = 128, .consumers = 1, .keys = 128, .stages = 4, .across = 16},
+    {.dims = 256, .value_dims = 256, .consumers = 1, .keys = 128, .stages = 2, .across = 8}};
 inline constexpr int kAttentionNarrowBuildCount =
     int(sizeof(kAttentionNarrowBuilds) / sizeof(kAttentionNarrowBuilds[0]));
 
@@ -93,9 +99,9 @@ constexpr bool can_change_scores(const AttentionBuild& build) {
 
 namespace attention_policy {
 
-/// The most heads that fit evenly into 64 rows.
-constexpr int64_t most_packed(int64_t group) {
-  for (int64_t i = group < 64 ? group : 64; i > 1; --i)
+/// The most heads that fit evenly into the rows of a tile.
+constexpr int64_t most_packed(int64_t group, int64_t rows = 64) {
+  for (int64_t i = group < rows ? group : rows; i > 1; --i)
     if (group % i == 0) return i;
   return 1;
 }
@@ -131,10 +137,26 @@ constexpr int64_t least_keys(const AttentionBuild& build, bool masked) {
 template <int kCount>
 constexpr int first_build(const AttentionBuild (&builds)[kCount], const AttentionSize& size) {
   for (int i = 0; i < kCount; ++i)
-    if (attention_policy::has_dims(builds[i], size) &&
+    if (!builds[i].crosses() && attention_policy::has_dims(builds[i], size) &&
         attention_policy::fits_pages(builds[i].keys, size.page_keys))
       return i;
   return -1;
+}
+/// The first whose queries lie across, if they are few: of the fewest dims, the first that has them
+/// in one tile, or the widest.
+constexpr int first_across(const AttentionSize& size) {
+  constexpr int64_t kMostTiles = 2;  // of a sequence and head of keys
+  const int64_t rows = size.queries * size.group;
+  int out = -1;
+  for (int i = 0; i < kAttentionNarrowBuildCount; ++i) {
+    const AttentionBuild& build = kAttentionNarrowBuilds[i];
+    if (!build.crosses() || !attention_policy::has_dims(build, size)) continue;
+    if (!attention_policy::fits_pages(build.keys, size.page_keys)) continue;
+    if (out >= 0 && !attention_policy::has_dims(kAttentionNarrowBuilds[out], build)) break;
+    if (rows <= kMostTiles * build.across) out = i;
+    if (rows <= build.across) break;
+  }
+  return size.biased ? -1 : out;
 }
 
 /// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
@@ -148,7 +170,13 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
     out.build = first_build(kAttentionFp8Builds, size);
     return out;
   }
-  if (size.narrow) out.build = first_build(kAttentionNarrowBuilds, size);
+  if (size.narrow) {
+    out.build = first_across(size);
+    if (out.build >= 0)
+      out.pack = int(most_packed(size.group, kAttentionNarrowBuilds[out.build].across));
+    else
+      out.build = first_build(kAttentionNarrowBuilds, size);
+  }
   for (int i = 0; i < kAttentionBuildCount && !size.narrow; ++i) {
     const AttentionBuild& build = kAttentionBuilds[i];
     if (!has_dims(build, size) || !fits_pages(build.keys, size.page_keys)) continue;

@@ -12,7 +12,7 @@ namespace tw::kernels {
 /// The queries of a tile.
 template <class Arguments>
 TW_PTX int attention_tile_queries(const Arguments& given, const AttentionBuild& build) {
-  return build.consumers * (64 / given.pack);
+  return build.consumers * (build.rows() / given.pack);
 }
 template <AttentionBuild kBuild, class Arguments>
 TW_PTX AttentionSeenWord* seen_words(const Arguments& given, const AttentionTile& tile) {

@@ -7,7 +7,8 @@
 // one computes weights while the other multiplies. Blocks of keys are walked from the last: what a
 // causal mask cuts comes first.
 //
-// Keys and values of 8 bits arrive in rings of their own; a warpgroup more widens them. Where
+// Keys and values of 8 bits arrive in rings of their own; a warpgroup more widens them. Of few
+// queries the consumers are other ones (attention_across_sm90.h), which widen what they read. Where
 // queries have 8 bits, too, keys are multiplied as they arrive, and values are transposed: tensor
 // cores take them only with keys along the rows.
 //
@@ -15,6 +16,7 @@
 // its tensor reads as zero and is not written.
 #pragma once
 
+#include "tilewright/kernels/attention_across_sm90.h"
 #include "tilewright/kernels/attention_bias_sm90.h"
 #include "tilewright/kernels/attention_feed_sm90.h"
 #include "tilewright/kernels/attention_widen_sm90.h"
@@ -73,7 +75,10 @@ struct AttentionSm90 : AttentionBlock<T, kBuild> {
       if constexpr (kBuild.transposers == 4) AttentionTranspose<T, kBuild>{given}(shared);
     } else {
       take_registers<kBuild.consumer_registers()>();
-      consume(shared, warpgroup - 1);
+      if constexpr (Block::kCrosses)
+        AttentionAcross<T, U, kBuild>{given}(shared);
+      else
+        consume(shared, warpgroup - 1);
     }
   }
 

@@ -84,6 +84,11 @@ struct AttentionPaged : AttentionFamily {
       {"decode, heads of 128", "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +sinks +lse"},
       {"decode, heads of 128, scales",
        "N=4 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +k_scale +v_scale +lse"},
+      {"decode, heads of 256, scales",
+       "N=3 Hq=6 P=60 S=16 H=2 D=256 Dv=256 B=3 W=30 causal=1 +k_scale +v_scale +lse"},
+      {"five queries each, page of 256, scales",
+       "N=10 Hq=4 P=9 S=256 H=1 D=64 Dv=64 B=2 W=4 causal=1 window_left=300 +k_scale +v_scale "
+       "+sinks +lse"},
       {"slopes", "N=8 Hq=8 P=60 S=64 H=2 D=128 Dv=128 B=4 W=14 causal=1 +alibi_slopes +lse"},
       {"heads of 64, window, sinks, softcap",
        "N=60 Hq=4 P=64 S=16 H=2 D=64 Dv=64 B=3 W=20 C=4 causal=1 window_left=50 softcap=5 "

@@ -88,6 +88,36 @@ TEST(AttentionPolicy, QueriesOfEightBitsHaveBuildsOfTheirOwn) {
   }
 }
 
+TEST(AttentionPolicy, FewQueriesOfNarrowKeysLieAcross) {
+  const auto across = [](int64_t queries, int64_t group, int64_t dims, bool biased = false,
+                         int64_t page_keys = 0) {
+    AttentionSize size = decode(1, 4096, group, page_keys);
+    size.dims = size.value_dims = dims, size.queries = queries;
+    size.narrow = true, size.biased = biased;
+    const AttentionChoice choice = choose_attention_sm90(size, kMultiprocessors);
+    return std::pair(kAttentionNarrowBuilds[choice.build].across, choice.pack);
+  };
+  EXPECT_EQ(across(1, 4, 128), std::pair(8, 4));
+  EXPECT_EQ(across(2, 4, 128), std::pair(8, 4));
+  EXPECT_EQ(across(1, 7, 64), std::pair(8, 7));
+  EXPECT_EQ(across(1, 12, 128), std::pair(16, 12));
+  EXPECT_EQ(across(8, 4, 128), std::pair(16, 4));  // two tiles
+  EXPECT_EQ(across(9, 4, 128), std::pair(0, 4));   // more
+  EXPECT_EQ(across(1, 48, 64), std::pair(0, 48));
+  EXPECT_EQ(across(4, 4, 256), std::pair(8, 4));
+  EXPECT_EQ(across(1, 4, 264 / 2), std::pair(8, 4));  // of 256 dims
+  EXPECT_EQ(across(1, 4, 128, true), std::pair(0, 4));
+  EXPECT_EQ(across(1, 4, 128, false, 256), std::pair(8, 4));
+  constexpr int kMostShared = 227 * 1024;  // of a block of threads
+  for (const auto& build : kAttentionNarrowBuilds) {
+    EXPECT_LE(build.shared_bytes(), kMostShared);
+    const int helping = build.has_helper_group() ? 128 * build.helper_registers() : 0;
+    EXPECT_LE(128 * build.producer_registers() + helping +
+                  32 * build.consumer_warps() * build.consumer_registers(),
+              1 << 16);
+  }
+}
+
 TEST(MlaPolicy, PacksHeadsIntoRows) {
   EXPECT_EQ(choose_mla_sm90(decode(1, 64, 128), 64, kMultiprocessors).pack, 64);
   EXPECT_EQ(choose_mla_sm90(decode(1, 64, 16), 64, kMultiprocessors).pack, 16);

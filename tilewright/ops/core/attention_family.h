@@ -166,14 +166,18 @@ struct AttentionFamily {
   static Tensor few_numbers(int64_t count, uint64_t seed) {
     return make<int32_t>({count}, [&](int64_t i) { return mix_below(seed, i, 3); });
   }
-  /// int8 keys and values, and the scales of keys and values, which have such sizes.
+  /// int8 keys and values, and the scales of keys and values, which have such sizes; some are
+  /// negative, some zero.
   static std::optional<Tensor> materialize_quantized(std::string_view arg,
                                                      std::vector<int64_t> sizes,
                                                      const Bindings& known, DType kv,
                                                      uint64_t seed) {
     if (arg == "k_scale" || arg == "v_scale")
-      return make<float>(std::move(sizes),
-                         [&](int64_t i) { return 0.05 + 0.01 * double(mix_below(seed, i, 20)); });
+      return make<float>(std::move(sizes), [&](int64_t i) {
+        const int64_t kind = mix_below(seed + 1, i, 16);
+        const double sign = kind == 0 ? 0 : kind < 4 ? -1 : 1;
+        return sign * (0.05 + 0.01 * double(mix_below(seed, i, 20)));
+      });
     const bool are_keys = arg == "k" || arg == "k_pages";
     if (kv != DType::kI8 || !(are_keys || arg == "v" || arg == "v_pages")) return std::nullopt;
     sizes.push_back(known[are_keys ? "D" : "Dv"]);

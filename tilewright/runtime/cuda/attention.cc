@@ -78,11 +78,12 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionBuild build =
       kernels::attention_build(int{sizeof(T)}, int{sizeof(U)}, choice.build);
   AttentionArguments<T> arguments{};
-  const AttentionCut cut{64 * build.consumers, build.keys, choice};
+  const AttentionCut cut{build.consumers, build.rows(), build.keys, choice};
   set_arguments(p, cut, on.multiprocessors, arguments);
   const auto map_of = [&](const AttentionTensor<const U>& x) {
-    return p.kNarrow ? narrow_map(x, arguments.box_keys, build.dims)
-                     : row_map(x, arguments.box_keys);
+    return build.box_row_bytes() == 128 && !build.widens()
+               ? row_map(x, arguments.box_keys)
+               : narrow_map(x, arguments.box_keys, build.box_row_bytes());
   };
   if (kernels::AttentionOverlap::exists(build)) {
     using kernels::AttentionOverlap;
@@ -94,7 +95,7 @@ void launch(const AttentionProblem<T, U>& p, const Gpu& on, Stream stream) {
   const AttentionSeenBlocks<T> seen(p, cut, stream, arguments);
   if (seen) seen.find(finder_for(p, choice.build, on), arguments, on.multiprocessors, stream);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
-  const AttentionPartials<T> partials(p, blocks, stream, "attention", arguments);
+  const AttentionPartials<T> partials(p, cut.rows, blocks, stream, "attention", arguments);
   const Kernel kernel = kernel_for(p, choice.build, build, on);
   void* pointers[] = {&arguments};
   launch_attention("attention", Start::kEarly, kernel, on, blocks, build.threads(),

@@ -16,16 +16,20 @@ namespace tw::runtime::cuda {
 
 /// How a kernel cuts the work.
 struct AttentionCut {
-  int64_t tile_rows;  // queries, or queries times heads
+  int64_t consumers, rows;  // of a consumer: queries, or queries times heads
   int64_t block_keys;
   kernels::AttentionChoice choice;
+
+  /// Of a tile, with so many heads to a query.
+  int64_t queries(int64_t pack) const { return consumers * (rows / pack); }
 };
 
 template <class T>
-tile::cuda::TensorMap query_map(const AttentionTensor<const T>& q, int64_t pack) {
+tile::cuda::TensorMap query_map(const AttentionTensor<const T>& q, int64_t pack,
+                                int64_t rows = 64) {
   return tensor_map<T, 4>(q, {pack, q.rows, q.heads / pack, q.outer},
                           {q.head_stride, q.row_stride, pack * q.head_stride, q.outer_stride},
-                          {uint32_t(pack), uint32_t(64 / pack), 1, 1});
+                          {uint32_t(pack), uint32_t(rows / pack), 1, 1});
 }
 /// A window of at least 2^29 sees everything.
 inline int attention_window(int64_t keys) {
@@ -61,8 +65,8 @@ void set_arguments(const AttentionProblem<T, U>& p, const AttentionCut& cut, int
                    kernels::AttentionArguments<T>& a) {
   constexpr float kLog2E = 1.4426950408889634f;
   const kernels::AttentionChoice& choice = cut.choice;
-  a.q = query_map(p.q, choice.pack);
-  const int64_t queries = cut.tile_rows / 64 * (64 / choice.pack);
+  a.q = query_map(p.q, choice.pack, cut.rows);
+  const int64_t queries = cut.queries(choice.pack);
   // Every sequence may end in the middle of a tile, and of a pair of tiles.
   a.order.tiles = int((p.q.rows + queries - 1) / queries + (p.q_offsets ? 2 * p.sequences : 0));
   a.order.heads = int(p.q.heads / choice.pack);
@@ -108,11 +112,11 @@ template <class T>
 class AttentionPartials {
  public:
   template <class U>
-  AttentionPartials(const AttentionProblem<T, U>& p, int64_t blocks, Stream stream,
+  AttentionPartials(const AttentionProblem<T, U>& p, int64_t rows, int64_t blocks, Stream stream,
                     std::string_view op, kernels::AttentionArguments<T>& a)
       : blocks_(a.order.teams == 0 || is_whole(a.order) ? 0 : blocks),
         tile_rows_(a.pack *
-                   (p.q_offsets ? 64 / a.pack : std::min<int64_t>(64 / a.pack, a.queries))),
+                   (p.q_offsets ? rows / a.pack : std::min<int64_t>(rows / a.pack, a.queries))),
         memory_(bytes(p.v.dims), stream, op) {
     if (blocks_ == 0) return;
     a.part_rows = int(tile_rows_);

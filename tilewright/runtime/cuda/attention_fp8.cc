@@ -37,7 +37,8 @@ void launch_sm90(const kernels::AttentionFp8& call, int device, Stream stream) {
       kernels::choose_attention_sm90(p.size(), on.multiprocessors);
   const AttentionBuild build = kernels::kAttentionFp8Builds[choice.build];
   kernels::AttentionArguments<T> arguments{};
-  set_arguments(p, {64 * build.consumers, build.keys, choice}, on.multiprocessors, arguments);
+  set_arguments(p, {build.consumers, build.rows(), build.keys, choice}, on.multiprocessors,
+                arguments);
   arguments.k = row_map(p.k, arguments.box_keys);
   arguments.v = row_map(p.v, arguments.box_keys);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);

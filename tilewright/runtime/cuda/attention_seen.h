@@ -54,7 +54,7 @@ class AttentionSeenBlocks {
   template <class U>
   int64_t rows_of(const AttentionProblem<T, U>& p, const AttentionCut& cut,
                   const kernels::AttentionArguments<T>& a) const {
-    const int64_t queries = cut.tile_rows / 64 * (64 / a.pack);
+    const int64_t queries = cut.queries(a.pack);
     const int64_t tiles = p.q_offsets         ? p.q.rows / queries + p.sequences + 1
                           : seen_.by_sequence ? a.order.tiles * p.sequences
                                               : a.order.tiles;

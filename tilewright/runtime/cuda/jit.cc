@@ -118,7 +118,9 @@ std::vector<AttentionVariant> attention_variants(DType queries, DType keys,
   if (keys == DType::kI8 || keys == DType::kF8E4m3fn)
     for (int i = 0; i < kernels::kAttentionNarrowBuildCount; ++i)
       for (const bool changes_scores : {false, true})
-        out.push_back({queries, keys, changes_scores, i, mods});
+        if (!(changes_scores || mods) ||
+            kernels::can_change_scores(kernels::kAttentionNarrowBuilds[i]))
+          out.push_back({queries, keys, changes_scores, i, mods});
   if (keys == queries)
     for (int i = 0; i < kernels::kAttentionBuildCount; ++i)
       for (const bool changes_scores : {false, true})

@@ -127,7 +127,8 @@ template <class T, class U>
 void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
   const kernels::AttentionChoice choice = p.choice(on.multiprocessors);
   kernels::MlaArguments<T, U> arguments{};
-  set_arguments<T, U>(p, {MlaBuild::kRows, MlaBuild::kKeys, choice}, on.multiprocessors, arguments);
+  set_arguments<T, U>(p, {1, MlaBuild::kRows, MlaBuild::kKeys, choice}, on.multiprocessors,
+                      arguments);
   arguments.q_pe = query_map(p.q_pe, choice.pack);
   if (!p.gathers()) {
     arguments.k = row_map(p.k, arguments.box_keys);
@@ -140,7 +141,7 @@ void launch(const MlaProblem<T, U>& p, const Gpu& on, Stream stream) {
   arguments.page_shift = std::countr_zero(unsigned(page_keys));
   arguments.row_mask = uint32_t(page_keys - 1);
   const int64_t blocks = attention_blocks(arguments.order, on.multiprocessors);
-  const AttentionPartials<T> partials(p, blocks, stream, "mla", arguments);
+  const AttentionPartials<T> partials(p, MlaBuild::kRows, blocks, stream, "mla", arguments);
   const int shared_bytes =
       kMlaBuilds[choice.build].shared_bytes() + (p.kNarrow ? MlaBuild::kScaleBytes : 0);
   const Kernel kernel = kernel_for<T, U>(choice.build, shared_bytes, on);

@@ -1,5 +1,5 @@
-// ldmatrix and stmatrix: 8x8 matrices of 16-bit elements between shared memory and the fragments
-// of the matrix instructions. Lane l gives the address of row l % 8 of matrix l / 8.
+// ldmatrix, stmatrix and movmatrix: 8x8 matrices of 16-bit elements between shared memory and the
+// fragments of the matrix instructions. Lane l gives the address of row l % 8 of matrix l / 8.
 #pragma once
 
 #include "tilewright/tile/cuda/ptx.h"
@@ -18,6 +18,12 @@ TW_PTX void load_matrices_transposed(uint32_t (&r)[4], const void* row) {
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))
                : "memory");
+}
+/// Of a matrix in registers, of which lane l has columns 2 (l % 4) and the next of row l / 4.
+TW_PTX uint32_t transposed_matrix(uint32_t pair) {
+  uint32_t out;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(pair));
+  return out;
 }
 TW_PTX void store_matrices(void* row, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
   asm volatile(

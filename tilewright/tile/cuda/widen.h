@@ -15,6 +15,11 @@ TW_PTX void spread(uint32_t bits, uint32_t high, uint32_t (&to)[2]) {
   to[1] = __byte_perm(bits, high, 0x4342);
 }
 
+/// A pair of f16 less 2^10 + 2^7.
+TW_PTX void subtract_offset(uint32_t& pair) {
+  asm("sub.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64806480u));
+}
+
 template <class T>
 struct FourNarrow<int8_t, T> {
   /// By their place in a fraction: of 2^10 in f16; of 2^7 in bf16, where the sign chooses whether
@@ -23,7 +28,7 @@ struct FourNarrow<int8_t, T> {
     if constexpr (sizeof(T) == 2 && tile::same_type<T, f16>) {
       spread(bits ^ 0x80808080u, 0x64646464u, to);
       TW_UNROLL
-      for (uint32_t& pair : to) asm("sub.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64806480u));
+      for (uint32_t& pair : to) subtract_offset(pair);
     } else {
       spread(bits, 0x43434343u, to);
       TW_UNROLL
@@ -48,9 +53,12 @@ template <class T>
 struct FourNarrow<f8_e4m3fn, T> {
   TW_PTX static void widen(uint32_t bits, uint32_t (&to)[2]) {
     if constexpr (tile::same_type<T, f16>) {
-      TW_UNROLL
-      for (int i = 0; i < 2; ++i)
-        asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(to[i]) : "h"(uint16_t(bits >> 16 * i)));
+      asm("{ .reg .b16 low, high;\n"
+          "mov.b32 {low, high}, %2;\n"
+          "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+          "cvt.rn.f16x2.e4m3x2 %1, high; }"
+          : "=r"(to[0]), "=r"(to[1])
+          : "r"(bits));
     } else {
       float four[4];
       widen(bits, four);
@@ -69,6 +77,33 @@ struct FourNarrow<f8_e4m3fn, T> {
           : "=f"(to[2 * i]), "=f"(to[2 * i + 1])
           : "h"(uint16_t(bits >> 16 * i)));
     }
+  }
+};
+
+/// Four numbers of 8 bits as pairs of f16 for a matrix instruction. Of offset(), bytes 0 and 1, 2
+/// and 3, each number is what a pair has times kUnit, less kOffset; every_other() has them as they
+/// are, of bytes 0 and 2, 1 and 3.
+template <class U>
+struct HalfOperand {
+  static constexpr float kUnit = 1, kOffset = 0;
+  TW_PTX static void offset(uint32_t bits, uint32_t (&to)[2]) {
+    FourNarrow<U, f16>::widen(bits, to);
+  }
+  TW_PTX static void every_other(uint32_t bits, uint32_t (&to)[2]) {
+    FourNarrow<U, f16>::widen(__byte_perm(bits, 0, 0x3120), to);
+  }
+};
+/// A byte alone is a number below the least normal one, which tensor cores take as any other.
+template <>
+struct HalfOperand<int8_t> {
+  static constexpr float kUnit = 0x1p24F, kOffset = 128;
+  TW_PTX static void offset(uint32_t bits, uint32_t (&to)[2]) { spread(bits ^ 0x80808080u, 0, to); }
+  TW_PTX static void every_other(uint32_t bits, uint32_t (&to)[2]) {
+    bits ^= 0x80808080u;
+    to[0] = __byte_perm(bits, 0x64646464u, 0x4240);
+    to[1] = __byte_perm(bits, 0x64646464u, 0x4341);
+    TW_UNROLL
+    for (uint32_t& pair : to) subtract_offset(pair);
   }
 };
 
