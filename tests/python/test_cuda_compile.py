@@ -75,10 +75,14 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
 
 @pytest.mark.parametrize(
     ("dtypes", "chosen"),
-    [("bf16/bf16", ""), ("bf16/f8_e4m3fn", ""), ("f16/i8", "build0,scores1")],
+    [
+        ("bf16/bf16", ""),
+        ("bf16/f8_e4m3fn", "scores0,build1,build5"),
+        ("f16/i8", "build0,scores1,build6"),
+    ],
 )
 def test_attention_on_hopper(tmp_path: Path, dtypes: str, chosen: str) -> None:
-    """Kernels that the library does not carry: they add to scores, or widen keys."""
+    """Kernels that the library does not carry: they add to scores, or keys have 8 bits."""
     only = ["--variant", chosen] if chosen else []
     kernels = compile_for("sm_90a", "attention", "--dtype", dtypes, *only, cache=tmp_path)
     variants = [str(kernel["variant"]) for kernel in kernels]
