@@ -220,13 +220,11 @@ def assert_close(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> Non
         return
     if want.numel() == 0:
         return
-    squares, count = 0.0, 0
-    for exact in _in_pieces(want):
-        of_rows, finite = _squares(exact)
-        squares, count = squares + float(of_rows.sum()), count + int(finite.sum())
-    rms = math.sqrt(squares / max(count, 1))
-    for part, exact in zip(_in_pieces(got), _in_pieces(want), strict=True):
-        of_rows, finite = _squares(exact)
+    rows = [_squares(exact) for exact in _in_pieces(want)]
+    squares = sum(float(of_rows.sum()) for of_rows, _ in rows)
+    rms = math.sqrt(squares / max(sum(int(finite.sum()) for _, finite in rows), 1))
+    pieces = zip(_in_pieces(got), _in_pieces(want), rows, strict=True)
+    for part, exact, (of_rows, finite) in pieces:
         wide, exact = part.double(), exact.double()
         scale = (of_rows / finite.clamp(min=1)).sqrt().clamp(min=rms).unsqueeze(-1)
         close = (wide - exact).abs() <= tolerance * (exact.abs() + scale)

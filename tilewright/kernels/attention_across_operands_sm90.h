@@ -4,6 +4,7 @@
 
 #include "tilewright/kernels/attention_block_sm90.h"
 #include "tilewright/kernels/attention_softmax_sm90.h"
+#include "tilewright/tile/compute_type.h"
 
 namespace tw::kernels {
 

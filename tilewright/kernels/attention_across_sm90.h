@@ -14,9 +14,9 @@
 #pragma once
 
 #include "tilewright/kernels/attention_across_merge_sm90.h"
+#include "tilewright/tile/cuda/half_operand.h"
 #include "tilewright/tile/cuda/matrix.h"
 #include "tilewright/tile/cuda/mma.h"
-#include "tilewright/tile/cuda/widen.h"
 
 namespace tw::kernels {
 

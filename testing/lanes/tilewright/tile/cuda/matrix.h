@@ -1,4 +1,4 @@
-// Stands in for tile/cuda/matrix.h: what the PTX manual says of ldmatrix and stmatrix.
+// Stands in for tile/cuda/matrix.h: what the PTX manual says of ldmatrix, stmatrix and movmatrix.
 #pragma once
 
 #include <cstring>
@@ -41,6 +41,17 @@ inline void store_matrices(void* row, uint32_t r0, uint32_t r1, uint32_t r2, uin
       std::memcpy(rows[8 * matrix + testing::lane() / 4] + testing::lane() % 4 * 4, &words[matrix],
                   sizeof words[matrix]);
   });
+}
+inline uint32_t transposed_matrix(uint32_t pair) {
+  const int column = testing::lane() / 4, first = testing::lane() % 4 * 2;
+  uint32_t out = 0;
+  for (int source = 0; source < 32; ++source) {
+    const uint32_t words = testing::from_lane(pair, source);
+    for (int i = 0; i < 2; ++i)
+      if (source / 4 == first + i && source % 4 == column / 2)
+        out |= (words >> (16 * (column % 2)) & 0xffffu) << (16 * i);
+  }
+  return out;
 }
 
 }  // namespace tw::tile::cuda

@@ -111,6 +111,15 @@ inline unsigned __ballot_sync(unsigned, bool vote) {
   for (int i = 0; i < 32; ++i) out |= unsigned(__shfl_sync(~0u, int(vote), i)) << i;
   return out;
 }
+inline bool __any_sync(unsigned, bool vote) {
+  return __ballot_sync(~0u, vote) != 0;
+}
+inline uint32_t __float_as_uint(float x) {
+  return std::bit_cast<uint32_t>(x);
+}
+inline float __uint_as_float(uint32_t x) {
+  return std::bit_cast<float>(x);
+}
 inline int __ffs(int x) {
   return x == 0 ? 0 : std::countr_zero(unsigned(x)) + 1;
 }
@@ -144,8 +153,14 @@ inline float __fmaf_rn(float a, float b, float c) {
   return std::fma(a, b, c);
 }
 
+struct float2 {
+  float x, y;
+};
 struct float4 {
   float x, y, z, w;
+};
+struct uint4 {
+  uint32_t x, y, z, w;
 };
 
 namespace tw::tile::cuda {
