@@ -205,20 +205,24 @@ def _ours(row: Row, q: torch.Tensor, given: dict[str, torch.Tensor]) -> Callable
     return lambda: OPS.attention_paged(queries, k, v, table, lens, **more, **options)
 
 
+def _keys(row: Row, k: torch.Tensor, v: torch.Tensor) -> tuple[dict[str, torch.Tensor], list[Any]]:
+    """Keys and values as our call takes them, by its names; the numbers that they stand for."""
+    if not row.kv:
+        return {"k": k, "v": v}, [k, v]
+    k, k_scale, wide_k = _narrow(k, row.kv)
+    v, v_scale, wide_v = _narrow(v, row.kv)
+    return {"k": k, "v": v, "k_scale": k_scale, "v_scale": v_scale}, [wide_k, wide_v]
+
+
 def ours_of(name: str) -> Callable[[], Any]:
-    """Our call of the row of that name, in bf16; of keys of 16 bits."""
+    """Our call of the row of that name, in bf16."""
     row = next(row for row in _rows() if row.name == name)
     q, k, v = _tensors(row, torch.bfloat16)
-    return _ours(row, q, {"k": k, "v": v} | _added(row, torch.bfloat16))
+    return _ours(row, q, _keys(row, k, v)[0] | _added(row, torch.bfloat16))
 
 
 def _check(
-    row: Row,
-    out: torch.Tensor,
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    added: dict[str, torch.Tensor],
+    row: Row, out: torch.Tensor, q: torch.Tensor, kv: list[Any], added: dict[str, torch.Tensor]
 ) -> None:
     """Compares sampled rows with float64."""
     out = out.view(*q.shape[:-1], row.value_dims)
@@ -231,8 +235,8 @@ def _check(
         s = {0: 0, 1: row.queries - 1}.get(i, s)
         end = s + lengths[b] - row.queries + 1 if row.causal else lengths[b]
         begin = 0 if row.window < 0 else max(0, end - 1 - row.window)
-        kv = h * row.kv_heads // row.heads
-        keys, values = (x[b, begin:end, kv].double() for x in (k, v))
+        kv_head = h * row.kv_heads // row.heads
+        keys, values = (x[b, begin:end, kv_head].double() for x in kv)
         scores = keys @ q[b, s, h].double() / math.sqrt(row.dims)
         scores = scores + _added_to(row, added, b, h, s)
         want = torch.softmax(scores, 0) @ values
@@ -317,15 +321,10 @@ def in_turns(
 
 def _measure(row: Row, dtype: torch.dtype) -> None:
     q, k, v = _tensors(row, dtype)
+    given, exact = _keys(row, k, v)
     added = _added(row, dtype)
-    given, exact = {"k": k, "v": v, **added}, (k, v)
-    if row.kv:
-        k_codes, k_scale, wide_k = _narrow(k, row.kv)
-        v_codes, v_scale, wide_v = _narrow(v, row.kv)
-        given = {"k": k_codes, "v": v_codes, "k_scale": k_scale, "v_scale": v_scale}
-        exact = (wide_k, wide_v)
-    ours = _ours(row, q, given)
-    _check(row, ours(), q, *exact, added)
+    ours = _ours(row, q, given | added)
+    _check(row, ours(), q, exact, added)
     row.timings = in_turns(ours, _peers(row, q, k, v, added), most=50, seconds=4e-3)
 
 

@@ -95,6 +95,7 @@ CASES: dict[str, Callable[[], Call]] = {
     "decode B16 L8192 paged by 16": lambda: _row_of("attention", "decode B16 L8192 paged by 16"),
     "decode B16 L64..65536 paged": lambda: _row_of("attention", "decode B16 L64..65536 paged"),
     "decode B1 L65536": lambda: _row_of("attention", "decode B1 L65536 dense"),
+    "decode B64 L8192 paged int8": lambda: _row_of("attention", "decode B64 L8192 paged int8"),
     "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
     "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
     "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
