@@ -40,7 +40,7 @@ struct AttentionAcrossState {
 };
 
 template <class T, AttentionBuild kBuild>
-struct AttentionAcrossMerge {
+struct AttentionAcrossMerge : attention_across::Place {
   using Arguments = AttentionArguments<T>;
   using Merge = AttentionMerge<kBuild>;
   using State = AttentionAcrossState<kBuild>;
@@ -50,6 +50,8 @@ struct AttentionAcrossMerge {
   static constexpr int kBarrier = 1;  // the first named one is the block's
 
   const Arguments& given;
+
+  TW_PTX explicit AttentionAcrossMerge(const Arguments& arguments) : given(arguments) {}
 
   /// In the order of warps, so that repeated calls have the same bits.
   TW_PTX void operator()(Merge& shared, const AttentionTile& tile, int parity, State& state) const {
@@ -85,11 +87,6 @@ struct AttentionAcrossMerge {
 
  private:
   static constexpr float kLow = attention_sm90::kLow;
-
-  TW_PTX static int warp() { return int(threadIdx.x) / 32 - 4; }
-  TW_PTX static int lane() { return attention_across::lane(); }
-  TW_PTX static int group() { return attention_across::group(); }
-  TW_PTX static int member() { return attention_across::member(); }
 
   using Found = typename Merge::Found;
 

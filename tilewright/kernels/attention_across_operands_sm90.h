@@ -10,17 +10,16 @@ namespace tw::kernels {
 
 namespace attention_across {
 
-TW_PTX int lane() {
-  return int(threadIdx.x) % 32;
-}
-/// Row of a left operand's upper half, column of a right one; the other is 8 rows further on.
-TW_PTX int group() {
-  return lane() / 4;
-}
-/// Sums have columns 2 member() and the one after it.
-TW_PTX int member() {
-  return lane() % 4;
-}
+/// The thread's place among those that multiply, for structs that inherit it.
+struct Place {
+  /// Behind the warpgroup that loads.
+  TW_PTX static int warp() { return int(threadIdx.x) / 32 - 4; }
+  TW_PTX static int lane() { return int(threadIdx.x) % 32; }
+  /// Row of a left operand's upper half, column of a right one; the other is 8 rows further on.
+  TW_PTX static int group() { return lane() / 4; }
+  /// Sums have columns 2 member() and the one after it.
+  TW_PTX static int member() { return lane() % 4; }
+};
 
 TW_PTX float max_over_groups(float x) {
   TW_UNROLL
@@ -42,7 +41,7 @@ TW_PTX void put_words(uint32_t (&words)[kWords], int first, const uint4& from) {
 
 /// Rows of queries as right operands of f16, and what products with them are to be multiplied by.
 template <class T, int kSteps>
-struct Queries {
+struct Queries : Place {
   uint32_t words[kSteps][2];
   float factor;  // of row group()
 
@@ -93,17 +92,16 @@ struct Queries {
 /// keys' values in the others. The next block's are on their way, and the pages of those after
 /// them.
 template <class Arguments, AttentionBuild kBuild>
-class AttentionAcrossScales {
+class AttentionAcrossScales : attention_across::Place {
  public:
   static constexpr int kOfWarp = 16;  // keys of a block, and as many values
 
-  /// Of warp `warp`, from block `block` on, towards the first.
-  TW_PTX AttentionAcrossScales(const Arguments& given, const AttentionTile& tile, int warp,
-                               int block)
-      : from_(attention_across::lane() < kOfWarp ? given.k_scale : given.v_scale),
+  /// From block `block` on, towards the first.
+  TW_PTX AttentionAcrossScales(const Arguments& given, const AttentionTile& tile, int block)
+      : from_(lane() < kOfWarp ? given.k_scale : given.v_scale),
         exist_(given.k_scale.data != nullptr || given.v_scale.data != nullptr),
         kv_head_(tile.head / given.heads_per_kv),
-        key_(block * kKeys + warp * kOfWarp + attention_across::lane() % kOfWarp),
+        key_(block * kKeys + warp() * kOfWarp + lane() % kOfWarp),
         row_(tile.kv_base + key_),
         outer_(tile.kv_outer) {
     if (given.table) {

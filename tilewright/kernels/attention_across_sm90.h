@@ -21,10 +21,10 @@
 namespace tw::kernels {
 
 template <class T, class U, AttentionBuild kBuild>
-struct AttentionAcross : AttentionBlock<T, kBuild> {
+struct AttentionAcross : AttentionBlock<T, kBuild>, attention_across::Place {
   using Block = AttentionBlock<T, kBuild>;
   using Arguments = AttentionArguments<T>;
-  using Block::kBoxBytes, Block::kBoxRowBytes, Block::kDims, Block::kKeys, Block::kQueryBuffers;
+  using Block::kBoxBytes, Block::kBoxRowBytes, Block::kDims, Block::kKeys;
   using Block::kQueryChunkBytes, Block::kRowBytes, Block::kValueDims;
   using typename Block::Position;
   using typename Block::QueryBuffer;
@@ -62,10 +62,6 @@ struct AttentionAcross : AttentionBlock<T, kBuild> {
   using Pairs = float[kTiles][2];
   using Scores = float[kTiles][4];  // of keys group() and 8 further on, columns 2 member() and next
 
-  TW_PTX static int warp() { return int(threadIdx.x) / 32 - 4; }
-  TW_PTX static int lane() { return attention_across::lane(); }
-  TW_PTX static int group() { return attention_across::group(); }
-  TW_PTX static int member() { return attention_across::member(); }
   TW_PTX static float shuffled(float x, int from) { return __shfl_sync(0xffffffffu, x, from); }
 
   TW_PTX static void release(tile::cuda::Mbarrier& empty) {
@@ -100,7 +96,7 @@ struct AttentionAcross : AttentionBlock<T, kBuild> {
 
     const AttentionSpan inner = tile.inner();
     int block = tile.last_block - 1;
-    Scales scales(given, tile, warp(), block);
+    Scales scales(given, tile, block);
     for (; block >= tile.first_block; --block, at.next())
       step(shared, tile, inner, at, block, scales.next(given, tile), queries, start, unit, state);
   }

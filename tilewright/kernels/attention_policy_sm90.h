@@ -145,6 +145,7 @@ constexpr int first_build(const AttentionBuild (&builds)[kCount], const Attentio
 /// The first whose queries lie across, if they are few: of the fewest dims, the first that has them
 /// in one tile, or the widest.
 constexpr int first_across(const AttentionSize& size) {
+  if (size.biased) return -1;
   constexpr int64_t kMostTiles = 2;  // of a sequence and head of keys
   const int64_t rows = size.queries * size.group;
   int out = -1;
@@ -156,7 +157,7 @@ constexpr int first_across(const AttentionSize& size) {
     if (rows <= kMostTiles * build.across) out = i;
     if (rows <= build.across) break;
   }
-  return size.biased ? -1 : out;
+  return out;
 }
 
 /// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
