@@ -3,12 +3,12 @@
 // Both products are one loop: acc[r][c] = fma(a[r, i], b[i, c], acc[r][c]) for i in order, so that
 // an element's chain of operations is the same in every tile height and width, and may be cut at
 // any i and resumed. b is read as it lies in memory (any storage type) or from a packed panel.
-// Where both are bf16 and the processor multiplies pairs of those faster (vdpbf16ps), i counts
-// pairs, and weights are rounded to bf16.
+// Where a is bf16, b that or of 8 bits, and the processor multiplies pairs of bf16 faster
+// (vdpbf16ps), i counts pairs, and weights are rounded to bf16.
 #pragma once
 
 #include "tilewright/kernels/attention_blocks.h"
-#include "tilewright/tile/cpu/pack.h"
+#include "tilewright/tile/cpu/byte_pairs.h"
 #include "tilewright/tile/math.h"
 #include "tilewright/tile/tile.h"
 
@@ -61,18 +61,19 @@ struct Columns {
   }
 };
 
-/// Columns of bf16 where they lie, a row of pairs being two rows of these, `stride` apart. The
+/// Columns where they lie, as bf16, a row of pairs being two rows of these, `stride` apart. The
 /// first may have no low half, the last no high one: zeros.
+template <class B>
 struct PairColumns {
-  const bf16* data;
+  const B* data;
   int64_t row_stride, pair_stride, stride;
-  const bf16 *without_low, *without_high;  // rows of pairs, or null
+  const B *without_low, *without_high;  // rows of pairs, or null
   const char* ahead;
 
   /// Rows [first, last) of memory, `from` being `first`; pairs begin with even rows.
-  TW_INLINE static PairColumns of(const bf16* from, int64_t first, int64_t last, int64_t stride,
+  TW_INLINE static PairColumns of(const B* from, int64_t first, int64_t last, int64_t stride,
                                   int64_t pair_stride, const char* ahead) {
-    const bf16* const data = from - first % 2 * stride;
+    const B* const data = from - first % 2 * stride;
     return {data,
             2 * stride,
             pair_stride,
@@ -85,14 +86,14 @@ struct PairColumns {
   TW_INLINE PairColumns from(int64_t vec, int64_t count) const {
     constexpr int kN = tile::kLanesOf<V>;
     const int64_t to = vec / 2 * pair_stride + vec % 2 * kN;
-    const auto moved = [&](const bf16* row) { return row != nullptr ? row + to : row; };
+    const auto moved = [&](const B* row) { return row != nullptr ? row + to : row; };
     return {data + to,
             row_stride,
             pair_stride,
             stride,
             moved(without_low),
             moved(without_high),
-            ahead + vec * kN * count * 2 * int64_t{sizeof(bf16)}};
+            ahead + vec * kN * count * 2 * int64_t{sizeof(B)}};
   }
   TW_INLINE PairColumns below(int64_t rows) const {
     PairColumns out = *this;
@@ -100,20 +101,36 @@ struct PairColumns {
     return out;
   }
   template <class V>
-  TW_INLINE auto load(const bf16* row, int c) const {
-    using U = tile::with_element<uint32_t, V>;
-    using Bits = tile::with_element<uint16_t, V>;
-    const bf16* const at = row + c / 2 * pair_stride + c % 2 * tile::kLanesOf<V>;
-    const auto half = [&](bool there, const bf16* from) {
-      return there ? tile::convert<U>(tile::load_bits<Bits>(from)) : U{};
-    };
-    return half(row != without_low, at) | half(row != without_high, at + stride) << 16;
+  TW_INLINE auto load(const B* row, int c) const {
+    using Bits = tile::with_element<bits_of<B>, V>;
+    return tile::bf16_pairs<B>(low<Bits>(row, c), high<Bits>(row, c));
+  }
+  /// Vectors c and c + 1, c even, for less than twice the work.
+  static constexpr bool kLoadsTwo = sizeof(B) == 1;
+  template <class V, class W>
+  TW_INLINE void load_two(const B* row, int c, W* to) const {
+    using Bits = tile::vec<bits_of<B>, 2 * tile::kLanesOf<V>>;
+    tile::bf16_pairs<B>(low<Bits>(row, c), high<Bits>(row, c), to);
   }
   template <int kBytes>
   TW_INLINE void fetch(int64_t row) const {
     TW_UNROLL
     for (int line = 0; line < (2 * kBytes + 63) / 64; ++line)
       tile::prefetch_l2(ahead + row * 2 * kBytes + line * 64);
+  }
+
+ private:
+  template <class Bits>
+  TW_INLINE Bits low(const B* row, int c) const {
+    return row != without_low ? tile::load_bits<Bits>(at<Bits>(row, c)) : Bits{};
+  }
+  template <class Bits>
+  TW_INLINE Bits high(const B* row, int c) const {
+    return row != without_high ? tile::load_bits<Bits>(at<Bits>(row, c) + stride) : Bits{};
+  }
+  template <class Bits>
+  TW_INLINE const B* at(const B* row, int c) const {
+    return row + c / 2 * pair_stride + c % 2 * tile::kLanesOf<Bits>;
   }
 };
 
@@ -148,6 +165,20 @@ struct PanelAhead : Panel<P, E> {
   }
 };
 
+/// Vectors [c, c + kCount) of b, read from `row`.
+template <class V, int kCount, class W, class B>
+TW_INLINE void load_vectors(const B& b, decltype(B::data) row, int c, W (&to)[kCount]) {
+  if constexpr (requires { B::kLoadsTwo; }) {
+    if constexpr (B::kLoadsTwo && kCount % 2 == 0) {
+      TW_UNROLL
+      for (int i = 0; i < kCount; i += 2) b.template load_two<V>(row, c + i, to + i);
+      return;
+    }
+  }
+  TW_UNROLL
+  for (int i = 0; i < kCount; ++i) to[i] = b.template load<V>(row, c + i);
+}
+
 /// acc[r][c] += a[r * kRow] * b[c], with b's vectors read from `row`.
 template <int kRow, class V, int kRows, int kVecs, class E, class B>
 TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
@@ -157,16 +188,21 @@ TW_INLINE void outer_product(V (&acc)[kRows][kVecs], const E* a, const B& b,
     W x[kRows];
     TW_UNROLL
     for (int r = 0; r < kRows; ++r) x[r] = tile::splat<W>(a[r * kRow]);
+    constexpr int kAtOnce = kVecs % 2 == 0 ? 2 : 1;
     TW_UNROLL
-    for (int c = 0; c < kVecs; ++c) {
-      const W w = b.template load<V>(row, c);
+    for (int c = 0; c < kVecs; c += kAtOnce) {
+      W w[kAtOnce];
+      load_vectors<V>(b, row, c, w);
       TW_UNROLL
-      for (int r = 0; r < kRows; ++r) acc[r][c] = tile::multiply_add(x[r], w, acc[r][c]);
+      for (int i = 0; i < kAtOnce; ++i) {
+        TW_UNROLL
+        for (int r = 0; r < kRows; ++r)
+          acc[r][c + i] = tile::multiply_add(x[r], w[i], acc[r][c + i]);
+      }
     }
   } else {
     W w[kVecs];
-    TW_UNROLL
-    for (int c = 0; c < kVecs; ++c) w[c] = b.template load<V>(row, c);
+    load_vectors<V>(b, row, 0, w);
     TW_UNROLL
     for (int r = 0; r < kRows; ++r) {
       const W x = tile::splat<W>(a[r * kRow]);

@@ -8,7 +8,6 @@
 
 #include "tilewright/kernels/attention_partials_cpu.h"
 #include "tilewright/kernels/attention_softmax_cpu.h"
-#include "tilewright/tile/cpu/pack.h"
 
 namespace tw::kernels::attention_detail {
 
@@ -19,12 +18,12 @@ struct Floats {
   template <class T>
   using Units = tile::WidenedUnits<T>;
 };
-/// Pairs of bf16.
+/// Pairs of bf16, or of 8-bit numbers made of them.
 struct Pairs {
   using Unit = uint32_t;
   static constexpr int64_t kDepth = 2;
   template <class T>
-  using Units = tile::PairUnits;
+  using Units = tile::Bf16PairUnits<T>;
 };
 template <class M>
 TW_INLINE constexpr int64_t units_of(int64_t numbers) {
@@ -158,37 +157,36 @@ __attribute__((noinline)) void pack_values(P, const KeySource<U>& v, int64_t fir
 
 /// Values of keys [keys.begin, keys.end) of a block that begins at `start`, into panels of pairs,
 /// `panel_stride` apart; zeros fill up 32 keys at both ends.
-template <class P>
-__attribute__((noinline)) void pack_value_pairs(P, const KeySource<bf16>& v, int64_t start,
+template <class P, class U>
+__attribute__((noinline)) void pack_value_pairs(P, const KeySource<U>& v, int64_t start,
                                                 KeyRange keys, int64_t dims, int64_t padded_dims,
                                                 int64_t panel_stride, uint32_t* to) {
   using Units = typename P::template Vec<uint32_t>;
   constexpr int kN = tile::kLanesOf<Units>;
-  using Bits = tile::vec<uint16_t, kN>;
+  using Bits = tile::vec<bits_of<U>, kN>;
   constexpr int64_t kSide = 32;
   // The pair of keys from `key` on; a row without data is zeros.
-  const auto pack_pair = [&](int64_t key, const bf16* low, const bf16* high) {
+  const auto pack_pair = [&](int64_t key, const U* low, const U* high) {
     uint32_t* out = to + key / 2 * kSide;
     for (int64_t d = 0; d < padded_dims; d += kSide, out += panel_stride) {
       TW_UNROLL
       for (int i = 0; i < kSide; i += kN) {
-        const auto load = [&](const bf16* row) {
-          if (row == nullptr) return Units{};
-          if (d + i + kN <= dims && v.dim_stride == 1)
-            return tile::convert<Units>(tile::load_bits<Bits>(row + d + i));
+        const auto load = [&](const U* row) -> Bits {
+          if (row == nullptr) return Bits{};
+          if (d + i + kN <= dims && v.dim_stride == 1) return tile::load_bits<Bits>(row + d + i);
           Bits bits{};
           for (int64_t c = 0; c < kN && d + i + c < dims; ++c)
-            bits[c] = row[(d + i + c) * v.dim_stride].bits;
-          return tile::convert<Units>(bits);
+            bits[c] = __builtin_bit_cast(bits_of<U>, row[(d + i + c) * v.dim_stride]);
+          return bits;
         };
-        tile::store(out + i, load(low) | load(high) << 16);
+        tile::store(out + i, tile::bf16_pairs<U>(load(low), load(high)));
       }
     }
   };
   const int64_t first = keys.begin / kSide * kSide, last = round_up(keys.end, kSide);
-  const bf16* row[kKeyBlock] = {};
+  const U* row[kKeyBlock] = {};
   for_segments(v, start + keys.begin, start + keys.end, kKeyBlock,
-               [&](const KeySegment<bf16>& segment, int64_t offset) {
+               [&](const KeySegment<U>& segment, int64_t offset) {
                  for (int64_t i = 0; i < segment.count; ++i)
                    row[keys.begin + offset + i] = segment.data + i * segment.row_stride;
                });
@@ -214,7 +212,7 @@ TW_INLINE auto columns_of(const U* data, int64_t first, int64_t last, int64_t st
   if constexpr (tile::same_type<M, Floats>)
     return Columns<U>{data, stride, kStep, ahead};
   else
-    return PairColumns::of(data, first, last, stride, kStep, ahead);
+    return PairColumns<U>::of(data, first, last, stride, kStep, ahead);
 }
 
 template <class U>

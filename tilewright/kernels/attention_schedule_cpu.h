@@ -24,7 +24,8 @@ inline constexpr bool kHasTiles =
 /// Whether they can be by pairs, vdpbf16ps.
 template <class P, class T, class U>
 inline constexpr bool kHasPairs =
-    P::kHasBf16 && tile::same_type<T, bf16> && tile::same_type<U, bf16>;
+    P::kHasBf16 && tile::same_type<T, bf16> &&
+    (tile::same_type<U, bf16> || (tile::kHasBytePairs && tile::kIsByteOfBf16<U>));
 
 /// Whether a key is its dims alone, with one scale at most, not as latents may be (mla.h).
 template <class T, class U>

@@ -134,11 +134,10 @@ template <class T, int kN>
 TW_INLINE vec<float, kN> widen_f8(vec<uint8_t, kN> bytes) {
   const auto bits = convert<vec<uint16_t, kN>>(bytes);
   if constexpr (same_type<T, f8_e5m2>) return widen_f16((vec<uint16_t, kN>)(bits << 8));
-  using V = vec<float, kN>;
-  const auto half = ((bits & 0x80) << 8) | ((bits & 0x7f) << 7);
-  const V v = widen_f16((vec<uint16_t, kN>)half) * splat<V>(256.0f);
-  const V nan = splat<V>(__builtin_nanf(""));
-  return select(v == splat<V>(480.0f), nan, select(v == splat<V>(-480.0f), -nan, v));
+  using Bits = vec<uint16_t, kN>;
+  const Bits lower = bits << 7, half = lower + (lower & 0x4000);  // the sign moves to the top
+  const Bits nan = (Bits)((half & 0x7fff) == 0x3f80) & 0x4180;    // from 0x3f80 to 0x7e00
+  return widen_f16(half ^ nan) * splat<vec<float, kN>>(256.0f);
 }
 
 /// To nearest even, as the scalar conversion of core/types.h. A float added to a number whose last
