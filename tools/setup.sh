@@ -83,7 +83,7 @@ install_torch() {
 install_test_python() {
   install_torch
   say "fetching the Python packages of the tests"
-  pip_install -r tools/requirements-test.txt
+  pip_install -r tools/requirements-test.txt "$TORCH"  # or pip may look for another one
 }
 
 setup_build() { install_packages "${BUILD_PACKAGES[@]}"; }

@@ -114,6 +114,7 @@ TEST(AttentionTranspose, PutsValuesWhereTheirWeightsAre) {
   check<0>(kAttentionFp8Builds[0].keys);
   check<1>(kAttentionFp8Builds[1].keys);
   check<2>(kAttentionFp8Builds[2].keys);
+  check<3>(kAttentionFp8Builds[3].keys);
 }
 
 TEST(AttentionTranspose, ClearsWhatFollowsTheLastKey) {

@@ -74,7 +74,7 @@ struct AttentionBuild {
   TW_INLINE constexpr int consumer_registers() const {
     return crosses()            ? 224
            : consumers == 1     ? 248
-           : consumers == 3     ? 160
+           : consumers == 3     ? (transposers == 1 ? 152 : 160)
            : has_helper_group() ? 208
            : transposers == 1   ? 224
                                 : 232;

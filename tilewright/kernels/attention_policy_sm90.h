@@ -46,6 +46,13 @@ inline constexpr AttentionBuild kAttentionFp8Builds[] = {
      .stages = 3,
      .turns = true,
      .transposers = 4},
+    {.dims = 64,
+     .value_dims = 64,
+     .consumers = 3,
+     .keys = 128,
+     .stages = 2,
+     .turns = true,
+     .transposers = 1},
     {.dims = 128,
      .value_dims = 128,
      .consumers = 2,
@@ -142,6 +149,21 @@ constexpr int first_build(const AttentionBuild (&builds)[kCount], const Attentio
       return i;
   return -1;
 }
+/// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
+template <int kCount, class Fits>
+constexpr int last_good(const AttentionBuild (&builds)[kCount], const AttentionSize& size,
+                        Fits&& fits) {
+  using namespace attention_policy;
+  int out = -1;
+  for (int i = 0; i < kCount; ++i) {
+    const AttentionBuild& build = builds[i];
+    if (!has_dims(build, size) || !fits_pages(build.keys, size.page_keys)) continue;
+    if (size.keys < least_keys(build, size.masked) || !fits(build)) continue;
+    if (out >= 0 && !has_dims(builds[out], build)) break;
+    out = i;
+  }
+  return out;
+}
 /// The first whose queries lie across, if they are few: of the fewest dims, the first that has them
 /// in one tile, or the widest.
 constexpr int first_across(const AttentionSize& size) {
@@ -160,7 +182,6 @@ constexpr int first_across(const AttentionSize& size) {
   return out;
 }
 
-/// Of the builds for the fewest dims that suffice, the last that is good for the sizes.
 constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int multiprocessors) {
   using namespace attention_policy;
   constexpr int64_t kRows = 64;
@@ -168,7 +189,7 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
   const bool few = size.narrow || size.queries * size.group <= kRows;
   if (size.queries < kRows) out.pack = int(most_packed(size.group));
   if (size.fp8) {
-    out.build = first_build(kAttentionFp8Builds, size);
+    out.build = last_good(kAttentionFp8Builds, size, [](const AttentionBuild&) { return true; });
     return out;
   }
   if (size.narrow) {
@@ -177,14 +198,10 @@ constexpr AttentionChoice choose_attention_sm90(const AttentionSize& size, int m
       out.pack = int(most_packed(size.group, kAttentionNarrowBuilds[out.build].across));
     else
       out.build = first_build(kAttentionNarrowBuilds, size);
-  }
-  for (int i = 0; i < kAttentionBuildCount && !size.narrow; ++i) {
-    const AttentionBuild& build = kAttentionBuilds[i];
-    if (!has_dims(build, size) || !fits_pages(build.keys, size.page_keys)) continue;
-    if ((build.consumers == 1) != few || size.keys < least_keys(build, size.masked)) continue;
-    if (size.biased && !can_change_scores(build)) continue;
-    if (out.build >= 0 && !has_dims(kAttentionBuilds[out.build], build)) break;
-    out.build = i;
+  } else {
+    out.build = last_good(kAttentionBuilds, size, [&](const AttentionBuild& build) {
+      return (build.consumers == 1) == few && (!size.biased || can_change_scores(build));
+    });
   }
   if (out.build < 0 || !few) return out;
   constexpr int kMostTeam = 8;

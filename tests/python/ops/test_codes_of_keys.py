@@ -36,7 +36,7 @@ def test_codes(
 ) -> None:
     k, v = codes(keys, kind, 0), codes(keys, kind, 100)
     seen = slice(keys - queries, keys)  # by one query each: its own position's
-    for x in (k, v) if queries > 1 else (k,):  # zero times another query's value would be NaN, too
+    for x in (k,) if keys == 1 else (k, v):  # zero times a value that is not seen may be NaN
         x.view(torch.uint8)[x.double().isnan()] = 0
     q = (torch.arange(DIMS) % 5 - 2).to(dtype).expand(BATCH, queries, 3 * HEADS, DIMS)
     out, lse = OPS.attention.full(
@@ -47,6 +47,7 @@ def test_codes(
     )
     of_head = torch.arange(3 * HEADS) // 3
     want = v.double()[:, seen][:, :, of_head]
-    torch.testing.assert_close(out.cpu().double(), want, rtol=0, atol=0, equal_nan=True)
+    rtol = 2e-6 if device == "cuda" and dtype == torch.float32 else 0  # a weight over itself
+    torch.testing.assert_close(out.cpu().double(), want, rtol=rtol, atol=0, equal_nan=True)
     scores = (q.double() * k.double()[:, seen][:, :, of_head]).sum(-1) / 4
     torch.testing.assert_close(lse.cpu().double(), scores.mT, rtol=1e-6, atol=1e-4)

@@ -88,6 +88,19 @@ TEST(AttentionPolicy, QueriesOfEightBitsHaveBuildsOfTheirOwn) {
   }
 }
 
+TEST(AttentionPolicy, LongSequencesOfEightBitsHaveTallerTiles) {
+  const auto consumers = [](int64_t keys, bool masked, int64_t dims) {
+    AttentionSize size = decode(1, keys, 1, 0);
+    size.dims = size.value_dims = dims, size.queries = keys, size.fp8 = true, size.masked = masked;
+    return kAttentionFp8Builds[choose_attention_sm90(size, kMultiprocessors).build].consumers;
+  };
+  EXPECT_EQ(consumers(1024, false, 64), 2);
+  EXPECT_EQ(consumers(4096, false, 64), 3);
+  EXPECT_EQ(consumers(4096, true, 64), 2);
+  EXPECT_EQ(consumers(16384, true, 64), 3);
+  EXPECT_EQ(consumers(16384, false, 128), 2);
+}
+
 TEST(AttentionPolicy, FewQueriesOfNarrowKeysLieAcross) {
   const auto across = [](int64_t queries, int64_t group, int64_t dims, bool biased = false,
                          int64_t page_keys = 0) {
