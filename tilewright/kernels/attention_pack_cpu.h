@@ -18,7 +18,7 @@ struct Floats {
   template <class T>
   using Units = tile::WidenedUnits<T>;
 };
-/// Pairs of bf16, or of 8-bit numbers made of them.
+/// Pairs of bf16, which numbers of 8 bits become.
 struct Pairs {
   using Unit = uint32_t;
   static constexpr int64_t kDepth = 2;

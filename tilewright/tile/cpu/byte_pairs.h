@@ -8,8 +8,7 @@ namespace tw::tile {
 
 /// Whether bf16 holds the numbers of T, which has 8 bits.
 template <class T>
-inline constexpr bool kIsByteOfBf16 =
-    same_type<T, int8_t> || same_type<T, f8_e4m3fn> || same_type<T, f8_e5m2>;
+inline constexpr bool kIsByteOfBf16 = same_type<T, int8_t> || same_type<T, f8_e4m3fn>;
 
 #if defined(__AVX512VBMI__)
 inline constexpr bool kHasBytePairs = true;
