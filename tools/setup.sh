@@ -10,7 +10,7 @@
 #   tools/setup.sh all     the same as dev
 #   tools/setup.sh apt     of all that the system packages alone
 #
-# Debian 12 and Ubuntu 24.04. System packages come from apt (with sudo unless root), Python packages
+# Debian 12 and 13, Ubuntu 24.04. System packages come from apt (with sudo unless root), Python packages
 # go into .venv inside the repository. A stamp in .venv makes a second run instant.
 set -euo pipefail
 cd "$(dirname "$0")/.."
