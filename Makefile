@@ -10,6 +10,8 @@ export CCACHE_NOHASHDIR := 1
 WHEEL_OPTIONS ?=
 CMAKE_OPTIONS ?=
 JOBS ?= $(shell nproc)
+# Tests at once: one of Python's, with PyTorch and what it is compared with, takes up to 4 GiB.
+WORKERS ?= $(shell awk -v most=$(JOBS) '/MemAvailable/ {n = int($$2 / 4194304); print n < 1 ? 1 : n < most ? n : most}' /proc/meminfo)
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
 ISAS ?= all
@@ -57,8 +59,8 @@ test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations
 	@tools/setup.sh test
 	@mkdir -p build && $(call CONFIGURE,release,$(HERE))
 	@$(call BUILD,release)
-	ctest --preset release
-	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n 2 --dist worksteal
+	ctest --preset release --parallel $(WORKERS)
+	TILEWRIGHT_BIN=build/release/tilewright .venv/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 bench: native  ## measure; FILTER=rms_norm for some of it
 	build/release/tilewright bench $(FILTER)
