@@ -102,6 +102,11 @@ struct QueryLanes {
 
   TW_INLINE I seen() const { return begin < end; }
 
+  /// As of a row: lanes whose scores are all -inf, or that have none, have weights of 0, not NaN.
+  TW_INLINE static V base_of(V m) {
+    return tile::select(m == tile::splat<V>(-__builtin_inff()), V{}, m);
+  }
+
   /// Scores outside what each query sees become -inf, and all of them what `change` makes of them;
   /// m becomes the maximum. Keys [first, last) of `scores`, a column.
   template <class F>
@@ -137,13 +142,13 @@ struct QueryLanes {
   template <class F>
   TW_INLINE void weigh(int64_t first, int64_t last, float factor, const float* value_scale,
                        const float* scores, uint32_t* pairs, F&& ahead) {
-    const V high = tile::select(seen(), m, V{});  // a lane without keys has weights of 0, not NaN
+    const V base = base_of(m);
     V sum[4] = {};
     for (int64_t j = first; j < last; j += 4) {
       V w[4];
       TW_UNROLL
       for (int u = 0; u < 4; ++u) {
-        w[u] = tile::exp2_nonpositive((tile::load<V>(scores + (j + u) * kSide) - high) * factor);
+        w[u] = tile::exp2_nonpositive((tile::load<V>(scores + (j + u) * kSide) - base) * factor);
         sum[u] += w[u];
       }
       if (value_scale != nullptr) {
@@ -319,8 +324,9 @@ struct AmxTask {
       float* const m = states(first) + half;
       const V old_m = tile::load<V>(m), old_l = tile::load<V>(m + kSide);
       const V high = mine.m > old_m ? mine.m : old_m;
-      const V old = tile::exp2_nonpositive(old_m - high);
-      const V fresh = tile::exp2_nonpositive(mine.m - high);
+      const V base = mine.base_of(high);
+      const V old = tile::exp2_nonpositive(old_m - base);
+      const V fresh = tile::exp2_nonpositive(mine.m - base);
       const V l = tile::fma(mine.l, fresh, old_l * old);
       tile::store(m, tile::select(mine.seen(), high, old_m));
       tile::store(m + kSide, tile::select(mine.seen(), l, old_l));
