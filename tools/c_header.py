@@ -11,15 +11,15 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import re
-import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 HEADER = Path(__file__).resolve().parents[1] / "tilewright" / "c" / "operators.h"
 HEAD = """/* Written by tools/c_header.py from the catalog; do not edit.
  *
  * One function per operator. Tensors that are optional in the schema may be NULL. */
+/* clang-format off */
 #ifndef TILEWRIGHT_C_OPERATORS_H_
 #define TILEWRIGHT_C_OPERATORS_H_
 
@@ -53,33 +53,49 @@ VALUES = {
 }
 
 
+def filled(before: str, words: list[str], end: str, indent: str = "") -> str:
+    """Words that stay whole, in lines of at most 100 columns that begin where the first does."""
+    space = "\N{NO-BREAK SPACE}"  # which textwrap takes for a letter
+    text = " ".join(word.replace(" ", space) for word in words) + end.replace(" ", space)
+    lines = textwrap.fill(
+        text, 100, initial_indent=before, subsequent_indent=indent or " " * len(before),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    return lines.replace(space, " ")
+
+
+def listed(items: list[str]) -> list[str]:
+    """With a comma after each but the last."""
+    return [item + "," for item in items[:-1]] + items[-1:]
+
+
 def function(op: dict) -> str:
     """The function of one operator."""
+    name = op["name"]
     parameters = ["tw_context* context"]
     for arg in op["arguments"]:
         const = "" if arg["output"] else "const "
         parameters.append(TYPES.get(arg["kind"], f"{const}tw_tensor* ") + arg["name"])
     values = [f"tw_{VALUES[arg['kind']]}_value({arg['name']})" for arg in op["arguments"]]
-    comment = re.sub(r"\s+", " ", op["schema"])
-    return (
-        f"/* {comment} */\n"
-        f"static inline tw_status tw_{op['name']}({', '.join(parameters)}) {{\n"
-        f"  const tw_value arguments[] = {{{', '.join(values)}}};\n"
-        "  const tw_operator* op = NULL;\n"
-        f'  const tw_status status = tw_operator_find("{op["name"]}", &op);\n'
-        "  if (status != TW_OK) return status;\n"
-        f"  return tw_call(context, op, arguments, {len(values)}, NULL, NULL);\n"
-        "}\n\n"
+    return "\n".join(
+        (
+            filled("/* ", op["schema"].split(), " */", " * "),
+            filled(f"static inline tw_status tw_{name}(", listed(parameters), ") {"),
+            filled("  const tw_value arguments[] = {", listed(values), "};"),
+            "  const tw_operator* op = NULL;",
+            f'  const tw_status status = tw_operator_find("{name}", &op);',
+            "  if (status != TW_OK) return status;",
+            f"  return tw_call(context, op, arguments, {len(values)}, NULL, NULL);",
+            "}\n\n",
+        )
     )
 
 
 def header(library: str) -> str:
-    """The header's text for the catalog of a shared library, formatted."""
+    """The header's text for the catalog of a shared library."""
     loaded = ctypes.CDLL(str(Path(library).resolve()))
     loaded.tw_catalog.restype = ctypes.c_char_p
-    text = HEAD + "".join(map(function, json.loads(loaded.tw_catalog()))) + TAIL
-    command = ["clang-format-19", f"--assume-filename={HEADER}"]
-    return subprocess.run(command, input=text, check=True, capture_output=True, text=True).stdout
+    return HEAD + "".join(map(function, json.loads(loaded.tw_catalog()))) + TAIL
 
 
 def main() -> int:

@@ -1,6 +1,7 @@
 /* Written by tools/c_header.py from the catalog; do not edit.
  *
  * One function per operator. Tensors that are optional in the schema may be NULL. */
+/* clang-format off */
 #ifndef TILEWRIGHT_C_OPERATORS_H_
 #define TILEWRIGHT_C_OPERATORS_H_
 
@@ -16,7 +17,7 @@ extern "C" {
 static inline tw_status tw_activation(tw_context* context, const tw_tensor* x, const char* function,
                                       double a, double b, double c, tw_tensor* out) {
   const tw_value arguments[] = {tw_tensor_value(x), tw_text_value(function), tw_float_value(a),
-                                tw_float_value(b),  tw_float_value(c),       tw_tensor_value(out)};
+                                tw_float_value(b), tw_float_value(c), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("activation", &op);
   if (status != TW_OK) return status;
@@ -29,8 +30,8 @@ static inline tw_status tw_activation(tw_context* context, const tw_tensor* x, c
 static inline tw_status tw_activation_backward(tw_context* context, const tw_tensor* grad,
                                                const tw_tensor* x, const char* function, double a,
                                                double b, double c, tw_tensor* x_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),  tw_tensor_value(x), tw_text_value(function),
-                                tw_float_value(a),      tw_float_value(b),  tw_float_value(c),
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_text_value(function),
+                                tw_float_value(a), tw_float_value(b), tw_float_value(c),
                                 tw_tensor_value(x_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("activation_backward", &op);
@@ -95,14 +96,16 @@ static inline tw_status tw_attention(tw_context* context, const tw_tensor* q, co
                                      const char* score_mod, const char* mask_mod,
                                      const tw_tensor* mod_f32, const tw_tensor* mod_i32,
                                      tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {
-      tw_tensor_value(q),         tw_tensor_value(k),         tw_tensor_value(v),
-      tw_tensor_value(kv_lens),   tw_tensor_value(sinks),     tw_tensor_value(k_scale),
-      tw_tensor_value(v_scale),   tw_tensor_value(attn_bias), tw_tensor_value(alibi_slopes),
-      tw_float_value(scale),      tw_int_value(causal),       tw_int_value(window_left),
-      tw_int_value(window_right), tw_float_value(softcap),    tw_text_value(score_mod),
-      tw_text_value(mask_mod),    tw_tensor_value(mod_f32),   tw_tensor_value(mod_i32),
-      tw_tensor_value(out),       tw_tensor_value(lse)};
+  const tw_value arguments[] = {tw_tensor_value(q), tw_tensor_value(k), tw_tensor_value(v),
+                                tw_tensor_value(kv_lens), tw_tensor_value(sinks),
+                                tw_tensor_value(k_scale), tw_tensor_value(v_scale),
+                                tw_tensor_value(attn_bias), tw_tensor_value(alibi_slopes),
+                                tw_float_value(scale), tw_int_value(causal),
+                                tw_int_value(window_left), tw_int_value(window_right),
+                                tw_float_value(softcap), tw_text_value(score_mod),
+                                tw_text_value(mask_mod), tw_tensor_value(mod_f32),
+                                tw_tensor_value(mod_i32), tw_tensor_value(out),
+                                tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention", &op);
   if (status != TW_OK) return status;
@@ -113,17 +116,21 @@ static inline tw_status tw_attention(tw_context* context, const tw_tensor* q, co
  * output: T[B, S, Hq, Dv], lse: f32[B, Hq, S], kv_lens: i32[B]?, scale: f32 = 0, causal: bool =
  * false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) -> q_grad: T[B, S, Hq,
  * D], k_grad: T[B, L, H, D], v_grad: T[B, L, H, Dv] */
-static inline tw_status tw_attention_backward(
-    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
-    const tw_tensor* v, const tw_tensor* output, const tw_tensor* lse, const tw_tensor* kv_lens,
-    double scale, int64_t causal, int64_t window_left, int64_t window_right, double softcap,
-    tw_tensor* q_grad, tw_tensor* k_grad, tw_tensor* v_grad) {
-  const tw_value arguments[] = {
-      tw_tensor_value(grad),     tw_tensor_value(q),         tw_tensor_value(k),
-      tw_tensor_value(v),        tw_tensor_value(output),    tw_tensor_value(lse),
-      tw_tensor_value(kv_lens),  tw_float_value(scale),      tw_int_value(causal),
-      tw_int_value(window_left), tw_int_value(window_right), tw_float_value(softcap),
-      tw_tensor_value(q_grad),   tw_tensor_value(k_grad),    tw_tensor_value(v_grad)};
+static inline tw_status tw_attention_backward(tw_context* context, const tw_tensor* grad,
+                                              const tw_tensor* q, const tw_tensor* k,
+                                              const tw_tensor* v, const tw_tensor* output,
+                                              const tw_tensor* lse, const tw_tensor* kv_lens,
+                                              double scale, int64_t causal, int64_t window_left,
+                                              int64_t window_right, double softcap,
+                                              tw_tensor* q_grad, tw_tensor* k_grad,
+                                              tw_tensor* v_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(q), tw_tensor_value(k),
+                                tw_tensor_value(v), tw_tensor_value(output), tw_tensor_value(lse),
+                                tw_tensor_value(kv_lens), tw_float_value(scale),
+                                tw_int_value(causal), tw_int_value(window_left),
+                                tw_int_value(window_right), tw_float_value(softcap),
+                                tw_tensor_value(q_grad), tw_tensor_value(k_grad),
+                                tw_tensor_value(v_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_backward", &op);
   if (status != TW_OK) return status;
@@ -142,21 +149,13 @@ static inline tw_status tw_attention_fp8(tw_context* context, const tw_tensor* q
                                          const tw_tensor* sinks, double scale, int64_t causal,
                                          int64_t window_left, int64_t window_right, double softcap,
                                          tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {tw_tensor_value(q),
-                                tw_tensor_value(k),
-                                tw_tensor_value(v),
-                                tw_tensor_value(cu_seqlens_q),
-                                tw_tensor_value(cu_seqlens_kv),
-                                tw_tensor_value(q_scale),
-                                tw_tensor_value(k_scale),
-                                tw_tensor_value(v_scale),
-                                tw_tensor_value(sinks),
-                                tw_float_value(scale),
-                                tw_int_value(causal),
-                                tw_int_value(window_left),
-                                tw_int_value(window_right),
-                                tw_float_value(softcap),
-                                tw_tensor_value(out),
+  const tw_value arguments[] = {tw_tensor_value(q), tw_tensor_value(k), tw_tensor_value(v),
+                                tw_tensor_value(cu_seqlens_q), tw_tensor_value(cu_seqlens_kv),
+                                tw_tensor_value(q_scale), tw_tensor_value(k_scale),
+                                tw_tensor_value(v_scale), tw_tensor_value(sinks),
+                                tw_float_value(scale), tw_int_value(causal),
+                                tw_int_value(window_left), tw_int_value(window_right),
+                                tw_float_value(softcap), tw_tensor_value(out),
                                 tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_fp8", &op);
@@ -169,23 +168,27 @@ static inline tw_status tw_attention_fp8(tw_context* context, const tw_tensor* q
  * v_scale: f32[P, S, H]?, alibi_slopes: f32[Hq]?, scale: f32 = 0, causal: bool = false,
  * window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0, score_mod: text = "", mask_mod:
  * text = "", mod_f32: f32[F]?, mod_i32: i32[I]?) -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
-static inline tw_status tw_attention_paged(
-    tw_context* context, const tw_tensor* q, const tw_tensor* k_pages, const tw_tensor* v_pages,
-    const tw_tensor* block_table, const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
-    const tw_tensor* sinks, const tw_tensor* k_scale, const tw_tensor* v_scale,
-    const tw_tensor* alibi_slopes, double scale, int64_t causal, int64_t window_left,
-    int64_t window_right, double softcap, const char* score_mod, const char* mask_mod,
-    const tw_tensor* mod_f32, const tw_tensor* mod_i32, tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {tw_tensor_value(q),        tw_tensor_value(k_pages),
-                                tw_tensor_value(v_pages),  tw_tensor_value(block_table),
-                                tw_tensor_value(kv_lens),  tw_tensor_value(cu_seqlens_q),
-                                tw_tensor_value(sinks),    tw_tensor_value(k_scale),
-                                tw_tensor_value(v_scale),  tw_tensor_value(alibi_slopes),
-                                tw_float_value(scale),     tw_int_value(causal),
+static inline tw_status tw_attention_paged(tw_context* context, const tw_tensor* q,
+                                           const tw_tensor* k_pages, const tw_tensor* v_pages,
+                                           const tw_tensor* block_table, const tw_tensor* kv_lens,
+                                           const tw_tensor* cu_seqlens_q, const tw_tensor* sinks,
+                                           const tw_tensor* k_scale, const tw_tensor* v_scale,
+                                           const tw_tensor* alibi_slopes, double scale,
+                                           int64_t causal, int64_t window_left,
+                                           int64_t window_right, double softcap,
+                                           const char* score_mod, const char* mask_mod,
+                                           const tw_tensor* mod_f32, const tw_tensor* mod_i32,
+                                           tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(q), tw_tensor_value(k_pages),
+                                tw_tensor_value(v_pages), tw_tensor_value(block_table),
+                                tw_tensor_value(kv_lens), tw_tensor_value(cu_seqlens_q),
+                                tw_tensor_value(sinks), tw_tensor_value(k_scale),
+                                tw_tensor_value(v_scale), tw_tensor_value(alibi_slopes),
+                                tw_float_value(scale), tw_int_value(causal),
                                 tw_int_value(window_left), tw_int_value(window_right),
-                                tw_float_value(softcap),   tw_text_value(score_mod),
-                                tw_text_value(mask_mod),   tw_tensor_value(mod_f32),
-                                tw_tensor_value(mod_i32),  tw_tensor_value(out),
+                                tw_float_value(softcap), tw_text_value(score_mod),
+                                tw_text_value(mask_mod), tw_tensor_value(mod_f32),
+                                tw_tensor_value(mod_i32), tw_tensor_value(out),
                                 tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_paged", &op);
@@ -198,32 +201,26 @@ static inline tw_status tw_attention_paged(
  * f32[Hq]?, scale: f32 = 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1,
  * softcap: f32 = 0, score_mod: text = "", mask_mod: text = "", mod_f32: f32[F]?, mod_i32: i32[I]?)
  * -> out: T[N, Hq, Dv], lse: f32[Hq, N]? */
-static inline tw_status tw_attention_varlen(
-    tw_context* context, const tw_tensor* q, const tw_tensor* k, const tw_tensor* v,
-    const tw_tensor* cu_seqlens_q, const tw_tensor* cu_seqlens_kv, const tw_tensor* sinks,
-    const tw_tensor* k_scale, const tw_tensor* v_scale, const tw_tensor* alibi_slopes, double scale,
-    int64_t causal, int64_t window_left, int64_t window_right, double softcap,
-    const char* score_mod, const char* mask_mod, const tw_tensor* mod_f32, const tw_tensor* mod_i32,
-    tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {tw_tensor_value(q),
-                                tw_tensor_value(k),
-                                tw_tensor_value(v),
-                                tw_tensor_value(cu_seqlens_q),
-                                tw_tensor_value(cu_seqlens_kv),
-                                tw_tensor_value(sinks),
-                                tw_tensor_value(k_scale),
-                                tw_tensor_value(v_scale),
-                                tw_tensor_value(alibi_slopes),
-                                tw_float_value(scale),
-                                tw_int_value(causal),
-                                tw_int_value(window_left),
-                                tw_int_value(window_right),
-                                tw_float_value(softcap),
-                                tw_text_value(score_mod),
-                                tw_text_value(mask_mod),
-                                tw_tensor_value(mod_f32),
-                                tw_tensor_value(mod_i32),
-                                tw_tensor_value(out),
+static inline tw_status tw_attention_varlen(tw_context* context, const tw_tensor* q,
+                                            const tw_tensor* k, const tw_tensor* v,
+                                            const tw_tensor* cu_seqlens_q,
+                                            const tw_tensor* cu_seqlens_kv, const tw_tensor* sinks,
+                                            const tw_tensor* k_scale, const tw_tensor* v_scale,
+                                            const tw_tensor* alibi_slopes, double scale,
+                                            int64_t causal, int64_t window_left,
+                                            int64_t window_right, double softcap,
+                                            const char* score_mod, const char* mask_mod,
+                                            const tw_tensor* mod_f32, const tw_tensor* mod_i32,
+                                            tw_tensor* out, tw_tensor* lse) {
+  const tw_value arguments[] = {tw_tensor_value(q), tw_tensor_value(k), tw_tensor_value(v),
+                                tw_tensor_value(cu_seqlens_q), tw_tensor_value(cu_seqlens_kv),
+                                tw_tensor_value(sinks), tw_tensor_value(k_scale),
+                                tw_tensor_value(v_scale), tw_tensor_value(alibi_slopes),
+                                tw_float_value(scale), tw_int_value(causal),
+                                tw_int_value(window_left), tw_int_value(window_right),
+                                tw_float_value(softcap), tw_text_value(score_mod),
+                                tw_text_value(mask_mod), tw_tensor_value(mod_f32),
+                                tw_tensor_value(mod_i32), tw_tensor_value(out),
                                 tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_varlen", &op);
@@ -235,28 +232,23 @@ static inline tw_status tw_attention_varlen(
  * output: T[N, Hq, Dv], lse: f32[Hq, N], cu_seqlens_q: i32[C], cu_seqlens_kv: i32[C], scale: f32 =
  * 0, causal: bool = false, window_left: i64 = -1, window_right: i64 = -1, softcap: f32 = 0) ->
  * q_grad: T[N, Hq, D], k_grad: T[M, H, D], v_grad: T[M, H, Dv] */
-static inline tw_status tw_attention_varlen_backward(
-    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
-    const tw_tensor* v, const tw_tensor* output, const tw_tensor* lse,
-    const tw_tensor* cu_seqlens_q, const tw_tensor* cu_seqlens_kv, double scale, int64_t causal,
-    int64_t window_left, int64_t window_right, double softcap, tw_tensor* q_grad, tw_tensor* k_grad,
-    tw_tensor* v_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),
-                                tw_tensor_value(q),
-                                tw_tensor_value(k),
-                                tw_tensor_value(v),
-                                tw_tensor_value(output),
-                                tw_tensor_value(lse),
-                                tw_tensor_value(cu_seqlens_q),
-                                tw_tensor_value(cu_seqlens_kv),
-                                tw_float_value(scale),
-                                tw_int_value(causal),
-                                tw_int_value(window_left),
-                                tw_int_value(window_right),
-                                tw_float_value(softcap),
-                                tw_tensor_value(q_grad),
-                                tw_tensor_value(k_grad),
-                                tw_tensor_value(v_grad)};
+static inline tw_status tw_attention_varlen_backward(tw_context* context, const tw_tensor* grad,
+                                                     const tw_tensor* q, const tw_tensor* k,
+                                                     const tw_tensor* v, const tw_tensor* output,
+                                                     const tw_tensor* lse,
+                                                     const tw_tensor* cu_seqlens_q,
+                                                     const tw_tensor* cu_seqlens_kv, double scale,
+                                                     int64_t causal, int64_t window_left,
+                                                     int64_t window_right, double softcap,
+                                                     tw_tensor* q_grad, tw_tensor* k_grad,
+                                                     tw_tensor* v_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(q), tw_tensor_value(k),
+                                tw_tensor_value(v), tw_tensor_value(output), tw_tensor_value(lse),
+                                tw_tensor_value(cu_seqlens_q), tw_tensor_value(cu_seqlens_kv),
+                                tw_float_value(scale), tw_int_value(causal),
+                                tw_int_value(window_left), tw_int_value(window_right),
+                                tw_float_value(softcap), tw_tensor_value(q_grad),
+                                tw_tensor_value(k_grad), tw_tensor_value(v_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("attention_varlen_backward", &op);
   if (status != TW_OK) return status;
@@ -282,9 +274,9 @@ static inline tw_status tw_binary_backward(tw_context* context, const tw_tensor*
                                            const tw_tensor* x, const tw_tensor* other,
                                            const char* function, tw_tensor* x_grad,
                                            tw_tensor* other_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),   tw_tensor_value(x),
-                                tw_tensor_value(other),  tw_text_value(function),
-                                tw_tensor_value(x_grad), tw_tensor_value(other_grad)};
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(other),
+                                tw_text_value(function), tw_tensor_value(x_grad),
+                                tw_tensor_value(other_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("binary_backward", &op);
   if (status != TW_OK) return status;
@@ -338,14 +330,10 @@ static inline tw_status tw_cross_entropy(tw_context* context, const tw_tensor* x
                                          const tw_tensor* target, int64_t ignore_index,
                                          const char* reduction, double label_smoothing,
                                          double z_loss, tw_tensor* loss, tw_tensor* lse) {
-  const tw_value arguments[] = {tw_tensor_value(x),
-                                tw_tensor_value(target),
-                                tw_int_value(ignore_index),
-                                tw_text_value(reduction),
-                                tw_float_value(label_smoothing),
-                                tw_float_value(z_loss),
-                                tw_tensor_value(loss),
-                                tw_tensor_value(lse)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(target),
+                                tw_int_value(ignore_index), tw_text_value(reduction),
+                                tw_float_value(label_smoothing), tw_float_value(z_loss),
+                                tw_tensor_value(loss), tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("cross_entropy", &op);
   if (status != TW_OK) return status;
@@ -360,11 +348,10 @@ static inline tw_status tw_cross_entropy_backward(tw_context* context, const tw_
                                                   const tw_tensor* lse, int64_t ignore_index,
                                                   const char* reduction, double label_smoothing,
                                                   double z_loss, tw_tensor* x_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),           tw_tensor_value(x),
-                                tw_tensor_value(target),         tw_tensor_value(lse),
-                                tw_int_value(ignore_index),      tw_text_value(reduction),
-                                tw_float_value(label_smoothing), tw_float_value(z_loss),
-                                tw_tensor_value(x_grad)};
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(target),
+                                tw_tensor_value(lse), tw_int_value(ignore_index),
+                                tw_text_value(reduction), tw_float_value(label_smoothing),
+                                tw_float_value(z_loss), tw_tensor_value(x_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("cross_entropy_backward", &op);
   if (status != TW_OK) return status;
@@ -498,9 +485,9 @@ static inline tw_status tw_fft(tw_context* context, const tw_tensor* x, int64_t 
 static inline tw_status tw_fused_add_rms_norm(tw_context* context, const tw_tensor* x,
                                               const tw_tensor* residual, const tw_tensor* weight,
                                               double eps, tw_tensor* out, tw_tensor* residual_out) {
-  const tw_value arguments[] = {tw_tensor_value(x),      tw_tensor_value(residual),
-                                tw_tensor_value(weight), tw_float_value(eps),
-                                tw_tensor_value(out),    tw_tensor_value(residual_out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(residual),
+                                tw_tensor_value(weight), tw_float_value(eps), tw_tensor_value(out),
+                                tw_tensor_value(residual_out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("fused_add_rms_norm", &op);
   if (status != TW_OK) return status;
@@ -508,16 +495,16 @@ static inline tw_status tw_fused_add_rms_norm(tw_context* context, const tw_tens
 }
 
 /* fused_experts(x: T[N, H], gate_up_proj: T[E, 2*F, H], down_proj: T[E, H, F], topk_weights: f32[N,
- * K], topk_ids: i32[N, K], activation: silu|gelu|gelu_tanh = silu, scale: f32 = 1) -> out: T[N, H]
- */
+ * K], topk_ids: i32[N, K], activation: silu|gelu|gelu_tanh = silu, scale: f32 = 1) -> out: T[N,
+ * H] */
 static inline tw_status tw_fused_experts(tw_context* context, const tw_tensor* x,
                                          const tw_tensor* gate_up_proj, const tw_tensor* down_proj,
                                          const tw_tensor* topk_weights, const tw_tensor* topk_ids,
                                          const char* activation, double scale, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(gate_up_proj),
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(gate_up_proj),
                                 tw_tensor_value(down_proj), tw_tensor_value(topk_weights),
-                                tw_tensor_value(topk_ids),  tw_text_value(activation),
-                                tw_float_value(scale),      tw_tensor_value(out)};
+                                tw_tensor_value(topk_ids), tw_text_value(activation),
+                                tw_float_value(scale), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("fused_experts", &op);
   if (status != TW_OK) return status;
@@ -533,11 +520,11 @@ static inline tw_status tw_fused_linear_cross_entropy(tw_context* context, const
                                                       const char* reduction, double label_smoothing,
                                                       double z_loss, tw_tensor* loss,
                                                       tw_tensor* x_grad, tw_tensor* weight_grad) {
-  const tw_value arguments[] = {tw_tensor_value(x),       tw_tensor_value(weight),
-                                tw_tensor_value(target),  tw_int_value(ignore_index),
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight),
+                                tw_tensor_value(target), tw_int_value(ignore_index),
                                 tw_text_value(reduction), tw_float_value(label_smoothing),
-                                tw_float_value(z_loss),   tw_tensor_value(loss),
-                                tw_tensor_value(x_grad),  tw_tensor_value(weight_grad)};
+                                tw_float_value(z_loss), tw_tensor_value(loss),
+                                tw_tensor_value(x_grad), tw_tensor_value(weight_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("fused_linear_cross_entropy", &op);
   if (status != TW_OK) return status;
@@ -625,10 +612,9 @@ static inline tw_status tw_grouped_gated_matmul(tw_context* context, const tw_te
                                                 const tw_tensor* b, const tw_tensor* offsets,
                                                 const tw_tensor* starts, const tw_tensor* rows,
                                                 const char* activation, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
-                                tw_tensor_value(offsets), tw_tensor_value(starts),
-                                tw_tensor_value(rows),    tw_text_value(activation),
-                                tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(rows),
+                                tw_text_value(activation), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("grouped_gated_matmul", &op);
   if (status != TW_OK) return status;
@@ -655,10 +641,10 @@ static inline tw_status tw_grouped_matmul_unpermute(tw_context* context, const t
                                                     const tw_tensor* to_rows,
                                                     const tw_tensor* weights, int64_t out_rows,
                                                     tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
-                                tw_tensor_value(offsets), tw_tensor_value(starts),
-                                tw_tensor_value(to_rows), tw_tensor_value(weights),
-                                tw_int_value(out_rows),   tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(to_rows),
+                                tw_tensor_value(weights), tw_int_value(out_rows),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("grouped_matmul_unpermute", &op);
   if (status != TW_OK) return status;
@@ -705,10 +691,9 @@ static inline tw_status tw_layer_norm_backward(tw_context* context, const tw_ten
                                                const tw_tensor* x, const tw_tensor* weight,
                                                double eps, tw_tensor* x_grad,
                                                tw_tensor* weight_grad, tw_tensor* bias_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),     tw_tensor_value(x),
-                                tw_tensor_value(weight),   tw_float_value(eps),
-                                tw_tensor_value(x_grad),   tw_tensor_value(weight_grad),
-                                tw_tensor_value(bias_grad)};
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(weight),
+                                tw_float_value(eps), tw_tensor_value(x_grad),
+                                tw_tensor_value(weight_grad), tw_tensor_value(bias_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("layer_norm_backward", &op);
   if (status != TW_OK) return status;
@@ -727,19 +712,15 @@ static inline tw_status tw_lerp(tw_context* context, const tw_tensor* x, const t
 }
 
 /* linear(x: T[*, K], weight: T[N, K], bias: T[N]?, residual: T[*, N]?, activation:
- * none|relu|gelu|gelu_tanh|silu = none, row_scale: f32[*]?, column_scale: f32[N]?) -> out: T[*, N]
- */
+ * none|relu|gelu|gelu_tanh|silu = none, row_scale: f32[*]?, column_scale: f32[N]?) -> out: T[*,
+ * N] */
 static inline tw_status tw_linear(tw_context* context, const tw_tensor* x, const tw_tensor* weight,
                                   const tw_tensor* bias, const tw_tensor* residual,
                                   const char* activation, const tw_tensor* row_scale,
                                   const tw_tensor* column_scale, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),
-                                tw_tensor_value(weight),
-                                tw_tensor_value(bias),
-                                tw_tensor_value(residual),
-                                tw_text_value(activation),
-                                tw_tensor_value(row_scale),
-                                tw_tensor_value(column_scale),
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight), tw_tensor_value(bias),
+                                tw_tensor_value(residual), tw_text_value(activation),
+                                tw_tensor_value(row_scale), tw_tensor_value(column_scale),
                                 tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear", &op);
@@ -756,11 +737,11 @@ static inline tw_status tw_linear_attention(tw_context* context, const tw_tensor
                                             const tw_tensor* initial_state, double scale,
                                             int64_t chunk_size, tw_tensor* out,
                                             tw_tensor* final_state, tw_tensor* states) {
-  const tw_value arguments[] = {
-      tw_tensor_value(q),           tw_tensor_value(k),       tw_tensor_value(v),
-      tw_tensor_value(g),           tw_tensor_value(beta),    tw_tensor_value(initial_state),
-      tw_float_value(scale),        tw_int_value(chunk_size), tw_tensor_value(out),
-      tw_tensor_value(final_state), tw_tensor_value(states)};
+  const tw_value arguments[] = {tw_tensor_value(q), tw_tensor_value(k), tw_tensor_value(v),
+                                tw_tensor_value(g), tw_tensor_value(beta),
+                                tw_tensor_value(initial_state), tw_float_value(scale),
+                                tw_int_value(chunk_size), tw_tensor_value(out),
+                                tw_tensor_value(final_state), tw_tensor_value(states)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_attention", &op);
   if (status != TW_OK) return status;
@@ -771,25 +752,22 @@ static inline tw_status tw_linear_attention(tw_context* context, const tw_tensor
  * Hv, Dv], g: U[B, L, Hv, D], beta: U[B, L, Hv]?, initial_state: U[B, Hv, D, Dv]?, final_grad: U[B,
  * Hv, D, Dv]?, scale: f32 = 0) -> q_grad: T[B, L, H, D], k_grad: T[B, L, H, D], v_grad: T[B, L, Hv,
  * Dv], g_grad: U[B, L, Hv, D], beta_grad: U[B, L, Hv]?, initial_grad: U[B, Hv, D, Dv]? */
-static inline tw_status tw_linear_attention_backward(
-    tw_context* context, const tw_tensor* grad, const tw_tensor* q, const tw_tensor* k,
-    const tw_tensor* v, const tw_tensor* g, const tw_tensor* beta, const tw_tensor* initial_state,
-    const tw_tensor* final_grad, double scale, tw_tensor* q_grad, tw_tensor* k_grad,
-    tw_tensor* v_grad, tw_tensor* g_grad, tw_tensor* beta_grad, tw_tensor* initial_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),
-                                tw_tensor_value(q),
-                                tw_tensor_value(k),
-                                tw_tensor_value(v),
-                                tw_tensor_value(g),
-                                tw_tensor_value(beta),
-                                tw_tensor_value(initial_state),
-                                tw_tensor_value(final_grad),
-                                tw_float_value(scale),
-                                tw_tensor_value(q_grad),
-                                tw_tensor_value(k_grad),
-                                tw_tensor_value(v_grad),
-                                tw_tensor_value(g_grad),
-                                tw_tensor_value(beta_grad),
+static inline tw_status tw_linear_attention_backward(tw_context* context, const tw_tensor* grad,
+                                                     const tw_tensor* q, const tw_tensor* k,
+                                                     const tw_tensor* v, const tw_tensor* g,
+                                                     const tw_tensor* beta,
+                                                     const tw_tensor* initial_state,
+                                                     const tw_tensor* final_grad, double scale,
+                                                     tw_tensor* q_grad, tw_tensor* k_grad,
+                                                     tw_tensor* v_grad, tw_tensor* g_grad,
+                                                     tw_tensor* beta_grad,
+                                                     tw_tensor* initial_grad) {
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(q), tw_tensor_value(k),
+                                tw_tensor_value(v), tw_tensor_value(g), tw_tensor_value(beta),
+                                tw_tensor_value(initial_state), tw_tensor_value(final_grad),
+                                tw_float_value(scale), tw_tensor_value(q_grad),
+                                tw_tensor_value(k_grad), tw_tensor_value(v_grad),
+                                tw_tensor_value(g_grad), tw_tensor_value(beta_grad),
                                 tw_tensor_value(initial_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_attention_backward", &op);
@@ -803,10 +781,9 @@ static inline tw_status tw_linear_int4(tw_context* context, const tw_tensor* x,
                                        const tw_tensor* weight, const tw_tensor* scale,
                                        const tw_tensor* zero, const tw_tensor* bias,
                                        int64_t group_size, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),     tw_tensor_value(weight),
-                                tw_tensor_value(scale), tw_tensor_value(zero),
-                                tw_tensor_value(bias),  tw_int_value(group_size),
-                                tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight), tw_tensor_value(scale),
+                                tw_tensor_value(zero), tw_tensor_value(bias),
+                                tw_int_value(group_size), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_int4", &op);
   if (status != TW_OK) return status;
@@ -819,10 +796,9 @@ static inline tw_status tw_linear_int8(tw_context* context, const tw_tensor* x,
                                        const tw_tensor* weight, const tw_tensor* scale,
                                        const tw_tensor* zero, const tw_tensor* bias,
                                        int64_t group_size, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),     tw_tensor_value(weight),
-                                tw_tensor_value(scale), tw_tensor_value(zero),
-                                tw_tensor_value(bias),  tw_int_value(group_size),
-                                tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(weight), tw_tensor_value(scale),
+                                tw_tensor_value(zero), tw_tensor_value(bias),
+                                tw_int_value(group_size), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_int8", &op);
   if (status != TW_OK) return status;
@@ -835,9 +811,9 @@ static inline tw_status tw_linear_packed(tw_context* context, const tw_tensor* x
                                          const tw_tensor* packed, const tw_tensor* bias,
                                          const tw_tensor* residual, const char* activation,
                                          tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(packed),
-                                tw_tensor_value(bias),     tw_tensor_value(residual),
-                                tw_text_value(activation), tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(packed), tw_tensor_value(bias),
+                                tw_tensor_value(residual), tw_text_value(activation),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_packed", &op);
   if (status != TW_OK) return status;
@@ -852,10 +828,10 @@ static inline tw_status tw_linear_quantized(tw_context* context, const tw_tensor
                                             const tw_tensor* residual, const char* activation,
                                             const char* compute, int64_t out_features,
                                             tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(packed),
-                                tw_tensor_value(bias),      tw_tensor_value(residual),
-                                tw_text_value(activation),  tw_text_value(compute),
-                                tw_int_value(out_features), tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(packed), tw_tensor_value(bias),
+                                tw_tensor_value(residual), tw_text_value(activation),
+                                tw_text_value(compute), tw_int_value(out_features),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("linear_quantized", &op);
   if (status != TW_OK) return status;
@@ -908,9 +884,9 @@ static inline tw_status tw_log_softmax_backward(tw_context* context, const tw_te
 static inline tw_status tw_matmul(tw_context* context, const tw_tensor* a, const tw_tensor* b,
                                   double alpha, const tw_tensor* addend, double beta,
                                   tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a),    tw_tensor_value(b),
-                                tw_float_value(alpha), tw_tensor_value(addend),
-                                tw_float_value(beta),  tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_float_value(alpha),
+                                tw_tensor_value(addend), tw_float_value(beta),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("matmul", &op);
   if (status != TW_OK) return status;
@@ -945,11 +921,11 @@ static inline tw_status tw_mla(tw_context* context, const tw_tensor* q_nope, con
                                const tw_tensor* ckv, const tw_tensor* kpe, const tw_tensor* kv_lens,
                                const tw_tensor* ckv_scale, double scale, int64_t causal,
                                tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {tw_tensor_value(q_nope),  tw_tensor_value(q_pe),
-                                tw_tensor_value(ckv),     tw_tensor_value(kpe),
+  const tw_value arguments[] = {tw_tensor_value(q_nope), tw_tensor_value(q_pe),
+                                tw_tensor_value(ckv), tw_tensor_value(kpe),
                                 tw_tensor_value(kv_lens), tw_tensor_value(ckv_scale),
-                                tw_float_value(scale),    tw_int_value(causal),
-                                tw_tensor_value(out),     tw_tensor_value(lse)};
+                                tw_float_value(scale), tw_int_value(causal), tw_tensor_value(out),
+                                tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("mla", &op);
   if (status != TW_OK) return status;
@@ -965,11 +941,12 @@ static inline tw_status tw_mla_paged(tw_context* context, const tw_tensor* q_nop
                                      const tw_tensor* kv_lens, const tw_tensor* cu_seqlens_q,
                                      const tw_tensor* ckv_scale, double scale, int64_t causal,
                                      tw_tensor* out, tw_tensor* lse) {
-  const tw_value arguments[] = {
-      tw_tensor_value(q_nope),       tw_tensor_value(q_pe),        tw_tensor_value(ckv_pages),
-      tw_tensor_value(kpe_pages),    tw_tensor_value(block_table), tw_tensor_value(kv_lens),
-      tw_tensor_value(cu_seqlens_q), tw_tensor_value(ckv_scale),   tw_float_value(scale),
-      tw_int_value(causal),          tw_tensor_value(out),         tw_tensor_value(lse)};
+  const tw_value arguments[] = {tw_tensor_value(q_nope), tw_tensor_value(q_pe),
+                                tw_tensor_value(ckv_pages), tw_tensor_value(kpe_pages),
+                                tw_tensor_value(block_table), tw_tensor_value(kv_lens),
+                                tw_tensor_value(cu_seqlens_q), tw_tensor_value(ckv_scale),
+                                tw_float_value(scale), tw_int_value(causal), tw_tensor_value(out),
+                                tw_tensor_value(lse)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("mla_paged", &op);
   if (status != TW_OK) return status;
@@ -981,9 +958,9 @@ static inline tw_status tw_mla_paged(tw_context* context, const tw_tensor* q_nop
 static inline tw_status tw_moe_align(tw_context* context, const tw_tensor* ids, int64_t experts,
                                      int64_t block_size, tw_tensor* counts, tw_tensor* offsets,
                                      tw_tensor* order, tw_tensor* positions) {
-  const tw_value arguments[] = {tw_tensor_value(ids),      tw_int_value(experts),
-                                tw_int_value(block_size),  tw_tensor_value(counts),
-                                tw_tensor_value(offsets),  tw_tensor_value(order),
+  const tw_value arguments[] = {tw_tensor_value(ids), tw_int_value(experts),
+                                tw_int_value(block_size), tw_tensor_value(counts),
+                                tw_tensor_value(offsets), tw_tensor_value(order),
                                 tw_tensor_value(positions)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("moe_align", &op);
@@ -1011,9 +988,9 @@ static inline tw_status tw_moe_combine_backward(tw_context* context, const tw_te
                                                 const tw_tensor* x, const tw_tensor* positions,
                                                 const tw_tensor* weights, double scale,
                                                 tw_tensor* x_grad, tw_tensor* weights_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),        tw_tensor_value(x),
-                                tw_tensor_value(positions),   tw_tensor_value(weights),
-                                tw_float_value(scale),        tw_tensor_value(x_grad),
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x),
+                                tw_tensor_value(positions), tw_tensor_value(weights),
+                                tw_float_value(scale), tw_tensor_value(x_grad),
                                 tw_tensor_value(weights_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("moe_combine_backward", &op);
@@ -1026,10 +1003,9 @@ static inline tw_status tw_moe_combine_backward(tw_context* context, const tw_te
 static inline tw_status tw_moe_topk(tw_context* context, const tw_tensor* gating, int64_t top_k,
                                     const tw_tensor* bias, const char* scoring, int64_t renormalize,
                                     tw_tensor* weights, tw_tensor* ids) {
-  const tw_value arguments[] = {tw_tensor_value(gating),   tw_int_value(top_k),
-                                tw_tensor_value(bias),     tw_text_value(scoring),
-                                tw_int_value(renormalize), tw_tensor_value(weights),
-                                tw_tensor_value(ids)};
+  const tw_value arguments[] = {tw_tensor_value(gating), tw_int_value(top_k), tw_tensor_value(bias),
+                                tw_text_value(scoring), tw_int_value(renormalize),
+                                tw_tensor_value(weights), tw_tensor_value(ids)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("moe_topk", &op);
   if (status != TW_OK) return status;
@@ -1042,8 +1018,8 @@ static inline tw_status tw_moe_topk_backward(tw_context* context, const tw_tenso
                                              const tw_tensor* gating, const tw_tensor* ids,
                                              const char* scoring, int64_t renormalize,
                                              tw_tensor* gating_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),     tw_tensor_value(gating),
-                                tw_tensor_value(ids),      tw_text_value(scoring),
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(gating),
+                                tw_tensor_value(ids), tw_text_value(scoring),
                                 tw_int_value(renormalize), tw_tensor_value(gating_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("moe_topk_backward", &op);
@@ -1099,9 +1075,9 @@ static inline tw_status tw_permute(tw_context* context, const tw_tensor* x, cons
 static inline tw_status tw_quantize_fp8(tw_context* context, const tw_tensor* x, int64_t group_size,
                                         double eps, int64_t power_of_two, tw_tensor* out,
                                         tw_tensor* scale) {
-  const tw_value arguments[] = {tw_tensor_value(x),   tw_int_value(group_size),
-                                tw_float_value(eps),  tw_int_value(power_of_two),
-                                tw_tensor_value(out), tw_tensor_value(scale)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(group_size), tw_float_value(eps),
+                                tw_int_value(power_of_two), tw_tensor_value(out),
+                                tw_tensor_value(scale)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("quantize_fp8", &op);
   if (status != TW_OK) return status;
@@ -1113,10 +1089,9 @@ static inline tw_status tw_quantize_fp8(tw_context* context, const tw_tensor* x,
 static inline tw_status tw_quantize_int8(tw_context* context, const tw_tensor* x,
                                          int64_t group_size, double eps, int64_t power_of_two,
                                          int64_t truncate, tw_tensor* out, tw_tensor* scale) {
-  const tw_value arguments[] = {tw_tensor_value(x),     tw_int_value(group_size),
-                                tw_float_value(eps),    tw_int_value(power_of_two),
-                                tw_int_value(truncate), tw_tensor_value(out),
-                                tw_tensor_value(scale)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(group_size), tw_float_value(eps),
+                                tw_int_value(power_of_two), tw_int_value(truncate),
+                                tw_tensor_value(out), tw_tensor_value(scale)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("quantize_int8", &op);
   if (status != TW_OK) return status;
@@ -1185,10 +1160,9 @@ static inline tw_status tw_rms_norm_backward(tw_context* context, const tw_tenso
                                              const tw_tensor* x, const tw_tensor* weight,
                                              const tw_tensor* residual_grad, double eps,
                                              tw_tensor* x_grad, tw_tensor* weight_grad) {
-  const tw_value arguments[] = {tw_tensor_value(grad),       tw_tensor_value(x),
-                                tw_tensor_value(weight),     tw_tensor_value(residual_grad),
-                                tw_float_value(eps),         tw_tensor_value(x_grad),
-                                tw_tensor_value(weight_grad)};
+  const tw_value arguments[] = {tw_tensor_value(grad), tw_tensor_value(x), tw_tensor_value(weight),
+                                tw_tensor_value(residual_grad), tw_float_value(eps),
+                                tw_tensor_value(x_grad), tw_tensor_value(weight_grad)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("rms_norm_backward", &op);
   if (status != TW_OK) return status;
@@ -1200,10 +1174,9 @@ static inline tw_status tw_rms_norm_backward(tw_context* context, const tw_tenso
 static inline tw_status tw_rope(tw_context* context, const tw_tensor* x, const tw_tensor* cos,
                                 const tw_tensor* sin, const tw_tensor* positions,
                                 int64_t interleaved, int64_t inverse, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(x),        tw_tensor_value(cos),
-                                tw_tensor_value(sin),      tw_tensor_value(positions),
-                                tw_int_value(interleaved), tw_int_value(inverse),
-                                tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(cos), tw_tensor_value(sin),
+                                tw_tensor_value(positions), tw_int_value(interleaved),
+                                tw_int_value(inverse), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("rope", &op);
   if (status != TW_OK) return status;
@@ -1218,18 +1191,12 @@ static inline tw_status tw_sample(tw_context* context, const tw_tensor* logits,
                                   double top_p, double min_p, double repetition_penalty,
                                   double frequency_penalty, double presence_penalty, int64_t seed,
                                   int64_t offset, tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(logits),
-                                tw_tensor_value(history),
-                                tw_float_value(temperature),
-                                tw_int_value(top_k),
-                                tw_float_value(top_p),
-                                tw_float_value(min_p),
+  const tw_value arguments[] = {tw_tensor_value(logits), tw_tensor_value(history),
+                                tw_float_value(temperature), tw_int_value(top_k),
+                                tw_float_value(top_p), tw_float_value(min_p),
                                 tw_float_value(repetition_penalty),
-                                tw_float_value(frequency_penalty),
-                                tw_float_value(presence_penalty),
-                                tw_int_value(seed),
-                                tw_int_value(offset),
-                                tw_tensor_value(out)};
+                                tw_float_value(frequency_penalty), tw_float_value(presence_penalty),
+                                tw_int_value(seed), tw_int_value(offset), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("sample", &op);
   if (status != TW_OK) return status;
@@ -1249,16 +1216,19 @@ static inline tw_status tw_scale(tw_context* context, const tw_tensor* x, double
 /* scaled_grouped_gated_matmul(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, 2*N, K], a_scale: f32[M, A],
  * b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, rows: i32[R]?, activation:
  * silu|gelu|gelu_tanh = silu, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N] */
-static inline tw_status tw_scaled_grouped_gated_matmul(
-    tw_context* context, const tw_tensor* a, const tw_tensor* b, const tw_tensor* a_scale,
-    const tw_tensor* b_scale, const tw_tensor* offsets, const tw_tensor* starts,
-    const tw_tensor* rows, const char* activation, int64_t block_n, int64_t block_k,
-    tw_tensor* out) {
-  const tw_value arguments[] = {
-      tw_tensor_value(a),       tw_tensor_value(b),        tw_tensor_value(a_scale),
-      tw_tensor_value(b_scale), tw_tensor_value(offsets),  tw_tensor_value(starts),
-      tw_tensor_value(rows),    tw_text_value(activation), tw_int_value(block_n),
-      tw_int_value(block_k),    tw_tensor_value(out)};
+static inline tw_status tw_scaled_grouped_gated_matmul(tw_context* context, const tw_tensor* a,
+                                                       const tw_tensor* b, const tw_tensor* a_scale,
+                                                       const tw_tensor* b_scale,
+                                                       const tw_tensor* offsets,
+                                                       const tw_tensor* starts,
+                                                       const tw_tensor* rows,
+                                                       const char* activation, int64_t block_n,
+                                                       int64_t block_k, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(a_scale),
+                                tw_tensor_value(b_scale), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(rows),
+                                tw_text_value(activation), tw_int_value(block_n),
+                                tw_int_value(block_k), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("scaled_grouped_gated_matmul", &op);
   if (status != TW_OK) return status;
@@ -1274,11 +1244,11 @@ static inline tw_status tw_scaled_grouped_matmul(tw_context* context, const tw_t
                                                  int64_t block_n, int64_t block_k,
                                                  const tw_tensor* starts, const tw_tensor* rows,
                                                  tw_tensor* out) {
-  const tw_value arguments[] = {tw_tensor_value(a),       tw_tensor_value(b),
-                                tw_tensor_value(a_scale), tw_tensor_value(b_scale),
-                                tw_tensor_value(offsets), tw_int_value(block_n),
-                                tw_int_value(block_k),    tw_tensor_value(starts),
-                                tw_tensor_value(rows),    tw_tensor_value(out)};
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(a_scale),
+                                tw_tensor_value(b_scale), tw_tensor_value(offsets),
+                                tw_int_value(block_n), tw_int_value(block_k),
+                                tw_tensor_value(starts), tw_tensor_value(rows),
+                                tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("scaled_grouped_matmul", &op);
   if (status != TW_OK) return status;
@@ -1288,16 +1258,21 @@ static inline tw_status tw_scaled_grouped_matmul(tw_context* context, const tw_t
 /* scaled_grouped_matmul_unpermute(a: f8_e4m3fn[M, K], b: f8_e4m3fn[G, N, K], a_scale: f32[M, A],
  * b_scale: f32[G, B, A], offsets: i32[G]?, starts: i32[G]?, to_rows: i32[M]?, weights: f32[R]?,
  * out_rows: i64 = -1, block_n: i64 = 128, block_k: i64 = 128) -> out: bf16[R, N] */
-static inline tw_status tw_scaled_grouped_matmul_unpermute(
-    tw_context* context, const tw_tensor* a, const tw_tensor* b, const tw_tensor* a_scale,
-    const tw_tensor* b_scale, const tw_tensor* offsets, const tw_tensor* starts,
-    const tw_tensor* to_rows, const tw_tensor* weights, int64_t out_rows, int64_t block_n,
-    int64_t block_k, tw_tensor* out) {
-  const tw_value arguments[] = {
-      tw_tensor_value(a),       tw_tensor_value(b),       tw_tensor_value(a_scale),
-      tw_tensor_value(b_scale), tw_tensor_value(offsets), tw_tensor_value(starts),
-      tw_tensor_value(to_rows), tw_tensor_value(weights), tw_int_value(out_rows),
-      tw_int_value(block_n),    tw_int_value(block_k),    tw_tensor_value(out)};
+static inline tw_status tw_scaled_grouped_matmul_unpermute(tw_context* context, const tw_tensor* a,
+                                                           const tw_tensor* b,
+                                                           const tw_tensor* a_scale,
+                                                           const tw_tensor* b_scale,
+                                                           const tw_tensor* offsets,
+                                                           const tw_tensor* starts,
+                                                           const tw_tensor* to_rows,
+                                                           const tw_tensor* weights,
+                                                           int64_t out_rows, int64_t block_n,
+                                                           int64_t block_k, tw_tensor* out) {
+  const tw_value arguments[] = {tw_tensor_value(a), tw_tensor_value(b), tw_tensor_value(a_scale),
+                                tw_tensor_value(b_scale), tw_tensor_value(offsets),
+                                tw_tensor_value(starts), tw_tensor_value(to_rows),
+                                tw_tensor_value(weights), tw_int_value(out_rows),
+                                tw_int_value(block_n), tw_int_value(block_k), tw_tensor_value(out)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("scaled_grouped_matmul_unpermute", &op);
   if (status != TW_OK) return status;
@@ -1507,14 +1482,14 @@ static inline tw_status tw_tanh_backward(tw_context* context, const tw_tensor* g
   return tw_call(context, op, arguments, 3, NULL, NULL);
 }
 
-/* topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*, k]
- */
+/* topk(x: T[*, C], k: i64, starts: i32[*]?, ends: i32[*]?) -> values: T[*, k], indices: i32[*,
+ * k] */
 static inline tw_status tw_topk(tw_context* context, const tw_tensor* x, int64_t k,
                                 const tw_tensor* starts, const tw_tensor* ends, tw_tensor* values,
                                 tw_tensor* indices) {
-  const tw_value arguments[] = {tw_tensor_value(x),      tw_int_value(k),
-                                tw_tensor_value(starts), tw_tensor_value(ends),
-                                tw_tensor_value(values), tw_tensor_value(indices)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(k), tw_tensor_value(starts),
+                                tw_tensor_value(ends), tw_tensor_value(values),
+                                tw_tensor_value(indices)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("topk", &op);
   if (status != TW_OK) return status;
@@ -1566,8 +1541,8 @@ static inline tw_status tw_unary(tw_context* context, const tw_tensor* x, const 
 }
 
 /* unary_backward(grad: T[...], x: T[...], function:
- * abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad: T[...]
- */
+ * abs|neg|sign|reciprocal|sqrt|rsqrt|floor|ceil|trunc|round|sin|cos|expm1|log1p) -> x_grad:
+ * T[...] */
 static inline tw_status tw_unary_backward(tw_context* context, const tw_tensor* grad,
                                           const tw_tensor* x, const char* function,
                                           tw_tensor* x_grad) {
@@ -1584,9 +1559,8 @@ static inline tw_status tw_unary_backward(tw_context* context, const tw_tensor* 
 static inline tw_status tw_var_mean(tw_context* context, const tw_tensor* x, int64_t dim,
                                     double correction, int64_t root, tw_tensor* var,
                                     tw_tensor* mean) {
-  const tw_value arguments[] = {tw_tensor_value(x),         tw_int_value(dim),
-                                tw_float_value(correction), tw_int_value(root),
-                                tw_tensor_value(var),       tw_tensor_value(mean)};
+  const tw_value arguments[] = {tw_tensor_value(x), tw_int_value(dim), tw_float_value(correction),
+                                tw_int_value(root), tw_tensor_value(var), tw_tensor_value(mean)};
   const tw_operator* op = NULL;
   const tw_status status = tw_operator_find("var_mean", &op);
   if (status != TW_OK) return status;
@@ -1599,7 +1573,7 @@ static inline tw_status tw_var_mean_backward(tw_context* context, const tw_tenso
                                              const tw_tensor* var_grad, const tw_tensor* mean_grad,
                                              int64_t dim, double correction, int64_t root,
                                              tw_tensor* x_grad) {
-  const tw_value arguments[] = {tw_tensor_value(x),         tw_tensor_value(var_grad),
+  const tw_value arguments[] = {tw_tensor_value(x), tw_tensor_value(var_grad),
                                 tw_tensor_value(mean_grad), tw_int_value(dim),
                                 tw_float_value(correction), tw_int_value(root),
                                 tw_tensor_value(x_grad)};
