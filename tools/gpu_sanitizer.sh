@@ -45,7 +45,7 @@ tests() {
   ' | case $1 in
     synccheck | initcheck) grep -E "$some" ;;
     *) cat ;;
-  esac | grep -E "$only" | sort | awk '/^(attention|mla)/ { print; next } { rest = rest $0 "\n" }
+  esac | grep -E "$only" | LC_ALL=C sort | awk '/^(attention|mla)/ { print; next } { rest = rest $0 "\n" }
     END { printf "%s", rest }'
 }
 

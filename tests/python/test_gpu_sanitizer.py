@@ -71,7 +71,7 @@ def write(path: Path, text: str) -> None:
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [folder / "gpu_sanitizer.sh", *arguments],
-        env={**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"},
+        env={**os.environ, "PATH": f"{folder}/bin:/usr/bin:/bin"},  # without NVIDIA's
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 

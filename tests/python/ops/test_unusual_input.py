@@ -307,9 +307,9 @@ def test_a_call_after_one_that_found_no_memory(kind) -> None:
     """Which had given back what both use."""
     x = kind(np.linspace(-1, 1, 300 * 300, dtype=np.float32).reshape(300, 300))
     want = ops.linear(x, x)
-    keys, beta = (kind(np.ones(shape, np.float32)) for shape in ((1, 70, 2, 8), (1, 70, 2)))
+    keys, beta = (kind(np.ones(shape, np.float32)) for shape in ((1, 7, 1, 8), (1, 7, 1)))
     with pytest.raises(MemoryError, match="cannot allocate"):
-        ops.delta_rule_transform(keys, beta, None, 10**6)
+        ops.delta_rule_transform(keys, beta, None, 8 * 10**6)  # more than addresses reach
     np.testing.assert_array_equal(ops.linear(x, x), want)
 
 
