@@ -17,10 +17,10 @@ Example:
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -97,22 +97,11 @@ def thread_counts(text: str) -> list[int]:
 
 
 def workloads(suite: dict[str, Any]) -> list[Case]:
-    """The catalog's, but of operators that have grids in the suite those."""
-    grids = suite.get("grids", {})
-    own = {
-        name: [
-            (form["label"].replace("{}", str(value)), form["case"].replace("{}", str(value)))
-            for form in forms
-            for value in form["values"]
-        ]
-        for name, forms in grids.items()
-    }
-    out = [case for case in every_workload() if case.op.name not in own]
-    firsts = [case for case in every_workload() if case.label == case.op.workloads[0][0]]
-    for first in firsts:
-        for label, text in own.get(first.op.name, ()):
-            out.append(dataclasses.replace(first, label=label, text=text))
-    return out
+    """The catalog's, but of operators whose labels the suite names only those."""
+    named = suite.get("workloads", {})
+    return [
+        case for case in every_workload() if re.fullmatch(named.get(case.op.name, ".*"), case.label)
+    ]
 
 
 def select(suite: dict[str, Any], families: dict[str, list[str]], args: Any) -> list[Case]:

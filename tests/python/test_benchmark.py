@@ -120,7 +120,7 @@ def test_families_hold_operators_once() -> None:
     assert set(listed) == {op.name for op in _schema.operators().values() if op.workloads}
 
 
-def test_grids_stand_in_the_catalogs_place() -> None:
+def test_suites_of_attention_have_every_case() -> None:
     """Every length, head, mask and dtype of attention, forward and in training; and decoding."""
     suites = yaml.safe_load((RUN.parent / "suites.yaml").read_text())["suites"]
     cases = {name: runner.workloads(suites[name]) for name in ("attention", "attention_training")}

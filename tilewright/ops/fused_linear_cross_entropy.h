@@ -169,7 +169,9 @@ struct FusedLinearCrossEntropy {
       {"two chunks", "N=150 H=9 V=33 reduction=sum +weight_grad"},
       {"gradients", "N=6 H=8 V=10 z_loss=0.01 +x_grad +weight_grad"}};
   static constexpr Case kWorkloads[] = {
-      {"smollm2-135m/training", "N=1024 H=576 V=49152 +x_grad +weight_grad"}};
+      {"smollm2-135m/training", "N=1024 H=576 V=49152 +x_grad +weight_grad"},
+      {"smollm2-135m/head, 128 tokens", "N=128 H=576 V=49152"},
+      {"smollm2-135m/head, 1024 tokens", "N=1024 H=576 V=49152"}};
 
  private:
   static constexpr int kNone = int(kernels::LossReduction::kNone);
