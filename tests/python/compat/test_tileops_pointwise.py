@@ -256,10 +256,10 @@ def test_tables() -> None:
     got = tileops.alibi(seq_len=9, num_heads=4, dtype=torch.float32)
     at = torch.arange(9)
     slopes = 2.0 ** (-8.0 * (torch.arange(4) + 1) / 4)
-    close(got, -slopes[:, None, None] * (at[:, None] - at).abs())
+    close(got.cpu(), -slopes[:, None, None] * (at[:, None] - at).abs())
     got = tileops.sinusoidal(seq_len=50, d_model=16, dtype=torch.float16)
     angles = torch.arange(50)[:, None] / 10000.0 ** (torch.arange(0, 16, 2).double() / 16)
-    close(got, torch.stack([angles.sin(), angles.cos()], -1).flatten(1).half())
+    close(got.cpu(), torch.stack([angles.sin(), angles.cos()], -1).flatten(1).half())
     for table in (
         tileops.alibi(seq_len=3, num_heads=2, dtype="bfloat16"),
         tileops.sinusoidal(seq_len=3, d_model=2, dtype="bfloat16"),
