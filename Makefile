@@ -88,6 +88,9 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --out benchmarks/results/peers_float16.json
 	.venv/bin/python benchmarks/run.py --suite training --threads 1,2 --no-samples --mode quick --reuse \
 	  --out benchmarks/results/peers_training.json
+	for suite in doors training; do \
+	  .venv/bin/python benchmarks/run.py --suite $$suite --threads 1,2 --no-samples --mode quick \
+	    --out benchmarks/results/peers_$${suite}_new_memory.json || exit; done
 	for suite in attention attention_training loss loss_training; do \
 	  .venv/bin/python benchmarks/run.py --suite $$suite --threads 1,2 --no-samples --mode quick --reuse \
 	    --out benchmarks/results/peers_$$suite.json || exit; done

@@ -15,8 +15,10 @@ from tables import table
 SUITES = {
     "peers.json": "operators",
     "peers_doors.json": "operators, memory reused",
+    "peers_doors_new_memory.json": "operators, memory new",
     "peers_float16.json": "operators of float16",
     "peers_training.json": "operators with their gradients",
+    "peers_training_new_memory.json": "operators with their gradients, memory new",
     "peers_attention.json": "attention, 512 to 4096 keys, caches, packed sequences",
     "peers_attention_training.json": "attention with its gradients",
     "peers_loss.json": "a last linear layer and its loss",
