@@ -41,7 +41,8 @@ struct GatedEpilogue {
   GatedActivation activation;
   Rows<T> out;  // [*, n]
 
-  TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t) const {
+  template <class P>
+  TW_INLINE void prefetch(P, int64_t row, int rows, int64_t column, int64_t) const {
     tile::prefetch_tile(row, rows, column / 2, count(column / 2), out);
   }
   template <class P>

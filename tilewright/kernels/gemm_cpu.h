@@ -334,7 +334,7 @@ struct Gemm {
         const int height = int(gemm.stored(count));
         Sum* tile = tiles + (plan.k_blocks > 1 ? (slot * plan.block_rows + r) * kPanel : 0);
         const bool is_last = block == k_blocks() - 1;
-        if (is_last) epilogue.prefetch(row + r, count, column, columns);
+        if (is_last) epilogue.prefetch(p, row + r, count, column, columns);
         if (ahead >= ahead_end) {  // nothing more
           ahead = reinterpret_cast<const char*>(tile);
           ahead_end = nullptr;

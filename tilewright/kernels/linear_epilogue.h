@@ -17,7 +17,8 @@ struct LinearEpilogue {
   Rows<const float> row_scale{};        // [m], or absent
   View<const float, 1> column_scale{};  // [n], or absent
 
-  TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
+  template <class P>
+  TW_INLINE void prefetch(P, int64_t row, int rows, int64_t column, int64_t columns) const {
     tile::prefetch_tile(row, rows, column, columns, out);
   }
   template <class P>

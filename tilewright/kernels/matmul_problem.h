@@ -40,15 +40,22 @@ struct MatmulProblem {
     MatmulScale scale;  // not of integers
     Rows<Out> out;
     Rows<const Out> addend;  // or absent; may be out
+    bool few_products;       // for each element of out
 
-    TW_INLINE void prefetch(int64_t row, int rows, int64_t column, int64_t columns) const {
-      tile::prefetch_tile(row, rows, column, columns, out);
+    /// Whether what is written goes around the caches: it is most of the work.
+    template <class P>
+    TW_INLINE bool streams(P p) const {
+      return few_products && p.streaming();
+    }
+    template <class P>
+    TW_INLINE void prefetch(P p, int64_t row, int rows, int64_t column, int64_t columns) const {
+      if (!streams(p)) tile::prefetch_tile(row, rows, column, columns, out);
     }
     template <class P, class Sum>
     __attribute__((noinline)) void operator()(P p, const Sum* tile, int64_t row, int rows,
                                               int64_t column, int64_t columns) const {
       const auto store = [&](auto f) {
-        tile::store_tile(p, tile, row, rows, column, columns, out, f);
+        tile::store_tile(p, tile, row, rows, column, columns, out, f, streams(p));
       };
       if constexpr (!tile::same_type<Sum, float>)
         store([](auto v, auto, int64_t) { return v; });
@@ -78,7 +85,8 @@ struct MatmulProblem {
     return {right.at(is(Grouped::kDepth) ? 0 : i, 0, first_k(i))};
   }
   TW_INLINE Epilogue epilogue(int64_t i) const {
-    return {scale, result.at(is(Grouped::kRows) ? 0 : i, first_row(i), 0), addend.at(i)};
+    constexpr int64_t kFew = 32;
+    return {scale, result.at(is(Grouped::kRows) ? 0 : i, first_row(i), 0), addend.at(i), k <= kFew};
   }
 
   // What differs from group to group.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tilewright.torch  # noqa: F401 - makes torch.ops.tilewright
 import torch
 
 from tilewright import ops
@@ -210,3 +211,24 @@ def test_gradients_of_scaled_layers(device: str) -> None:
     torch.testing.assert_close(
         torch.autograd.grad(got, given, grad), torch.autograd.grad(want, given, grad)
     )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("k", [1, 32])
+def test_few_products_for_much_that_is_written(k: int, dtype: torch.dtype) -> None:
+    """More than caches keep; exactly, of whole numbers, wherever rows begin and in place."""
+    m, n = 4200, 4101
+    generator = torch.Generator().manual_seed(0)
+    a, b = (
+        torch.randint(-4, 5, shape, generator=generator).to(dtype) for shape in ((m, k), (k, n))
+    )
+    exact = a.float() @ b.float()
+    want = exact.to(dtype)
+    for pitch in (n, 4160):
+        memory = torch.full((m, pitch), torch.nan, dtype=dtype)
+        out = memory[:, :n]
+        torch.ops.tilewright.matmul.out(a[None], b[None], out=out[None])
+        assert torch.equal(out, want)
+        torch.ops.tilewright.matmul.out(a[None], b[None], 1, out[None], 1, out=out[None])
+        assert torch.equal(out, (exact + want.float()).to(dtype))
+        assert bool(memory[:, n:].isnan().all())

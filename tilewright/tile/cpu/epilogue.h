@@ -10,25 +10,28 @@ namespace tw::tile {
 /// columns), before which prefetch() is told the same.
 template <class E, class P, class Sum = float>
 concept TileEpilogue = requires(const E e, P p, const Sum* tile, int64_t at, int rows) {
-  e.prefetch(at, rows, at, at);
+  e.prefetch(p, at, rows, at, at);
   e(p, tile, at, rows, at, at);
 };
 
 /// out(row + r, column + c) = f(tile[r * kPanelWidth + c], at, row + r), rows x columns of it,
-/// where `at` is the Span of the output columns. Stores stay in the caches: whoever reads them is
-/// next.
+/// where `at` is the Span of the output columns. Stores stay in the caches, because whoever reads
+/// them is next, unless they go `around` them.
 template <class P, class Sum, class T, class F>
 TW_INLINE void store_tile(P, const Sum* tile, int64_t row, int rows, int64_t column,
-                          int64_t columns, const Rows<T>& out, F&& f) {
+                          int64_t columns, const Rows<T>& out, F&& f, bool around = false) {
   using V = typename P::template Vec<Sum>;
   constexpr int kN = P::template kLanes<float>;
   for (int r = 0; r < rows; ++r, tile += kPanelWidth) {
     const View<T, 1> to = out.row(row + r);
     T* const first = to.data + column * to.stride(0);
+    const bool streams = around && to.stride(0) == 1 && uint64_t(first) % (kN * sizeof(T)) == 0;
     int64_t c = 0;
     for (; c + kN <= columns; c += kN) {
       const V v = f(load<V>(tile + c), Span<P, float, true>{column + c, kN}, row + r);
-      if (to.stride(0) == 1) [[likely]]
+      if (streams)
+        stream(first + c, v);
+      else if (to.stride(0) == 1) [[likely]]
         store(first + c, v);
       else
         scatter(first + c * to.stride(0), to.stride(0), v);
