@@ -82,16 +82,10 @@ compare: native  ## measure the language model and the operators beside their pe
 	  --no-samples >benchmarks/results/operators.json
 	.venv/bin/python benchmarks/run.py --suite smoke --threads 1,2 --no-samples \
 	  --peers torch,inductor,onnxruntime --mode quick --out benchmarks/results/peers.json
-	.venv/bin/python benchmarks/run.py --suite doors --threads 1,2 --no-samples --mode quick --reuse \
-	  --out benchmarks/results/peers_doors.json
-	.venv/bin/python benchmarks/run.py --suite float16 --threads 1,2 --no-samples --mode quick --reuse \
-	  --out benchmarks/results/peers_float16.json
-	.venv/bin/python benchmarks/run.py --suite training --threads 1,2 --no-samples --mode quick --reuse \
-	  --out benchmarks/results/peers_training.json
 	for suite in doors training; do \
 	  .venv/bin/python benchmarks/run.py --suite $$suite --threads 1,2 --no-samples --mode quick \
 	    --out benchmarks/results/peers_$${suite}_new_memory.json || exit; done
-	for suite in attention attention_training loss loss_training; do \
+	for suite in doors float16 training attention attention_training loss loss_training; do \
 	  .venv/bin/python benchmarks/run.py --suite $$suite --threads 1,2 --no-samples --mode quick --reuse \
 	    --out benchmarks/results/peers_$$suite.json || exit; done
 	.venv/bin/python benchmarks/overhead.py --out benchmarks/results/overhead.json

@@ -102,11 +102,6 @@ struct QueryLanes {
 
   TW_INLINE I seen() const { return begin < end; }
 
-  /// As of a row: lanes whose scores are all -inf, or that have none, have weights of 0, not NaN.
-  TW_INLINE static V base_of(V m) {
-    return tile::select(m == tile::splat<V>(-__builtin_inff()), V{}, m);
-  }
-
   /// Scores outside what each query sees become -inf, and all of them what `change` makes of them;
   /// m becomes the maximum. Keys [first, last) of `scores`, a column.
   template <class F>
@@ -324,7 +319,7 @@ struct AmxTask {
       float* const m = states(first) + half;
       const V old_m = tile::load<V>(m), old_l = tile::load<V>(m + kSide);
       const V high = mine.m > old_m ? mine.m : old_m;
-      const V base = mine.base_of(high);
+      const V base = base_of(high);
       const V old = tile::exp2_nonpositive(old_m - base);
       const V fresh = tile::exp2_nonpositive(mine.m - base);
       const V l = tile::fma(mine.l, fresh, old_l * old);

@@ -104,10 +104,11 @@ TW_INLINE float mask_row(P, KeyRange chunks, KeyRange visible, float* scores) {
   return tile::fold_lanes(widest, [](float a, float b) { return a > b ? a : b; });
 }
 
-/// What scores are weighed from, given their maximum: those of a row that are all -inf weigh
-/// nothing.
-TW_INLINE float base_of(float m) {
-  return m == -__builtin_inff() ? 0 : m;
+/// What scores are weighed from, given their maximum, a row's or that of a row in each lane: those
+/// of a row that are all -inf weigh nothing.
+template <class V>
+TW_INLINE V base_of(V m) {
+  return m == -__builtin_inff() ? V{} : m;
 }
 
 /// From scores to weights 2^(score - m), in place, times scale[j] where there is one; those rounded
