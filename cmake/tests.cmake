@@ -30,7 +30,8 @@ if(TILEWRIGHT_TESTS)
     set_target_properties(tilewright_lane_tests PROPERTIES
                           RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
     target_include_directories(tilewright_lane_tests BEFORE PRIVATE testing/lanes)
-    target_compile_options(tilewright_lane_tests PRIVATE -Wno-unknown-pragmas -Wno-psabi)  # nvcc's
+    target_compile_options(tilewright_lane_tests PRIVATE -Wno-unknown-pragmas -Wno-psabi  # nvcc's
+                           $<$<CONFIG:Release>:-O1>)
     target_link_libraries(tilewright_lane_tests PRIVATE tilewright_build_settings GTest::gtest
                           GTest::gtest_main)
     gtest_discover_tests(tilewright_lane_tests DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)
