@@ -80,16 +80,8 @@ class Case:
             tensor = _copy(view.contents, DTYPES[text.decode()]).to(device)
             out[index] = tensor.tolist() if arg.is_int_list else tensor
 
-        library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))
-        status = library.twt_make_case(
-            self.op.name.encode(),
-            self.combo,
-            self.text.encode(),
-            ctypes.c_uint64(seed),
-            _GIVE(give),
-            None,
-        )
-        assert status == 0, f"{self} cannot be built"
+        op, text = self.op.name.encode(), self.text.encode()
+        _built("twt_make_case", op, self.combo, text, ctypes.c_uint64(seed), _GIVE(give), None)
         names = [arg.name for arg in self.op.inputs]
         if "out_features" in names:  # a GPU does not look into what is packed
             sizes = dict(word.split("=") for word in self.text.split() if "=" in word)
@@ -109,11 +101,18 @@ class Case:
 
 @functools.cache
 def _cost(op: str, combo: int, text: str) -> tuple[float, float]:
-    library = ctypes.CDLL(str(_library.directory() / "tilewright_cases.so"))
     out = (ctypes.c_double * 2)()
-    status = library.twt_case_cost(op.encode(), combo, text.encode(), out)
-    assert status == 0, f"{op} {text} cannot be built"
+    _built("twt_case_cost", op.encode(), combo, text.encode(), out)
     return out[0], out[1]
+
+
+def _built(function: str, *arguments: Any) -> None:
+    """Calls a function of cases.cc; ValueError says why there is no such case."""
+    call = getattr(ctypes.CDLL(str(_library.directory() / "tilewright_cases.so")), function)
+    call.restype = ctypes.c_char_p
+    why_not: bytes | None = call(*arguments)
+    if why_not is not None:
+        raise ValueError(why_not.decode())
 
 
 def _scalar(arg: _schema.Argument, number: float) -> Any:

@@ -14,7 +14,7 @@ import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 import yaml
-from cases import every_workload, workload
+from cases import Case, every_workload, workload
 from command_line import run_json
 
 from tilewright import _schema
@@ -291,6 +291,14 @@ def test_what_is_too_large_for_its_definition_is_checked_on_less(tmp_path) -> No
     (row,) = checked(tmp_path, "gelu_backward", "--backend", "torch", before=wrong)
     assert (row["status"], row["checked"]) == ("mismatch", "a smaller call")
     assert "us" not in row
+
+
+def test_a_case_that_cannot_be_built_says_why(capfd: pytest.CaptureFixture[str]) -> None:
+    text = "B=1 S=1 Hq=8 D=8 Dv=8"
+    for use in (Case.cost, Case.arguments):
+        with pytest.raises(ValueError, match=r"^dimension . is not bound$"):
+            use(Case(_schema.operators()["attention"], 0, "no keys", text))
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_nothing_can_check_is_not_timed(tmp_path) -> None:
