@@ -130,8 +130,9 @@ struct StridedPanels {
         return tile::mma_along<Units>(
             p, a, [&](int64_t i) { return rows.row(column + i).data; }, columns, k, tile);
     tile::with_rows<kRowsAtOnce<P>>(rows_of_a, [&]<int kRows>() {
-      // Two chains for each row of a where one would not keep up with memory.
-      constexpr int kGroups = kRows <= 2 ? 2 : 1;
+      // Rows at once: as many as prefetchers follow, in two chains of sums where one of short
+      // vectors would not keep up with memory.
+      constexpr int kGroups = kRows <= 2 && kLanes < 16 ? 2 : 1;
       const int64_t ahead = next_wanted(rows.lead_strides[0] * kGroups * kLanes);
       for (int64_t lane = 0; lane < columns; lane += kGroups * kLanes) {
         const auto rows_at = [&](int64_t from) {

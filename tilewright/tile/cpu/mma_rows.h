@@ -50,16 +50,19 @@ TW_INLINE void multiply_blocks(V (&acc)[kRows + kBiasRows<Units>], const typenam
 }
 
 /// A few lines of each of one vector of rows, which are read one row after the other. Lines of rows
-/// that lie a multiple of 2 KiB apart share a few sets of the nearest cache, where they push each
-/// other out: those are copied to lines of other sets, the others multiplied where they lie.
+/// that lie a multiple of 2 KiB apart share a few sets of the nearest cache. Where a set holds few,
+/// they push each other out: those are copied to lines of other sets, the others multiplied where
+/// they lie.
 template <class P, class T>
 class NearRows {
  public:
   static constexpr int64_t kElements = 256 / int64_t{sizeof(T)};  // of a row at once
 
-  TW_INLINE void begin(const PackRows<P, T>& from) {
+  TW_INLINE void begin(const PackRows<P, T>& from, const Machine& machine) {
     rows_ = &from;
-    copied_ = from.count > 1 && (from.row[1] - from.row[0]) * int64_t{sizeof(T)} % 2048 == 0;
+    const bool has_few_ways = machine.l1d_bytes < kManyWays * kPage;  // its sets span a page
+    copied_ = has_few_ways && from.count > 1 &&
+              (from.row[1] - from.row[0]) * int64_t{sizeof(T)} % 2048 == 0;
     for (int i = 0; i < kLanes; ++i) row_[i] = copied_ ? lines_[i] : from.row[i];
   }
   /// Brings elements [first, first + count).
@@ -87,6 +90,7 @@ class NearRows {
 
  private:
   static constexpr int kLanes = PackRows<P, T>::kLanes;
+  static constexpr int64_t kManyWays = 12, kPage = 4096;
   static constexpr int64_t kLine = 64 / int64_t{sizeof(T)}, kPitch = kElements + kLine;
 
   const PackRows<P, T>* rows_;
@@ -102,7 +106,7 @@ class NearRows {
 /// contiguous in k. Takes a cache line of each row at a time: rows a power of two apart share few
 /// places in the first-level cache.
 template <class Units, class P, class T, int kRows, int kGroups>
-__attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
+__attribute__((noinline)) void mma_from_rows(P p, const typename Units::Unit* a,
                                              const PackRows<P, T> (&b)[kGroups], int64_t k,
                                              sum_t<Units>* c) {
   using V = typename P::template Vec<sum_t<Units>>;
@@ -112,7 +116,7 @@ __attribute__((noinline)) void mma_from_rows(P, const typename Units::Unit* a,
   V acc[kGroups][kSums] = {};
   const int64_t whole = k / kDepth / Units::kBlock * Units::kBlock;
   detail::NearRows<P, T> near[kGroups];
-  for (int g = 0; g < kGroups; ++g) near[g].begin(b[g]);
+  for (int g = 0; g < kGroups; ++g) near[g].begin(b[g], p.machine());
   constexpr int64_t kPiece = detail::NearRows<P, T>::kElements / kDepth;
   for (int64_t piece = 0; piece < whole; piece += kPiece) {
     const int64_t stop = piece + kPiece < whole ? piece + kPiece : whole;
