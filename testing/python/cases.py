@@ -158,6 +158,15 @@ def every_case() -> list[Case]:
     ]
 
 
+def has_cpu_kernels() -> bool:
+    """A build for GPUs alone has none."""
+    try:
+        torch.ops.tilewright.exp(torch.ones(1))
+    except RuntimeError:
+        return False
+    return True
+
+
 def results(value: Any) -> list[torch.Tensor]:
     """A result as a list of tensors."""
     return list(value) if isinstance(value, tuple) else [value]

@@ -8,7 +8,7 @@ import threading
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
-from cases import Case, as_bits, assert_close, bits, every_case, overload, results
+from cases import Case, as_bits, assert_close, bits, every_case, has_cpu_kernels, overload, results
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -69,15 +69,6 @@ def test_memory_that_is_taken_next_is_filled() -> None:
 def on_cpu(x: torch.Tensor) -> torch.Tensor:
     """Of 8-bit floats the numbers: how they are rounded may differ by one."""
     return x.cpu().float() if x.is_floating_point() and x.dtype.itemsize == 1 else x.cpu()
-
-
-def has_cpu_kernels() -> bool:
-    """A build for GPUs alone has none."""
-    try:
-        OPS.exp(torch.ones(1))
-    except RuntimeError:
-        return False
-    return True
 
 
 @pytest.mark.skipif(not has_cpu_kernels(), reason="needs kernels for the CPU")
