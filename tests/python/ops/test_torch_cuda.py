@@ -153,7 +153,7 @@ def test_explain_names_the_gpu() -> None:
             ops.exp(normal(3, 5).cpu())
     names = ["cuda", "cuda", "reference"] + ["cpu"] * has_cpu_kernels()
     assert [r.backend for r in e.records] == names
-    assert [r.kernel for r in e.records[1:3]] == ["exp/cuda", "exp/reference"]
+    assert [r.kernel for r in e.records[:3:2]] == ["exp/cuda", "exp/reference"]
     assert [(r.device, r.isa) for r in e.records[:2]] == [("cuda:0", "cuda")] * 2
     assert e.fallbacks == 0
 

@@ -1,6 +1,7 @@
 // What the conformance suite cannot state of matrix multiplication: bits that must not depend on
 // the batch, the threads or the way the weight is stored, views that alias or broadcast, and packed
 // weights that are not what they claim.
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -172,6 +173,44 @@ TYPED_TEST(Gemm, FewRowsTimesColumnsSideBySideHaveTheBitsOfMany) {
     const std::vector<T> few = run(m);
     EXPECT_EQ(0, std::memcmp(all.data(), few.data(), few.size() * sizeof(T))) << m << " rows";
   }
+}
+
+/// Rows of the weight a multiple of 2 KiB apart are copied first where a set of the nearest cache
+/// holds few lines (tile/cpu/mma_rows.h).
+TYPED_TEST(Gemm, FewRowsHaveTheSameBitsWhetherTheWeightIsCopiedOrNot) {
+  using T = TypeParam;
+  const int64_t n = 75;  // whole vectors of rows and a part of one
+  for (const int64_t pitch : {int64_t(2048 / sizeof(T)), int64_t(16384 / sizeof(T))})
+    for (const int64_t k : {pitch, pitch - 37, int64_t{5}})
+      for (const int64_t m : {1, 2, 5}) {
+        const auto x = random_values<T>(m * k, 1), weight = random_values<T>(n * pitch, 2);
+        const auto linear = [&](int64_t l1d_bytes) {
+          Machine machine = this->single_.machine();
+          machine.l1d_bytes = l1d_bytes;
+          runtime::Context context(this->one_, machine);
+          std::vector<T> out(static_cast<size_t>(m * n), T(7.0f));
+          kernels::Linear<T> kernel{};
+          kernel.x = const_rows(x, m, k);
+          kernel.weight = View<const T, 2>{weight.data(), {n, k}, {pitch, 1}};
+          kernel.out = rows(out.data(), m, n);
+          runtime::launch<ops::Linear>(context, kernel);
+          return out;
+        };
+        const std::vector<T> copied = linear(32 << 10), in_place = linear(48 << 10);
+        for (int64_t i = 0; i < m * n; ++i) {
+          double want = 0, size = 0;
+          for (int64_t j = 0; j < k; ++j) {
+            const double term =
+                double(x[size_t(i / n * k + j)]) * double(weight[size_t(i % n * pitch + j)]);
+            want += term;
+            size += std::abs(term);
+          }
+          const float got = float(copied[size_t(i)]);
+          ASSERT_EQ(got, float(in_place[size_t(i)])) << "k=" << k << " m=" << m << " at " << i;
+          const double rounded = sizeof(T) == 4 ? 0 : std::abs(want) / 128;  // of bf16, or less
+          ASSERT_NEAR(got, want, rounded + 1e-5 * size) << "k=" << k << " m=" << m;
+        }
+      }
 }
 
 TYPED_TEST(Gemm, TheResidualMayBeTheOutput) {
