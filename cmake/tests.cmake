@@ -12,7 +12,8 @@ if(TILEWRIGHT_TESTS)
   if(unit_sources AND GTest_FOUND)
     add_executable(tilewright_tests ${unit_sources})
     set_target_properties(tilewright_tests PROPERTIES
-                          RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+                          RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+                          UNITY_BUILD ${TILEWRIGHT_UNITY} UNITY_BUILD_BATCH_SIZE 6)  # a third of the time
     target_link_libraries(tilewright_tests PRIVATE ${TILEWRIGHT_OBJECT_TARGETS} tilewright_testing
                           tilewright_build_settings GTest::gtest GTest::gtest_main)
     target_compile_options(tilewright_tests PRIVATE $<$<CONFIG:Release>:-O1>)

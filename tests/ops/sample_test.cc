@@ -17,8 +17,6 @@
 namespace tw {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-
 using Settings = std::map<std::string, double>;
 
 /// Samples `rows` times from one row of logits.
@@ -109,9 +107,9 @@ TEST(Sample, GreedyTakesTheFirstOfEquals) {
 }
 
 TEST(Sample, InfiniteLogits) {
-  EXPECT_EQ(tokens_of(sample({1, kInf, 2, kInf}, 100, {})), (std::set<int32_t>{1, 3}));
-  EXPECT_EQ(tokens_of(sample({-kInf, 1, -kInf, 1}, 100, {})), (std::set<int32_t>{1, 3}));
-  EXPECT_EQ(tokens_of(sample({-kInf, -kInf}, 10, {})), (std::set<int32_t>{0}));
+  EXPECT_EQ(tokens_of(sample({1, INFINITY, 2, INFINITY}, 100, {})), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(tokens_of(sample({-INFINITY, 1, -INFINITY, 1}, 100, {})), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(tokens_of(sample({-INFINITY, -INFINITY}, 10, {})), (std::set<int32_t>{0}));
 }
 
 TEST(Sample, PenaltiesActOncePerTokenOrPerOccurrence) {
@@ -130,7 +128,7 @@ TEST(Sample, PenaltiesActOncePerTokenOrPerOccurrence) {
 
 TEST(Sample, RefusesSettingsOutsideTheirRanges) {
   for (const auto& [name, value] : {std::pair{"temperature", -1.0},
-                                    {"temperature", double(kInf)},
+                                    {"temperature", double(INFINITY)},
                                     {"top_k", -1.0},
                                     {"top_p", 1.5},
                                     {"top_p", -0.5},

@@ -21,16 +21,11 @@ if WORKERS > 1:
         os.environ.setdefault(variable, share)
 
 
-def takes_long(item: pytest.Item) -> bool:
-    """Whether it compares with the published model, or compiles for half a minute."""
-    published = "smollm_reference" in getattr(item, "fixturenames", ())
-    return published or item.name.startswith(("test_attention_on_hopper", "test_cubins"))
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first; and one worker alone reads the published model: by --dist
-    worksteal each begins with a part of the list, and others take over from its end."""
-    items.sort(key=lambda item: not takes_long(item))
+    """What compares with the published model takes longest and comes first; and one worker alone
+    reads it: by --dist worksteal each begins with a part of the list, and others take over from
+    its end."""
+    items.sort(key=lambda item: "smollm_reference" not in getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ import pytest
 from command_line import run_tool
 
 ELF_MACHINE_CUDA = 190
+QUICK = {"TILEWRIGHT_NVRTC_OPTIONS": "--Ofast-compile=max"}  # where many or large ones are compiled
 RELU = ("relu", "--variant", "way0")  # one kernel, of aligned rows
 
 
@@ -52,7 +53,8 @@ def elf_architecture(cubin: bytes) -> int:
 def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
     """A row kernel, one that is prepared on the host, one behind a chain of headers, a product."""
     ops = ["rms_norm", "sum", "gelu", "matmul"]
-    kernels = compile_for(arch, *ops, "--dtype", "bf16", "--out", tmp_path / "out", cache=tmp_path)
+    given = [*ops, "--dtype", "bf16", "--out", tmp_path / "out"]
+    kernels = compile_for(arch, *given, cache=tmp_path, **QUICK)
     rows = ["way0", "way1"]  # aligned, or not
     ways = {"rms_norm": rows, "sum": [*rows, "way2"], "gelu": rows, "matmul": [""]}
     assert [(kernel["op"], kernel["variant"]) for kernel in kernels] == [
@@ -84,14 +86,15 @@ def test_cubins_of_operators(tmp_path: Path, arch: str) -> None:
 def test_attention_on_hopper(tmp_path: Path, dtypes: str, chosen: str) -> None:
     """Kernels that the library does not carry: they add to scores, or keys have 8 bits."""
     only = ["--variant", chosen] if chosen else []
-    kernels = compile_for("sm_90a", "attention", "--dtype", dtypes, *only, cache=tmp_path)
+    given = ["attention", "--dtype", dtypes, *only]
+    kernels = compile_for("sm_90a", *given, cache=tmp_path, **QUICK)
     variants = [str(kernel["variant"]) for kernel in kernels]
     if chosen:
         assert variants == chosen.split(",")
     else:
         assert variants[0] == ""
         assert len(set(variants)) == len(variants) > 4
-        assert len(compile_for("sm_90", "attention", "--dtype", dtypes, cache=tmp_path)) == 1
+        assert len(compile_for("sm_90", *given, cache=tmp_path, **QUICK)) == 1
     for kernel in kernels[not chosen :]:
         assert b"10cuda_entry9attentionE" in Path(str(kernel["path"])).read_bytes()
 
@@ -101,7 +104,7 @@ def test_attention_on_hopper_with_programs(tmp_path: Path) -> None:
     kinds = {kind + build for kind in ("build", "scores", "seen") for build in ("6", "10")}
     given = ["attention", "--dtype", "bf16/bf16", "--score-mod", "score - k", "--mask-mod"]
     given += ["q >= k", "--variant", ",".join(kinds)]
-    modified = compile_for("sm_90a", *given, cache=tmp_path)
+    modified = compile_for("sm_90a", *given, cache=tmp_path, **QUICK)
     assert not any(kernel["was_cached"] for kernel in modified)
     assert {str(kernel["variant"]) for kernel in modified} == kinds
     refused = run_in(tmp_path, "sm_90", *given)
@@ -154,6 +157,18 @@ def test_refusals(tmp_path: Path) -> None:
         assert (result.returncode, complaint in result.stderr) == (code, True), result.stderr
 
 
+def test_options_of_ones_own(tmp_path: Path) -> None:
+    """They are told apart in the cache; one that NVRTC does not know says so."""
+    (plain,) = compile_for("sm_80", *RELU, "--dtype", "f32", cache=tmp_path)
+    (quick,) = compile_for("sm_80", *RELU, "--dtype", "f32", cache=tmp_path, **QUICK)
+    assert not quick["was_cached"]
+    assert quick["path"] != plain["path"]
+    assert Path(str(quick["path"])).read_bytes() != Path(str(plain["path"])).read_bytes()
+    wrong = run_in(tmp_path, "sm_80", *RELU, TILEWRIGHT_NVRTC_OPTIONS="-lineinfo --no-such-option")
+    assert wrong.returncode != 0
+    assert "--no-such-option" in wrong.stderr
+
+
 def test_without_nvrtc(tmp_path: Path) -> None:
     """The error says what was looked for, and how to get it."""
     result = run_in(tmp_path, "sm_80", "relu", TILEWRIGHT_NVRTC="/nowhere/libnvrtc.so")
@@ -173,9 +188,10 @@ def test_programs_of_scores(tmp_path: Path) -> None:
     )
     mask = "(q >= k or not mod_i32[q] == mod_i32[k]) and (q_len < kv_len + 2 * abs(b - 1) or False)"
     given = ["attention", "--dtype", "bf16/bf16", "--score-mod", score, "--mask-mod", mask]
-    (kernel,) = compile_for("sm_80", *given, cache=tmp_path)
+    (kernel,) = compile_for("sm_80", *given, cache=tmp_path, **QUICK)
     assert not kernel["was_cached"]
-    assert all(kernel["was_cached"] for kernel in compile_for("sm_80", *given, cache=tmp_path))
+    again = compile_for("sm_80", *given, cache=tmp_path, **QUICK)
+    assert all(kernel["was_cached"] for kernel in again)
     refused = run_in(tmp_path, "sm_80", "rms_norm", "--score-mod", "score")
     assert refused.returncode != 0
     assert "rms_norm takes no score_mod" in refused.stderr

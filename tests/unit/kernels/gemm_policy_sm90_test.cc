@@ -5,13 +5,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/kernels/hopper.h"
+
 namespace tw::kernels {
 namespace {
 
-constexpr int kSms = 132;  // of an H100 SXM
-
 GemmBuild chosen(int64_t m, int64_t n, int64_t k) {
-  return kGemmShapes[choose_gemm_sm90({1, m, n, k, 2}, kSms).shape].build;
+  return kGemmShapes[choose_gemm_sm90({1, m, n, k, 2}, kMultiprocessors).shape].build;
 }
 
 TEST(GemmPolicySm90, LargeProductsTakeTheTileThatFillsItsWaves) {
@@ -45,7 +45,8 @@ TEST(GemmPolicySm90, MediumProductsTakeTheTileThatMakesOneWave) {
 TEST(GemmPolicySm90, Float32IsNotTurnedOver) {
   for (int64_t m : {1, 16, 100, 1000, 5000})
     for (int64_t n : {8, 500, 4096}) {
-      const GemmBuild& build = kGemmShapes[choose_gemm_sm90({1, m, n, 4096, 4}, kSms).shape].build;
+      const GemmBuild& build =
+          kGemmShapes[choose_gemm_sm90({1, m, n, 4096, 4}, kMultiprocessors).shape].build;
       EXPECT_FALSE(build.transposed_out) << m << " x " << n;
     }
 }
@@ -53,7 +54,8 @@ TEST(GemmPolicySm90, Float32IsNotTurnedOver) {
 TEST(GemmPolicySm90, WhatIsAdjustedTakesABuildThatMay) {
   for (int64_t m : {1, 64, 4096, 16384}) {
     const GemmSize size{1, m, m, m, 2, 2, true};
-    EXPECT_TRUE(kGemmShapes[choose_gemm_sm90(size, kSms).shape].build.may_adjust()) << m;
+    EXPECT_TRUE(kGemmShapes[choose_gemm_sm90(size, kMultiprocessors).shape].build.may_adjust())
+        << m;
   }
   EXPECT_FALSE(chosen(16384, 16384, 16384).may_adjust());  // or this says nothing
 }
@@ -63,7 +65,7 @@ TEST(GemmPolicySm90, MoreMultiprocessorsAreNeverSlower) {
     for (int64_t n : {8, 500, 4096})
       for (int64_t k : {1, 64, 4096}) {
         const GemmSize size{3, m, n, k, 2};
-        EXPECT_GE(choose_gemm_sm90(size, 66).us, choose_gemm_sm90(size, kSms).us);
+        EXPECT_GE(choose_gemm_sm90(size, 66).us, choose_gemm_sm90(size, kMultiprocessors).us);
         EXPECT_GT(choose_gemm_sm90(size, 1).us, 0);
       }
 }

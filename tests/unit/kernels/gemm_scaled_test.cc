@@ -2,13 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/kernels/hopper.h"
 #include "tilewright/kernels/gemm_scaled_experts_build_sm90.h"
 #include "tilewright/kernels/gemm_scaled_policy_sm90.h"
 
 namespace tw::kernels {
 namespace {
-
-constexpr int kMultiprocessors = 132;
 
 TEST(ScaledGemmBuild, FitsAMultiprocessor) {
   for (const ScaledGemmBuild& build : kScaledGemmBuilds) {

@@ -6,12 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/kernels/hopper.h"
 #include "tilewright/kernels/gemm_scaled_policy_sm90.h"
 
 namespace tw::kernels {
 namespace {
-
-constexpr int kSms = 132;  // of an H100 SXM
 
 struct Product {
   int tiles, parts, k_blocks, blocks, split;
@@ -77,15 +76,17 @@ TEST_P(EveryProduct, PartsOfATileAreInOrderAndApart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ScaledGemmWalk, EveryProduct,
-                         testing::Values(Product{704, 3, 32, kSms, 1},
-                                         Product{1216, 4, 128, kSms, 1},
-                                         Product{133, 8, 9, kSms, 1}, Product{9, 1, 5, 5, 1},
-                                         Product{7, 2, 3, 5, 1}, Product{704, 1, 32, kSms, 1},
+                         testing::Values(Product{704, 3, 32, kMultiprocessors, 1},
+                                         Product{1216, 4, 128, kMultiprocessors, 1},
+                                         Product{133, 8, 9, kMultiprocessors, 1},
+                                         Product{9, 1, 5, 5, 1}, Product{7, 2, 3, 5, 1},
+                                         Product{704, 1, 32, kMultiprocessors, 1},
                                          Product{10, 1, 9, 20, 2}, Product{3, 1, 4, 3, 1}));
 
 int parts_of(int64_t m, int64_t n, int64_t k, bool grouped = false) {
   const ScaledGemmSize size{1, m, n, k, grouped};
-  return scaled_gemm_cut(choose_scaled_gemm_sm90(size, kSms), size, kSms).parts;
+  return scaled_gemm_cut(choose_scaled_gemm_sm90(size, kMultiprocessors), size, kMultiprocessors)
+      .parts;
 }
 
 TEST(ScaledGemmPolicy, BlocksShareKWhereTheLastRoundWouldLeaveMostIdle) {

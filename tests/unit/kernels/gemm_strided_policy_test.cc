@@ -7,12 +7,11 @@
 #include <gtest/gtest.h>
 
 #include "testing/random.h"
+#include "tests/unit/kernels/hopper.h"
 #include "tilewright/core/dtype.h"
 
 namespace tw::kernels {
 namespace {
-
-constexpr int kMultiprocessors = 132;
 
 template <class T>
 void expect_parts_to_cover_k() {

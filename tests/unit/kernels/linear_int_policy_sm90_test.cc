@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/kernels/hopper.h"
+
 namespace tw::kernels {
 namespace {
-
-constexpr int kMultiprocessors = 132;
 
 template <int kBits = 4>
 LinearIntChoice choose(int64_t m, int64_t n, int64_t k, int64_t group, bool is_regular = true) {

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/unit/kernels/hopper.h"
+
 namespace tw::kernels {
 namespace {
-
-constexpr int kMultiprocessors = 132;
 
 AttentionSize decode(int64_t sequences, int64_t keys, int64_t heads, int64_t page_keys = 0) {
   return {.dims = 512,

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A folder that goes away with the test, and a cache below it.
-class ArtifactCacheTest : public testing::Test {
+class ArtifactCacheTest : public ::testing::Test {
  protected:
   ArtifactCacheTest() {
     std::string name = (fs::temp_directory_path() / "tilewright-XXXXXX").string();

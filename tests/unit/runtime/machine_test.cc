@@ -131,7 +131,7 @@ TEST(Calibration, OtherThreadCountsScaleWithinWhatWasMeasured) {
   EXPECT_EQ(eight.dram_read_all_gbs, 35.5);
 }
 
-class CalibrationFile : public testing::Test {
+class CalibrationFile : public ::testing::Test {
  protected:
   CalibrationFile() {
     std::string folder = (std::filesystem::temp_directory_path() / "tilewright-XXXXXX").string();

@@ -13,12 +13,18 @@
 namespace tw::runtime::cuda {
 namespace {
 
-/// As cmake/cuda.cmake gives nvcc. The program is in memory, includes and all. Before CUDA 13.5
-/// NVRTC takes lambdas for functions of the host unless told otherwise.
+/// As cmake/cuda.cmake gives nvcc, and what $TILEWRIGHT_NVRTC_OPTIONS adds. The program is in
+/// memory, includes and all. Before CUDA 13.5 NVRTC takes lambdas for functions of the host unless
+/// told otherwise.
 const std::vector<std::string>& options() {
-  static const std::vector<std::string> kOptions = {"-std=c++20", "-prec-div=false",
-                                                    "-default-device", "-diag-suppress=445",
-                                                    "-no-source-include"};
+  static const std::vector<std::string> kOptions = [] {
+    std::vector<std::string> all = {"-std=c++20", "-prec-div=false", "-default-device",
+                                    "-diag-suppress=445", "-no-source-include"};
+    const char* more = std::getenv("TILEWRIGHT_NVRTC_OPTIONS");
+    std::istringstream words{more == nullptr ? "" : more};
+    for (std::string word; words >> word;) all.push_back(word);
+    return all;
+  }();
   return kOptions;
 }
 
