@@ -47,7 +47,7 @@ struct Amax {
   }
   template <class P, class F>
   TW_INLINE void fold(P p, const F& folds) const {
-    folds.run(p, FoldBy<C, tile::Max>{}, [&](int64_t i, C high) { out(i, 0) = T(high); });
+    folds.run_into(p, FoldBy<C, tile::Max>{}, out, [](C high) { return high; });
   }
 };
 

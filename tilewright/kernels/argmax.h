@@ -52,8 +52,10 @@ struct Argmax {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnFolds<P, T>::takes(x))
-      return ColumnFolds<P, T>{ColumnSums<P, T>(x)}.template plan<LargestOfColumn<C>>();
+    if constexpr (P::kOnGpu) {
+      const Folds<P, T> folds(x);
+      if (folds.goes_by_columns()) return folds.template plan<LargestOfColumn<C>>();
+    }
     if (has_blocks<P>()) return ColumnBlock<P, T>::plan(x);
     constexpr int64_t kFew = 512;  // rows that leave multiprocessors idle: all threads for each
     const int64_t most = x.rows < kFew ? x.cols : tile::columns_read_once(x.rows);
@@ -86,8 +88,8 @@ struct Argmax {
   template <class P, class F>
   TW_INLINE void fold(P p, const F& folds) const {
     using Fold = FoldLargest<C>;
-    if constexpr (P::kWay == F::kColumns)
-      folds.columns.run(p, Fold{},
+    if constexpr (F::template kWayIsOfColumns<P>)
+      folds.run_columns(p, Fold{},
                         [&](int64_t i, const auto& state) { out(i, 0) = Fold::row_of(state); });
     else
       (*this)(p);

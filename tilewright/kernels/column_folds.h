@@ -59,10 +59,19 @@ struct ColumnFolds {
       return false;
   }
 
+  /// Where results are of whole columns, small parts pay, too: a warp's thread has one.
+  TW_INLINE static bool takes_to_reduce(const Rows<const T>& x) {
+    return takes(x) || ColumnSums<P, T>::pays_by_warps(x);
+  }
+  TW_INLINE static ColumnFolds to_reduce(const Rows<const T>& x) {
+    return {ColumnSums<P, T>(x, 1)};
+  }
+
   template <class State>
   TW_INLINE tile::Plan plan() const {
     tile::Plan plan = cut.plan();
-    if constexpr (P::kOnGpu) plan.scratch_bytes = tile::kFoldStates<P, C> * int64_t{sizeof(State)};
+    if constexpr (P::kOnGpu)
+      plan.scratch_bytes = tile::fold_scratch<P, C>(cut.threads) * int64_t{sizeof(State)};
     plan.workspace_bytes = cut.row_blocks > 1 ? blocks_bytes<State>() : 0;
     return plan;
   }

@@ -7,6 +7,26 @@
 
 namespace tw::kernels {
 
+namespace detail {
+template <class P, class T, class V>
+TW_SHARED void put_each(P, const Rows<T>& out, int64_t first, V values, int count) {
+  TW_UNROLL
+  for (int i = 0; i < tile::kLanesOf<V>; ++i)
+    if (i < count) out(first + i, 0) = T(values[i]);
+}
+}  // namespace detail
+
+/// What columns of a span have in common with others is reduced; out[first + column] is what is
+/// left.
+template <class P, class T, class At, class V>
+TW_INLINE void put_results(P p, const Rows<T>& out, int64_t first, const At& at, const V& values) {
+  if (out.lead > 1) return detail::put_each(p, out, first + at.offset, values, at.count);
+  // The rule; spares searches for rows.
+  const View<T, 1> to{
+      out.data + first * out.lead_strides[0], {out.rows - first}, {out.lead_strides[0]}};
+  tile::store_cached(to, at, values);
+}
+
 template <class P, class T>
 struct ColumnSums {
   using C = tile::compute_t<T>;
@@ -16,36 +36,47 @@ struct ColumnSums {
   Rows<const T> x;  // [outer, inner], each a sum over cols; inner is adjacent in memory
   int64_t inner = 0, outer = 0, columns = 0, rows = 0;  // the last two: of a block
   int64_t column_blocks = 0, row_blocks = 0, folded_blocks = 0;
+  int threads = 0;  // of a program, on a GPU
 
   /// Whether `x` is of that kind.
   TW_INLINE static bool takes(const Rows<const T>& x) {
     const int last = x.lead - 1;
     return x.lead_strides[last] == 1 && x.col_stride != 1 && x.lead_sizes[last] >= 8 && x.cols > 1;
   }
-  /// Whether it is, and of more than small parts: of those a GPU has a program for each row.
+  /// Whether it is, and of more than small parts.
   TW_INLINE static bool pays(const Rows<const T>& x) {
-    if (!P::kOnGpu || !takes(x)) return takes(x);
-    const int64_t part = x.lead_sizes[x.lead - 1] * x.cols;
-    constexpr int64_t kSmall = 4096, kManyParts = 256;
-    return part >= kSmall || x.rows * x.cols < part * kManyParts;
+    return takes(x) && !(P::kOnGpu && has_small_parts(x));
+  }
+  /// Of small parts a GPU has a warp for each; of the smallest, a program for each row.
+  TW_INLINE static bool pays_by_warps(const Rows<const T>& x) {
+    constexpr int64_t kLeast = 512;
+    return P::kOnGpu && takes(x) && has_small_parts(x) &&
+           x.lead_sizes[x.lead - 1] * x.cols >= kLeast;
   }
 
   ColumnSums() = default;
-  TW_INLINE explicit ColumnSums(const Rows<const T>& from) : x(from) {
+  /// lanes: of a warp's thread, of which each adds up as many columns.
+  TW_INLINE explicit ColumnSums(const Rows<const T>& from, int lanes = P::template kLanes<C>)
+      : x(from) {
     inner = x.lead_sizes[x.lead - 1];
     outer = x.rows / inner;
-    if constexpr (P::kOnGpu)
-      cut_for_threads();
-    else
+    if constexpr (P::kOnGpu) {
+      threads = has_small_parts(x) ? 32 : P::kSumThreads;
+      if (threads == 32)
+        cut_for_warps(lanes);
+      else
+        cut_for_threads();
+    } else {
       cut();
+    }
     folded_blocks = (inner + kFolded - 1) / kFolded;
   }
 
   TW_INLINE tile::Plan plan() const {
     tile::Plan plan = tile::plan_of(outer * column_blocks * row_blocks);
     if constexpr (P::kOnGpu) {
-      plan = plan.over(P::kSumColumns);
-      plan.scratch_bytes = P::template kSumBytes<C>;
+      plan = plan.over_threads(threads);
+      plan.scratch_bytes = P::template kSumBytes<C> / P::kSumThreads * threads;
     }
     if (row_blocks == 1) return plan;
     plan.phases = 2;
@@ -80,6 +111,11 @@ struct ColumnSums {
   }
 
  private:
+  TW_INLINE static bool has_small_parts(const Rows<const T>& x) {
+    const int64_t part = x.lead_sizes[x.lead - 1] * x.cols;
+    constexpr int64_t kSmall = 4096, kManyParts = 256;
+    return part < kSmall && x.rows * x.cols >= part * kManyParts;
+  }
   TW_INLINE void cut() {
     constexpr int64_t kPrograms = 2048, kMinRows = 16;
     columns = kFolded;
@@ -109,6 +145,11 @@ struct ColumnSums {
       const int64_t most = kMost / (outer * column_blocks), least = most < 1 ? 1 : most;
       cut_rows((x.cols + least - 1) / least);
     }
+  }
+  TW_INLINE void cut_for_warps(int lanes) {
+    columns = inner < 32 * lanes ? inner : 32 * lanes;
+    column_blocks = (inner + columns - 1) / columns;
+    cut_rows(x.cols);
   }
   TW_INLINE void cut_rows(int64_t of_a_block) {
     rows = of_a_block;

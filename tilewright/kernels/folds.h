@@ -4,40 +4,75 @@
 #pragma once
 
 #include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/column_parts.h"
 #include "tilewright/kernels/row_parts.h"
 
 namespace tw::kernels {
 
 template <class P, class T>
 struct Folds {
-  static constexpr int kColumns = 2, kGpuWays = 3;  // beside the ways of rows
+  static constexpr int kColumns = 2, kColumnParts = 3, kGpuWays = 4;  // beside the ways of rows
   using C = tile::compute_t<T>;
   Rows<const T> x;
-  bool by_columns;
+  int way = tile::kAlignedRows;
   RowParts parts;
   ColumnFolds<P, T> columns{};
+  ColumnParts<P, T> column_parts{};
 
-  TW_INLINE explicit Folds(const Rows<const T>& from)
-      : x(from), by_columns(ColumnFolds<P, T>::takes(from)) {
-    if (by_columns)
-      columns.cut = ColumnSums<P, T>(x);
-    else
+  TW_INLINE explicit Folds(const Rows<const T>& from) : x(from) {
+    if (ColumnParts<P, T>::takes(x)) {
+      way = kColumnParts;
+      column_parts = ColumnParts<P, T>(x);
+    } else if (ColumnFolds<P, T>::takes_to_reduce(x)) {
+      way = kColumns;
+      columns = ColumnFolds<P, T>::to_reduce(x);
+    } else {
       parts = RowParts::of_few(x.rows, x.cols);
+    }
   }
 
   template <class State>
   TW_INLINE tile::Plan plan() const {
-    return by_columns ? columns.template plan<State>()
-                      : parts.plan(x.rows, x.cols, int64_t{sizeof(State)});
+    if (way == kColumnParts) return column_parts.plan();
+    if (way == kColumns) return columns.template plan<State>();
+    return parts.plan(x.rows, x.cols, int64_t{sizeof(State)});
   }
+
+  TW_INLINE bool goes_by_columns() const { return way == kColumns || way == kColumnParts; }
+  template <class OnWay>
+  static constexpr bool kWayIsOfColumns = OnWay::kWay == kColumns || OnWay::kWay == kColumnParts;
 
   /// finish(row of the output, state)
   template <class OnWay, class Fold, class Finish>
   TW_INLINE void run(OnWay p, const Fold& fold, Finish&& finish) const {
-    if constexpr (OnWay::kWay == kColumns)
-      columns.run(p, fold, finish);
+    if constexpr (kWayIsOfColumns<OnWay>)
+      run_columns(p, fold, finish);
     else
       run_rows(p, fold, finish);
+  }
+  /// out: result(state), of the arithmetic type.
+  template <class OnWay, class Fold, class Result>
+  TW_INLINE void run_into(OnWay p, const Fold& fold, const Rows<T>& out, Result&& result) const {
+    if constexpr (OnWay::kWay == kColumnParts)
+      column_parts.run(p, fold, [&](int64_t first, auto at, const auto& states) {
+        typename P::template Vec<C> results;
+        TW_UNROLL
+        for (int i = 0; i < ColumnParts<P, T>::kN; ++i) results[i] = result(states[i]);
+        put_results(p, out, first, at, results);
+      });
+    else
+      run(p, fold, [&](int64_t i, const auto& state) { out(i, 0) = T(result(state)); });
+  }
+  template <class OnWay, class Fold, class Finish>
+  TW_INLINE void run_columns(OnWay p, const Fold& fold, Finish&& finish) const {
+    if constexpr (OnWay::kWay == kColumns) {
+      columns.run(p, fold, finish);
+    } else {
+      column_parts.run(p, fold, [&](int64_t first, auto, const auto& states) {
+        TW_UNROLL
+        for (int i = 0; i < ColumnParts<P, T>::kN; ++i) finish(first + i, states[i]);
+      });
+    }
   }
 
  private:
@@ -76,9 +111,7 @@ struct FoldingKernel {
   TW_INLINE auto row_operands(F&& f) const {
     return f(folds.x);
   }
-  TW_INLINE int way() const {
-    return folds.by_columns ? Folds<P, T>::kColumns : tile::kAlignedRows;
-  }
+  TW_INLINE int way() const { return folds.way; }
   template <class OnWay>
   TW_INLINE void operator()(OnWay p) const {
     kernel.fold(p, folds);

@@ -160,8 +160,8 @@ struct Reduce {
   /// Apart, so that each has the registers for itself.
   template <class P, class Of, class F>
   TW_CALLED void fold_by(P p, const Of& folds, F f) const {
-    folds.run(p, f.template fold<C, P>(),
-              [&](int64_t i, const auto& state) { out(i, 0) = T(f.template result<C, P>(state)); });
+    folds.run_into(p, f.template fold<C, P>(), out,
+                   [&](const auto& state) { return f.template result<C, P>(state); });
   }
 #if !defined(__CUDACC__)
   template <class P, class F>

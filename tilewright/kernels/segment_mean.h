@@ -30,7 +30,7 @@ struct SegmentMean {
     tile::Plan plan = tile::plan_of(x.size(0) * starts.size(0) * blocks);
     if constexpr (P::kOnGpu) {
       plan = plan.over(P::kSumColumns);
-      plan.scratch_bytes = tile::kFoldStates<P, float> * int64_t{sizeof(float)};
+      plan.scratch_bytes = tile::fold_scratch<P, float>(P::kSumThreads) * int64_t{sizeof(float)};
     }
     return plan;
   }

@@ -4,7 +4,8 @@
 // then programs add up parts of rows, and others the parts. The cut depends on the shape alone.
 #pragma once
 
-#include "tilewright/kernels/column_sums.h"
+#include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/column_parts.h"
 #include "tilewright/kernels/row_parts.h"
 
 namespace tw::kernels {
@@ -19,12 +20,13 @@ struct Sum {
 
   template <tile::Program P>
   TW_DEVICE tile::Plan plan(const Machine&) const {
-    if (ColumnSums<P, T>::pays(x)) return ColumnSums<P, T>(x).plan();
+    if (ColumnParts<P, T>::takes(x)) return ColumnParts<P, T>(x).plan();
+    if (goes_by_columns<P>()) return ColumnSums<P, T>(x).plan();
     return parts<P>().plan(x.rows, x.cols, int64_t{sizeof(C)});
   }
   template <tile::Program P>
   TW_DEVICE void operator()(P p) const {
-    if (ColumnSums<P, T>::pays(x))
+    if (goes_by_columns<P>())
       add_columns(p, ColumnSums<P, T>(x));
     else
       add_row(p, parts<P>());
@@ -37,12 +39,17 @@ struct Sum {
   TW_DEVICE Prepared<P> prepared() const
     requires(P::kOnGpu)
   {
-    const bool by_columns = ColumnSums<P, T>::pays(x);
-    return {*this, by_columns, by_columns ? RowParts{} : parts<P>(),
-            by_columns ? ColumnSums<P, T>(x) : ColumnSums<P, T>()};
+    if (ColumnParts<P, T>::takes(x))
+      return {*this, Prepared<P>::kColumnParts, {}, {}, ColumnParts<P, T>(x)};
+    if (goes_by_columns<P>()) return {*this, Prepared<P>::kColumns, {}, ColumnSums<P, T>(x), {}};
+    return {*this, tile::kAlignedRows, parts<P>(), {}, {}};
   }
 
  private:
+  template <class P>
+  TW_INLINE bool goes_by_columns() const {
+    return ColumnSums<P, T>::pays(x) || ColumnSums<P, T>::pays_by_warps(x);
+  }
   template <class P>
   TW_INLINE RowParts parts() const {
     constexpr int64_t kLeastOfCpu = 1 << 16;
@@ -52,21 +59,17 @@ struct Sum {
 
   template <class P>
   TW_INLINE void add_columns(P p, const ColumnSums<P, T>& columns) const {
-    columns.run(p, [&](int64_t first, auto at, auto total) {
-      if (out.lead == 1) {  // the rule; spares eight searches for a row
-        const View<T, 1> to{
-            out.data + first * out.lead_strides[0], {out.rows - first}, {out.lead_strides[0]}};
-        tile::store_cached(to, at, kMean ? total / static_cast<C>(x.cols) : total);
-        return;
-      }
-      put_each(p, first + at.offset, total, at.count);
+    columns.run(p, [&](int64_t first, auto at, auto total) { put_span(p, first, at, total); });
+  }
+  template <class P>
+  TW_INLINE void add_column_parts(P p, const ColumnParts<P, T>& columns) const {
+    columns.run(p, FoldBy<C, tile::Sum>{}, [&](int64_t first, auto at, const auto& totals) {
+      put_span(p, first, at, totals);
     });
   }
-  template <class P, class V>
-  TW_SHARED void put_each(P, int64_t first, V totals, int count) const {
-    TW_UNROLL
-    for (int i = 0; i < tile::kLanesOf<V>; ++i)
-      if (i < count) put(first + i, totals[i]);
+  template <class P, class At, class V>
+  TW_INLINE void put_span(P p, int64_t first, const At& at, V total) const {
+    put_results(p, out, first, at, kMean ? total / static_cast<C>(x.cols) : total);
   }
   template <class P>
   TW_INLINE void add_row(P p, const RowParts& parts) const {
@@ -96,21 +99,24 @@ struct Sum {
 template <class T, bool kMean>
 template <class P>
 struct Sum<T, kMean>::Prepared {
-  static constexpr int kColumns = 2, kGpuWays = 3;
+  static constexpr int kColumns = 2, kColumnParts = 3, kGpuWays = 4;
   Sum sum;
-  bool by_columns;
+  int chosen;
   RowParts parts;
   ColumnSums<P, T> columns;
+  ColumnParts<P, T> column_parts;
 
   template <class F>
   TW_INLINE auto row_operands(F&& f) const {
     return f(sum.x);
   }
-  TW_INLINE int way() const { return by_columns ? kColumns : tile::kAlignedRows; }
+  TW_INLINE int way() const { return chosen; }
   template <class OnWay>
   TW_DEVICE void operator()(OnWay p) const {
     if constexpr (OnWay::kWay == kColumns)
       sum.add_columns(P{p}, columns);
+    else if constexpr (OnWay::kWay == kColumnParts)
+      sum.add_column_parts(P{p}, column_parts);
     else
       sum.add_row(p, parts);
   }

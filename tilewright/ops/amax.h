@@ -50,7 +50,9 @@ struct Amax : ReducedDim<> {
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"columns in blocks", "*=40 C=600 dim=0"},
                                         {"many rows", "*=2x300 C=77 dim=1"},
-                                        {"spans and a tail", "*=2x3 C=45"}};
+                                        {"spans and a tail", "*=2x3 C=45"},
+                                        {"small parts", "*=260x33 C=33 dim=1"},
+                                        {"columns for all threads", "*=520x32 C=32 dim=1"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };
 

@@ -36,7 +36,9 @@ struct CountNonzero : ReducedDim<> {
                                         {"parts of rows", "*=2 C=70001"},
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
-                                        {"columns in blocks", "*=40 C=600 dim=0"}};
+                                        {"columns in blocks", "*=40 C=600 dim=0"},
+                                        {"small parts", "*=260x33 C=33 dim=1"},
+                                        {"columns for all threads", "*=520x32 C=32 dim=1"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };
 

@@ -38,7 +38,9 @@ struct Mean : ReducedDim<> {
                                         {"partial span only", "*=3 C=5"},
                                         {"three blocks", "*=5 C=9001"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
-                                        {"spans and a tail", "*=2x3 C=45"}};
+                                        {"spans and a tail", "*=2x3 C=45"},
+                                        {"small parts", "*=260x33 C=33 dim=1"},
+                                        {"columns for all threads", "*=520x32 C=32 dim=1"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };
 

@@ -94,7 +94,9 @@ struct Reduce : ReducedDim<> {
       {"first dimension", "*=7x3 C=5 function=norm2 dim=0"},
       {"columns in blocks", "*=40 C=600 function=logsumexp dim=0"},
       {"smallest of columns", "*=3x7 C=300 function=amin dim=0"},
-      {"sums of many rows", "*=2x300 C=77 function=norm1 dim=1"}};
+      {"sums of many rows", "*=2x300 C=77 function=norm1 dim=1"},
+      {"small parts", "*=260x33 C=33 function=logsumexp dim=1"},
+      {"columns for all threads", "*=520x32 C=32 function=norm2 dim=1"}};
   static constexpr Case kWorkloads[] = {
       {"llama-3.1-8b/vocabulary", "*=4 C=128256 function=logsumexp"},
       {"64 MiB", "*=4096 C=4096 function=norm2"}};

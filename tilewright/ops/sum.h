@@ -36,7 +36,9 @@ struct Sum : ReducedDim<> {
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"three blocks", "*=5 C=9001"},
                                         {"parts of rows", "*=2 C=70001"},
-                                        {"first dimension", "*=7x3 C=5 dim=0"}};
+                                        {"first dimension", "*=7x3 C=5 dim=0"},
+                                        {"small parts", "*=260x33 C=33 dim=1"},
+                                        {"columns for all threads", "*=520x32 C=32 dim=1"}};
   static constexpr Case kWorkloads[] = {{"llama-3.1-8b/hidden", "*=2048 C=4096"},
                                         {"64 MiB", "*=4096 C=4096"}};
 };

@@ -15,12 +15,14 @@
 namespace tw::tile {
 /// Of the scratch of programs that fold: a thread's states are a pitch apart, so that those of
 /// threads side by side lie in different banks.
-template <class P>
-inline constexpr int kFoldPitch = P::kSumThreads + 4;
+TW_INLINE constexpr int fold_pitch(int threads) {
+  return threads + 4;
+}
 /// States of that scratch.
 template <class P, class C>
-inline constexpr int64_t kFoldStates =
-    int64_t{kFoldPitch<P>} * P::template kLanes<C> + P::kSumThreads;
+TW_INLINE constexpr int64_t fold_scratch(int threads) {
+  return int64_t{fold_pitch(threads)} * P::template kLanes<C> + threads;
+}
 
 /// Rows of adjacent elements, so far apart.
 template <class T>
@@ -45,6 +47,8 @@ void fold_rows(P p, const Fold& fold, int64_t first, int64_t count, Put&& put, F
 template <class Fold, class P, class Put>
 void fold_states(P p, const Fold& fold, const typename Fold::State* states, int64_t stride, int n,
                  int64_t count, Put&& put);
+template <class C, class Fold, class P, class Parts, class Put>
+void fold_parts(P p, const Fold& fold, const Parts& parts, Put&& put);
 template <class C, class P, class Known, class F, class To, class... From>
 void map_columns(P p, Known&& known, int64_t count, F&& f, const RowsApart<To>& to,
                  const RowsApart<From>&... from);

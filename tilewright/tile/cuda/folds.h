@@ -126,16 +126,16 @@ __device__ __forceinline__ void map_batch(F&& f, int count, const Known& known, 
 }  // namespace detail
 
 /// put(column, state) for the columns of `count` rows, of which the first has the number `first`:
-/// of what term makes of the operands' elements. The plan is over kSumColumns, its scratch
-/// kFoldStates; there are as many columns as threads at most. What the threads of different rows
-/// know is combined.
+/// of what term makes of the operands' elements. The plan's scratch is fold_scratch; there are as
+/// many columns as threads at most. What the threads of different rows know is combined.
 template <class C, class Fold, class P, class Put, class F, class T, class... Rest>
 __device__ __forceinline__ void fold_rows(P p, const Fold& fold, int64_t first, int64_t count,
                                           Put&& put, F&& term, const RowsApart<T>& operand,
                                           const RowsApart<Rest>&... rest) {
   using State = typename Fold::State;
   using Running = typename Fold::Running;
-  constexpr int kN = P::template kLanes<C>, kPitch = kFoldPitch<P>;
+  constexpr int kN = P::template kLanes<C>;
+  const int pitch = fold_pitch(p.threads());
   State* const shared = p.template scratch<State>();
   const auto fold_all = [&](const detail::SharedRows<kN>& by, const auto& at, auto... turns) {
     constexpr bool kIsFull = (... && is_whole<decltype(turns.row)>);
@@ -155,14 +155,14 @@ __device__ __forceinline__ void fold_rows(P p, const Fold& fold, int64_t first, 
     for (; seen + kAhead <= by.rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
     if (seen < by.rows) fold_some(detail::Whole<false>{}, by.rows - seen, seen);
     TW_UNROLL
-    for (int i = 0; i < kN; ++i) shared[i * kPitch + p.thread()] = fold.state(known[i], by.rows);
+    for (int i = 0; i < kN; ++i) shared[i * pitch + p.thread()] = fold.state(known[i], by.rows);
   };
   detail::with_turns<C>(p, count, fold_all, operand, rest...);
   p.sync();
   const int n = int(operand.first.size(0));
   const detail::SharedRows<kN> by(p, n, count);
-  const auto load = [&](int i, int c) { return shared[c % kN * kPitch + i * by.across + c / kN]; };
-  detail::fold_shares(p, fold, n, by.shares, load, shared + kN * kPitch, put);
+  const auto load = [&](int i, int c) { return shared[c % kN * pitch + i * by.across + c / kN]; };
+  detail::fold_shares(p, fold, n, by.shares, load, shared + kN * pitch, put);
 }
 
 /// The same of `count` rows of states, `stride` apart, of n columns.
@@ -243,6 +243,15 @@ __device__ __forceinline__ typename Fold::State combine_threads(P p, const Fold&
   return state;
 }
 
+/// The states of the same columns, combined where lanes share their rows: in the first of those.
+template <class Fold, class P, class State>
+__device__ __forceinline__ void combine_shares(P p, const Fold& fold, int shares, State& state) {
+  TW_ROLLED
+  for (int lane = 32 / shares; lane < 32; lane *= 2)
+    fold.combine(state, shuffled(state, [&](uint32_t word) {
+                   return __shfl_xor_sync(p.mask(), word, lane);
+                 }));
+}
 /// What a thread knows of a row.
 template <class C, class Fold>
 struct SeenColumns {
@@ -328,6 +337,48 @@ __device__ __forceinline__ typename Fold::State fold_list(P p, const Fold& fold,
   TW_ROLLED
   for (int64_t i = p.thread(); i < count; i += p.threads()) fold.combine(state, states[i]);
   return detail::combine_threads(p, fold, state);
+}
+
+/// put(row of the output, at, states) for each span of columns of kernels' ColumnParts, which a
+/// thread has, or some lanes of a warp. The plan is over whole warps; it needs no scratch.
+template <class C, class Fold, class P, class Parts, class Put>
+__device__ __forceinline__ void fold_parts(P p, const Fold& fold, const Parts& parts, Put&& put) {
+  using Running = typename Fold::Running;
+  constexpr int kN = Parts::kN;
+  const int shares = parts.shares, bits = __ffs(shares) - 1, slots = 32 >> bits;
+  const int64_t warp = p.index() * (p.threads() / 32) + p.thread() / 32;
+  const int lane = p.thread() % 32, share = lane >> (5 - bits);
+  const int64_t span = warp * slots + (lane & (slots - 1));
+  const int64_t part = index_quotient(span, parts.across);
+  const int64_t column = (span - part * parts.across) * kN;
+  const bool is_there = span < parts.spans;
+  const int rows = is_there ? (parts.rows - share + shares - 1) >> bits : 0;
+
+  using Row = AlignedRow<typename Parts::Element>;
+  const Row row{parts.data + part * parts.part_stride + column + share * parts.row_stride, {kN}};
+  detail::Turns<Row> turns{row, parts.row_stride * shares};
+  const auto at = span_at<C>(p, row, 0);
+  constexpr int kAhead = detail::rows_to_fold<Running, decltype(load_raw(row, at))>(true);
+  Pack<Running, kN> known;
+  TW_UNROLL
+  for (int i = 0; i < kN; ++i) known[i] = fold.start();
+  const auto fold_some = [&](auto whole, int some, int seen) {
+    const FoldedRows which{some, share + seen * shares, shares, seen};
+    detail::fold_batch<C, kN, kAhead>(
+        fold, [](const auto& v) { return v; }, which, known,
+        detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some));
+  };
+  int seen = 0;
+  TW_ROLLED
+  for (; seen + kAhead <= rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
+  if (seen < rows) fold_some(detail::Whole<false>{}, rows - seen, seen);
+  Pack<typename Fold::State, kN> states;
+  TW_UNROLL
+  for (int i = 0; i < kN; ++i) {
+    states[i] = fold.state(known[i], rows);
+    detail::combine_shares(p, fold, shares, states[i]);
+  }
+  if (is_there && share == 0) put(part * parts.inner + column, at, states);
 }
 
 }  // namespace tw::tile

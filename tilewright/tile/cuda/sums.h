@@ -60,10 +60,10 @@ template <class P, class C, bool kFull>
 TW_INLINE constexpr int rows_ahead(const Span<P, C, kFull>&) {
   return kFull ? 8 : 1;  // lane by lane, a row has as many loads
 }
-/// put(at, sums) of each span of the columns of `count` rows, in arithmetic type C. The plan is
-/// over kSumColumns, its scratch kSumBytes; the rows have kSumLanes columns at most. Some threads
-/// side by side have a row, others the next one; then their sums are added up, those of a warp
-/// first.
+/// put(at, sums) of each span of the columns of `count` rows, in arithmetic type C. The plan's
+/// scratch has a vector for each thread; the rows have no more columns than those have. Some
+/// threads side by side have a row, others the next one; then their sums are added up, those of a
+/// warp first.
 template <class C, class P, class R, class Put>
 __device__ __forceinline__ void add_rows(P p, const R& rows, int64_t count, Put&& put) {
   using V = typename P::template Vec<C>;
