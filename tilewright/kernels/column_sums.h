@@ -16,8 +16,7 @@ TW_SHARED void put_each(P, const Rows<T>& out, int64_t first, V values, int coun
 }
 }  // namespace detail
 
-/// What columns of a span have in common with others is reduced; out[first + column] is what is
-/// left.
+/// out[first + column] = the value of each column of a span.
 template <class P, class T, class At, class V>
 TW_INLINE void put_results(P p, const Rows<T>& out, int64_t first, const At& at, const V& values) {
   if (out.lead > 1) return detail::put_each(p, out, first + at.offset, values, at.count);
