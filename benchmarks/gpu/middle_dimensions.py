@@ -21,7 +21,7 @@ from replay import OPS, replayed
 
 import tilewright
 
-# Heads of tokens, pixels of channels, experts of a token; few and many, odd, of two strides.
+# Heads of tokens, pixels of channels, experts of a token; few and many, odd.
 SHAPES = [(8, 512, 32, 64), (16, 1024, 16, 64), (64, 128, 8, 128), (4096, 33, 64), (4096, 16, 32),
           (1024, 16, 200), (300, 100, 40), (512, 49, 768), (2048, 12, 8), (2048, 100, 8),
           (4096, 7, 33)]  # fmt: skip
