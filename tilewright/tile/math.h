@@ -1,11 +1,9 @@
 // Elementary functions on vectors, the same bits on every target. Polynomials are minimax fits,
 // rounded to float32. The stated errors are the largest found over every 13th float32 (exp: over
 // all of them) against float64.
-//
-// Vectors of float64 go lane by lane through the C library: tests and scientific inputs use them,
-// no model does.
 #pragma once
 
+#include "tilewright/tile/math_f64.h"
 #include "tilewright/tile/tile.h"
 
 namespace tw::tile {
@@ -17,14 +15,6 @@ namespace detail {
 
 template <class V>
 inline constexpr bool is_f64 = same_type<typename vector_traits<V>::scalar, double>;
-
-/// f(|x|) with the sign of x, for odd functions.
-template <class V, class F>
-TW_INLINE V odd(V x, F f) {
-  using I = with_element<uint32_t, V>;
-  const I sign = bit_cast<I>(x) & 0x80000000u;
-  return bit_cast<V>(bit_cast<I>(f(bit_cast<V>(bit_cast<I>(x) ^ sign))) | sign);
-}
 
 /// Added to a number below 2^21 it leaves the nearest whole number n in the lowest bits, as n +
 /// 127: moved to the exponent's place they are 2^n, from 0 for n = -127 to infinity for n = 128.
@@ -85,7 +75,7 @@ TW_INLINE V exp2_of_parts(V f, V shifted) {
 template <class V>
 TW_INLINE V exp(V x) {
   if constexpr (detail::is_f64<V>) {
-    return each_lane(x, [](double lane) { return __builtin_exp(lane); });
+    return detail::exp_f64(x);
   } else if constexpr (kHasExp2Unit<V>) {
     return exp2_unit(x * 0x1.715476p+0f);
   } else {
@@ -151,7 +141,7 @@ TW_INLINE V exp_below(V x, typename vector_traits<V>::scalar base) {
 template <class V>
 TW_INLINE V tanh(V x) {
   if constexpr (detail::is_f64<V>) {
-    return each_lane(x, [](double lane) { return __builtin_tanh(lane); });
+    return detail::tanh_f64(x);
   } else {
     return detail::odd(x, [](V a) TW_INLINED {
       const V large = 1.0f - 2.0f / (1.0f + exp_of_moderate(a + a));
@@ -189,7 +179,7 @@ TW_INLINE V sigmoid(V x) {
 template <class V>
 TW_INLINE V erf(V x) {
   if constexpr (detail::is_f64<V>) {
-    return each_lane(x, [](double lane) { return __builtin_erf(lane); });
+    return detail::erf_f64(x);
   } else {
     return detail::odd(x, [](V magnitude) TW_INLINED {
       const V a = min(splat<V>(4.0f), magnitude);  // erf 4 rounds to 1; keeps NaN
@@ -250,7 +240,7 @@ TW_INLINE V normal_cdf(V x) {
 template <class V>
 TW_INLINE V log(V x) {
   if constexpr (detail::is_f64<V>) {
-    return each_lane(x, [](double lane) { return __builtin_log(lane); });
+    return detail::log_f64(x);
   } else {
     using I = with_element<int32_t, V>;
     constexpr int32_t kSqrtHalf =

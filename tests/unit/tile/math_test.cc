@@ -20,34 +20,40 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Function {
   const char* op;
-  double (*exact)(double);
-  double ulp;  // as stated in tile/math.h
+  long double (*exact)(long double);
+  double ulp, ulp_f64;  // as stated in tile/math.h, tile/math_f64.h
 };
-const Function kFunctions[] = {{"exp", [](double x) { return std::exp(x); }, 1.02},
-                               {"tanh", [](double x) { return std::tanh(x); }, 1.33},
-                               {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }, 2.77},
-                               {"erf", [](double x) { return std::erf(x); }, 1.05},
-                               {"log", [](double x) { return std::log(x); }, 0.82}};
+const Function kFunctions[] = {
+    {"exp", [](long double x) { return std::exp(x); }, 1.02, 0.98},
+    {"tanh", [](long double x) { return std::tanh(x); }, 1.33, 2.7},
+    {"sigmoid", [](long double x) { return 1 / (1 + std::exp(-x)); }, 2.77, 2.9},
+    {"erf", [](long double x) { return std::erf(x); }, 1.05, 1.1},
+    {"log", [](long double x) { return std::log(x); }, 0.82, 0.97}};
 
-std::vector<float> apply(const char* op, const std::vector<float>& x, Isa isa) {
+template <class T>
+std::vector<T> apply(const char* op, const std::vector<T>& x, Isa isa) {
+  constexpr DType kType = sizeof(T) == 8 ? DType::kF64 : DType::kF32;
   const int64_t n = int64_t(x.size());
-  const Tensor in = Tensor::empty({n}, DType::kF32), out = Tensor::empty({n}, DType::kF32);
-  std::memcpy(in.span<float>().data(), x.data(), x.size() * sizeof(float));
+  const Tensor in = Tensor::empty({n}, kType), out = Tensor::empty({n}, kType);
+  std::memcpy(in.span<T>().data(), x.data(), x.size() * sizeof(T));
   const runtime::OperatorInfo& info = runtime::find_operator(op);
   ops::Call call(*info.schema);
   call.set("x", in.ref()).set("out", out.ref());
   runtime::Context context(runtime::default_pool(), isa);
   info.run(call, context);
-  return {out.span<float>().begin(), out.span<float>().end()};
+  return {out.span<T>().begin(), out.span<T>().end()};
 }
 
-double ulps(float got, double want) {
-  const float rounded = float(want);
+template <class T>
+double ulps(T got, long double want) {
+  const T rounded = T(want);
   if (std::isnan(want)) return std::isnan(got) ? 0 : kInf;
   if (std::isinf(rounded) || std::isnan(got)) return got == rounded ? 0 : kInf;
-  int exponent = -125;
+  constexpr int kLeast = std::numeric_limits<T>::min_exponent;
+  int exponent = kLeast;
   if (want != 0) std::frexp(want, &exponent);
-  return std::abs(double(got) - want) / std::ldexp(1.0, std::max(exponent, -125) - 24);
+  const int place = std::max(exponent, kLeast) - std::numeric_limits<T>::digits;
+  return double(std::abs(got - want) / std::ldexp(1.0L, place));
 }
 
 /// Every 4099th float: about a million, all exponents, both signs, subnormals and NaN included.
@@ -60,23 +66,41 @@ std::vector<float> sample_of_all_floats() {
     out.push_back(x);
   return out;
 }
+/// Some of each exponent, and more between -760 and 760, closer to 0 the more.
+std::vector<double> sample_of_doubles() {
+  std::vector<double> out;
+  for (uint64_t bits = 0; bits < ~uint64_t{0} - (uint64_t{1} << 46);
+       bits += (uint64_t{1} << 46) + 4095)
+    out.push_back(__builtin_bit_cast(double, bits));
+  constexpr int kSteps = 400'000;
+  for (int i = -kSteps; i <= kSteps; ++i) out.push_back(760 * std::pow(double(i) / kSteps, 3));
+  for (double x : {0.0, -0.0, double{kInf}, -double{kInf}, double{kNan}, 0x1p-1074,
+                   709.782712893384, 709.782712893385, -708.4, -745.13, -745.14, 1.0})
+    out.push_back(x);
+  return out;
+}
 
 class Math : public ::testing::TestWithParam<Function> {};
 
-TEST_P(Math, ErrorIsWithinTheStatedBound) {
-  const std::vector<float> x = sample_of_all_floats();
+template <class T>
+void expect_errors_within(const std::vector<T>& x, const Function& f, double bound) {
   for (const Isa isa : runtime::available_isas()) {
-    const std::vector<float> y = apply(GetParam().op, x, isa);
+    const std::vector<T> y = apply(f.op, x, isa);
     double worst = 0;
     for (size_t i = 0; i < x.size(); ++i) {
-      const double error = ulps(y[i], GetParam().exact(double(x[i])));
+      const double error = ulps(y[i], f.exact(x[i]));
       if (error <= worst) continue;
       worst = error;
-      ASSERT_LE(worst, GetParam().ulp)
-          << GetParam().op << "(" << x[i] << ") = " << y[i] << " on " << name(isa);
+      ASSERT_LE(worst, bound) << f.op << "(" << x[i] << ") = " << y[i] << " on " << name(isa);
     }
     EXPECT_GT(worst, 0.4) << "nothing was measured";
   }
+}
+TEST_P(Math, ErrorIsWithinTheStatedBound) {
+  expect_errors_within(sample_of_all_floats(), GetParam(), GetParam().ulp);
+}
+TEST_P(Math, ErrorInFloat64IsWithinTheStatedBound) {
+  expect_errors_within(sample_of_doubles(), GetParam(), GetParam().ulp_f64);
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, Math, ::testing::ValuesIn(kFunctions),
@@ -84,9 +108,10 @@ INSTANTIATE_TEST_SUITE_P(Functions, Math, ::testing::ValuesIn(kFunctions),
 
 TEST(Math, SignOfZeroSurvives) {
   for (const char* op : {"tanh", "erf"}) {
-    const std::vector<float> y = apply(op, {-0.0f, 0.0f}, runtime::detect_isa());
+    const std::vector<float> y = apply<float>(op, {-0.0f, 0.0f}, runtime::detect_isa());
     EXPECT_TRUE(std::signbit(y[0])) << op;
     EXPECT_FALSE(std::signbit(y[1])) << op;
+    EXPECT_TRUE(std::signbit(apply<double>(op, {-0.0}, runtime::detect_isa())[0])) << op;
   }
 }
 

@@ -6,13 +6,12 @@
 
 #define __builtin_inff() __builtin_bit_cast(float, 0x7f800000u)
 #define __builtin_inf() __builtin_bit_cast(double, 0x7ff0000000000000ull)
+#define __builtin_nan(text) __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define __builtin_nanf(text) __builtin_bit_cast(float, 0x7fc00000u)
 
 // By the names of the C library, which NVRTC knows; some are names of the tile language, too.
 #define __builtin_cos ::cos
 #define __builtin_cosf ::cosf
-#define __builtin_erf ::erf
-#define __builtin_exp ::exp
 #define __builtin_exp2f ::exp2f
 #define __builtin_expf ::expf
 #define __builtin_fabsf ::fabsf
@@ -20,7 +19,6 @@
 #define __builtin_fma ::fma
 #define __builtin_fmaf ::fmaf
 #define __builtin_fmodf ::fmodf
-#define __builtin_log ::log
 #define __builtin_log2f ::log2f
 #define __builtin_logf ::logf
 #define __builtin_powf ::powf
@@ -29,4 +27,3 @@
 #define __builtin_sinf ::sinf
 #define __builtin_sqrt ::sqrt
 #define __builtin_sqrtf ::sqrtf
-#define __builtin_tanh ::tanh
