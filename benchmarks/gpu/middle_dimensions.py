@@ -1,4 +1,4 @@
-"""Reductions over a dimension in the middle beside PyTorch's on a GPU.
+"""Reductions and softmax over a dimension in the middle beside PyTorch's on a GPU.
 
     python benchmarks/gpu/middle_dimensions.py [--out FILE] [FILTER ...]
 
@@ -25,8 +25,8 @@ import tilewright
 SHAPES = [(8, 512, 32, 64), (16, 1024, 16, 64), (64, 128, 8, 128), (4096, 33, 64), (4096, 16, 32),
           (1024, 16, 200), (300, 100, 40), (512, 49, 768), (2048, 12, 8), (2048, 100, 8),
           (4096, 7, 33)]  # fmt: skip
-Reduction = Callable[[torch.Tensor], Any]
-REDUCTIONS: dict[str, tuple[Reduction, Reduction]] = {
+Function = Callable[[torch.Tensor], Any]
+FUNCTIONS: dict[str, tuple[Function, Function]] = {
     "sum": (lambda x: OPS.sum(x, -2), lambda x: x.sum(-2)),
     "mean": (lambda x: OPS.mean(x, -2), lambda x: x.mean(-2)),
     "amax": (lambda x: OPS.amax(x, -2), lambda x: x.amax(-2)),
@@ -37,6 +37,8 @@ REDUCTIONS: dict[str, tuple[Reduction, Reduction]] = {
         lambda x: torch.linalg.vector_norm(x, dim=-2),
     ),
     "logsumexp": (lambda x: OPS.reduce(x, "logsumexp", -2), lambda x: x.logsumexp(-2)),
+    "softmax": (lambda x: OPS.softmax(x, -2), lambda x: x.softmax(-2)),
+    "log_softmax": (lambda x: OPS.log_softmax(x, -2), lambda x: x.log_softmax(-2)),
 }
 DTYPES = {"bf16": torch.bfloat16, "f32": torch.float32}
 REPEATS = 20
@@ -55,7 +57,7 @@ def _check(name: str, x: torch.Tensor, got: Any, want: Any) -> None:
 
 def _measure(name: str, shape: tuple[int, ...], dtype: str) -> dict[str, Any]:
     x = torch.randn(shape, device="cuda", dtype=DTYPES[dtype])
-    ours, peer = REDUCTIONS[name]
+    ours, peer = FUNCTIONS[name]
     got = ours(x)
     _check(name, x, got, peer(x))
     timings = replayed({"ours": ours, "torch": peer}, [(x,)], REPEATS)
@@ -74,7 +76,7 @@ def main() -> None:
                "tilewright": tilewright.__version__}  # fmt: skip
     print(machine)
     results: list[dict[str, Any]] = []
-    for name in REDUCTIONS:
+    for name in FUNCTIONS:
         if options.filters and not any(f in name for f in options.filters):
             continue
         for dtype in DTYPES:

@@ -5,10 +5,21 @@
 
 namespace tw::kernels {
 
+namespace detail {
+template <int kIndex, class First, class... Rest>
+struct Nth : Nth<kIndex - 1, Rest...> {};
+template <class First, class... Rest>
+struct Nth<0, First, Rest...> {
+  using type = First;
+};
+}  // namespace detail
+
 /// Functors in the order of the choice.
 template <class First, class... Rest>
 struct OneOf {
   static constexpr int kCount = 1 + int(sizeof...(Rest));
+  template <int kIndex>
+  using At = typename detail::Nth<kIndex, First, Rest...>::type;
 
   /// Calls f with functor number `index`.
   template <class F>

@@ -1,11 +1,12 @@
 // Operators that must have read a whole row before they can write it, on a GPU, where a program for
 // each row is not the way: rows whose elements lie apart in memory, side by side with those of
-// other rows (column_folds.h), and long rows of which there are few (row_parts.h). Programs fold
-// parts of rows; when all have, others map the parts. The rule, rows that a program has each, is
-// the kernel's own.
+// other rows (column_parts.h, column_folds.h), and long rows of which there are few (row_parts.h).
+// Programs fold parts of rows; when all have, others map the parts. The rule, rows that a program
+// has each, is the kernel's own.
 #pragma once
 
 #include "tilewright/kernels/column_folds.h"
+#include "tilewright/kernels/column_parts.h"
 #include "tilewright/kernels/row_parts.h"
 
 namespace tw::kernels {
@@ -24,27 +25,35 @@ struct FoldAndMap {
   using State = typename F::Fold::State;
   using Known = typename F::Known;
   RowParts parts;
-  bool by_columns = false;
+  static constexpr int kParts = 2, kColumns = 3, kColumnParts = 4, kGpuWays = 5;
+  int way = tile::kAlignedRows;  // a program for each row
   ColumnFolds<P, T> columns{};
+  ColumnParts<P, T> column_parts{};
 
   template <class... In>
   TW_INLINE explicit FoldAndMap(const Rows<T>& out, const Rows<const T>& x, const In&... rest) {
     parts = RowParts::one(x.cols);
-    if (ColumnFolds<P, T>::takes(x) && are_beside(x, out) && (... && are_beside(x, rest))) {
-      by_columns = true;
+    if (ColumnParts<P, T>::takes(x) && ColumnParts<P, T>::are_alike(x, out) &&
+        (... && ColumnParts<P, T>::are_alike(x, rest))) {
+      way = kColumnParts;
+      column_parts = ColumnParts<P, T>(x, tile::rows_kept<P, C, T>(1 + int(sizeof...(In))));
+    } else if (ColumnFolds<P, T>::takes(x) && are_beside(x, out) && (... && are_beside(x, rest))) {
+      way = kColumns;
       columns.cut = ColumnSums<P, T>(x);
     } else if constexpr (sizeof...(In) == 0) {
       // A row that a program has is read once, as far as that keeps it, and by one multiprocessor.
       constexpr int64_t kKept = int64_t{256} << 10, kMultiprocessors = 132;
       const bool is_kept = x.cols * int64_t{sizeof(T)} <= kKept;
       if (!is_kept || x.rows <= kMultiprocessors) parts = RowParts::of_few(x.rows, x.cols);
+      if (parts.count > 1) way = kParts;
     }
   }
-  TW_INLINE bool takes() const { return by_columns || parts.count > 1; }
+  TW_INLINE bool takes() const { return way >= kParts; }
 
   TW_INLINE tile::Plan plan(const Rows<T>& out) const {
+    if (way == kColumnParts) return column_parts.plan();
     tile::Plan plan;
-    if (by_columns) {
+    if (way == kColumns) {
       plan = columns.template plan<State>();
       plan.workspace_bytes += out.rows * int64_t{sizeof(Known)};
     } else {
@@ -55,11 +64,13 @@ struct FoldAndMap {
     return plan;
   }
 
-  template <class By, class... In>
-  TW_INLINE void run(P p, const By& by, const Rows<T>& out, const In&... in) const {
+  template <class OnWay, class By, class... In>
+  TW_INLINE void run(OnWay p, const By& by, const Rows<T>& out, const In&... in) const {
     static_assert(sizeof(typename By::Fold::State) <= sizeof(State) &&
                   sizeof(typename By::Known) <= sizeof(Known));
-    if (by_columns)
+    if constexpr (OnWay::kWay == kColumnParts)
+      run_column_parts(p, by, out, in...);
+    else if constexpr (OnWay::kWay == kColumns)
       run_columns(p, by, out, in...);
     else if constexpr (sizeof...(In) == 1)
       run_parts(p, by, out, in...);
@@ -73,6 +84,15 @@ struct FoldAndMap {
     return of.lead_strides[last] == 1 && of.lead_sizes[last] % x.lead_sizes[x.lead - 1] == 0;
   }
 
+  template <class By, class... In>
+  TW_INLINE void run_column_parts(P p, const By& by, const Rows<T>& out, const In&... in) const {
+    const auto known = [&](int64_t i, const typename By::Fold::State& state) {
+      return by.template known<P>(i, state);
+    };
+    tile::fold_and_map_parts<C>(
+        p, typename By::Fold{}, column_parts, [](const auto&... v) { return By::term(v...); },
+        known, [](const auto& of, const auto&... v) { return By::map(of, v...); }, out, in...);
+  }
   template <class By, class... In>
   TW_INLINE void run_columns(P p, const By& by, const Rows<T>& out, const In&... in) const {
     using Folded = typename By::Fold::State;
@@ -121,9 +141,10 @@ struct FoldAndMap {
 /// What a GPU runs of a kernel that has mapping<P>(): a FoldAndMap, which the host has made.
 template <class P, class Kernel>
 struct MappingKernel {
-  static constexpr int kGpuRegisters = tile::gpu_registers<Kernel>(), kMapped = 2, kGpuWays = 3;
   Kernel kernel;
   decltype(kernel.template mapping<P>()) mapping;
+  static constexpr int kGpuRegisters = tile::gpu_registers<Kernel>();
+  static constexpr int kGpuWays = decltype(mapping)::kGpuWays;
 
   TW_INLINE explicit MappingKernel(const Kernel& of)
       : kernel(of), mapping(of.template mapping<P>()) {}
@@ -131,10 +152,10 @@ struct MappingKernel {
   TW_INLINE auto row_operands(F&& f) const {
     return kernel.row_operands(f);
   }
-  TW_INLINE int way() const { return mapping.takes() ? kMapped : tile::kAlignedRows; }
+  TW_INLINE int way() const { return mapping.way; }
   template <class OnWay>
   TW_INLINE void operator()(OnWay p) const {
-    if constexpr (OnWay::kWay == kMapped)
+    if constexpr (OnWay::kWay >= decltype(mapping)::kParts)
       kernel.map(p, mapping);
     else
       kernel(p);

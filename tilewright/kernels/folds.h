@@ -53,25 +53,28 @@ struct Folds {
   /// out: result(state), of the arithmetic type.
   template <class OnWay, class Fold, class Result>
   TW_INLINE void run_into(OnWay p, const Fold& fold, const Rows<T>& out, Result&& result) const {
-    if constexpr (OnWay::kWay == kColumnParts)
-      column_parts.run(p, fold, [&](int64_t first, auto at, const auto& states) {
+    if constexpr (OnWay::kWay == kColumnParts) {
+      const auto put = [&](int64_t first, auto at, const auto& states) {
         typename P::template Vec<C> results;
         TW_UNROLL
         for (int i = 0; i < ColumnParts<P, T>::kN; ++i) results[i] = result(states[i]);
         put_results(p, out, first, at, results);
-      });
-    else
+      };
+      tile::fold_parts<C>(p, fold, column_parts, put, x);
+    } else {
       run(p, fold, [&](int64_t i, const auto& state) { out(i, 0) = T(result(state)); });
+    }
   }
   template <class OnWay, class Fold, class Finish>
   TW_INLINE void run_columns(OnWay p, const Fold& fold, Finish&& finish) const {
     if constexpr (OnWay::kWay == kColumns) {
       columns.run(p, fold, finish);
     } else {
-      column_parts.run(p, fold, [&](int64_t first, auto, const auto& states) {
+      const auto put = [&](int64_t first, auto, const auto& states) {
         TW_UNROLL
         for (int i = 0; i < ColumnParts<P, T>::kN; ++i) finish(first + i, states[i]);
-      });
+      };
+      tile::fold_parts<C>(p, fold, column_parts, put, x);
     }
   }
 
@@ -107,11 +110,17 @@ struct FoldingKernel {
 
   TW_INLINE explicit FoldingKernel(const Kernel& of) : kernel(of), folds(of.x) {}
   static constexpr int kGpuWays = Folds<P, T>::kGpuWays;
+  static constexpr int kGpuVariants = tile::gpu_variants<Kernel>();
   template <class F>
   TW_INLINE auto row_operands(F&& f) const {
     return f(folds.x);
   }
   TW_INLINE int way() const { return folds.way; }
+  TW_INLINE int variant() const
+    requires(kGpuVariants > 1)
+  {
+    return kernel.variant();
+  }
   template <class OnWay>
   TW_INLINE void operator()(OnWay p) const {
     kernel.fold(p, folds);

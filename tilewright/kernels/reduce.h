@@ -144,7 +144,9 @@ struct Reduce {
     tile::with_rows<C>(p, run, x.row(p.index()));
   }
 
-  /// On a GPU the host chooses how.
+  /// On a GPU the host chooses how; each function has kernels of its own, and their registers.
+  static constexpr int kGpuVariants = RowFunctions::kCount;
+  TW_INLINE int variant() const { return function; }
   template <tile::Program P>
   TW_DEVICE FoldingKernel<P, T, Reduce> prepared() const
     requires(P::kOnGpu)
@@ -153,16 +155,13 @@ struct Reduce {
   }
   template <class P, class F>
   TW_INLINE void fold(P p, const F& folds) const {
-    RowFunctions::choose(function, [&](auto f) { fold_by(p, folds, f); });
+    using Function = typename RowFunctions::template At<P::kVariant>;
+    folds.run_into(p, Function::template fold<C, P>(), out, [](const auto& state) TW_INLINED {
+      return Function::template result<C, P>(state);
+    });
   }
 
  private:
-  /// Apart, so that each has the registers for itself.
-  template <class P, class Of, class F>
-  TW_CALLED void fold_by(P p, const Of& folds, F f) const {
-    folds.run_into(p, f.template fold<C, P>(), out,
-                   [&](const auto& state) { return f.template result<C, P>(state); });
-  }
 #if !defined(__CUDACC__)
   template <class P, class F>
   TW_INLINE void reduce_block(P p, F f) const {

@@ -63,9 +63,10 @@ struct Sum {
   }
   template <class P>
   TW_INLINE void add_column_parts(P p, const ColumnParts<P, T>& columns) const {
-    columns.run(p, FoldBy<C, tile::Sum>{}, [&](int64_t first, auto at, const auto& totals) {
+    const auto put = [&](int64_t first, auto at, const auto& totals) {
       put_span(p, first, at, totals);
-    });
+    };
+    tile::fold_parts<C>(p, FoldBy<C, tile::Sum>{}, columns, put, x);
   }
   template <class P, class At, class V>
   TW_INLINE void put_span(P p, int64_t first, const At& at, V total) const {

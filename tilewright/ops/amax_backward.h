@@ -41,6 +41,7 @@ struct AmaxBackward : AlongDim<1> {
                                         {"first dimension of equal ones", "*=5x5 C=5 dim=0"},
                                         {"spans and a tail", "*=2x3 C=45"},
                                         {"columns", "*=41x41 C=41 dim=1"},
+                                        {"columns for all threads", "*=520x32 C=32 dim=1"},
                                         {"blocks of columns", "*=300 C=300 dim=0"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096"}};
 };

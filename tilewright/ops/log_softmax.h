@@ -52,6 +52,7 @@ struct LogSoftmax : AlongDim<> {
                                         {"rows in groups", "*=100 C=75"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"rows that columns share", "*=2x260 C=300 dim=1"},
+                                        {"columns that lanes share", "*=70x33 C=256 dim=1"},
                                         {"spans and a tail", "*=2x3 C=45"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},
                                         {"llama-3.1-8b/vocabulary", "*=1 C=128256"},

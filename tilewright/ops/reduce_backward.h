@@ -78,6 +78,7 @@ struct ReduceBackward : AlongDim<1> {
       {"columns, logarithm", "*=41x41 C=41 function=logsumexp dim=1"},
       {"columns, product", "*=19x19 C=19 function=prod dim=1"},
       {"blocks of columns", "*=300 C=300 function=logsumexp dim=0"},
+      {"columns for all threads", "*=520x32 C=32 function=logsumexp dim=1"},
       {"long rows", "*=2 C=70001 function=norm_inf"},
       {"first dimension", "*=5x5 C=5 function=norm2 dim=0"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096 function=norm2"}};

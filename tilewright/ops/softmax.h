@@ -50,7 +50,8 @@ struct Softmax : AlongDim<> {
                                         {"rows in groups", "*=100 C=75"},
                                         {"first dimension", "*=7x3 C=5 dim=0"},
                                         {"middle dimension", "*=2x37 C=5 dim=-2"},
-                                        {"rows that columns share", "*=2x260 C=300 dim=1"}};
+                                        {"rows that columns share", "*=2x260 C=300 dim=1"},
+                                        {"columns that lanes share", "*=70x33 C=256 dim=1"}};
   static constexpr Case kWorkloads[] = {{"attention scores", "*=32x512 C=512"},
                                         {"llama-3.1-8b/vocabulary", "*=1 C=128256"},
                                         {"llama-3.1-8b/vocabulary, batch-16", "*=16 C=128256"},

@@ -54,6 +54,7 @@ struct VarMeanBackward : AlongDim<> {
       {"three blocks", "*=5 C=9001 +var_grad"},
       {"first dimension", "*=5x5 C=5 dim=0 +var_grad +mean_grad"},
       {"columns", "*=41x41 C=41 dim=1 +mean_grad"},
+      {"columns for all threads", "*=520x32 C=32 dim=1 +var_grad +mean_grad"},
       {"blocks of columns", "*=300 C=300 dim=0 root=1 +var_grad +mean_grad"},
       {"long rows", "*=2 C=70001 +var_grad"}};
   static constexpr Case kWorkloads[] = {{"64 MiB", "*=4096 C=4096 +var_grad"}};

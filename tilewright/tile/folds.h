@@ -35,10 +35,16 @@ struct RowsApart {
 struct FoldedRows {
   int count, row, step, seen;
 };
+
+/// Rows of a thread's columns that fold_and_map_parts keeps: half of its registers, of 64.
+template <class P, class C, class T>
+TW_INLINE constexpr int rows_kept(int operands) {
+  return 128 / (P::template kLanes<C> * int(sizeof(T))) / operands;
+}
 }  // namespace tw::tile
 
 #if defined(__CUDACC__)
-#include "tilewright/tile/cuda/folds.h"
+#include "tilewright/tile/cuda/fold_parts.h"
 #else
 namespace tw::tile {
 template <class C, class Fold, class P, class Put, class F, class... T>
@@ -47,8 +53,12 @@ void fold_rows(P p, const Fold& fold, int64_t first, int64_t count, Put&& put, F
 template <class Fold, class P, class Put>
 void fold_states(P p, const Fold& fold, const typename Fold::State* states, int64_t stride, int n,
                  int64_t count, Put&& put);
-template <class C, class Fold, class P, class Parts, class Put>
-void fold_parts(P p, const Fold& fold, const Parts& parts, Put&& put);
+template <class C, class Fold, class P, class Parts, class Put, class T>
+void fold_parts(P p, const Fold& fold, const Parts& parts, Put&& put, const Rows<T>& x);
+template <class C, class Fold, class P, class Parts, class Term, class Known, class F, class To,
+          class... From>
+void fold_and_map_parts(P p, const Fold& fold, const Parts& parts, Term&& term, Known&& known,
+                        F&& f, const Rows<To>& to, const Rows<From>&... from);
 template <class C, class P, class Known, class F, class To, class... From>
 void map_columns(P p, Known&& known, int64_t count, F&& f, const RowsApart<To>& to,
                  const RowsApart<From>&... from);

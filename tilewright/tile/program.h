@@ -74,8 +74,16 @@ TW_INLINE Plan plan_of(int64_t grid, int64_t scratch_bytes = 0) {
 ///
 ///     auto row_operands(F&& f) const    f of its operands
 ///
-/// has two, but for more of its own: these are aligned (tile/cuda/alignment.h), or not.
+/// has two, but for more of its own: these are aligned (tile/cuda/alignment.h), or not. A kernel of
+/// kGpuVariants has each way once for each of them, and `int variant() const` says which it is.
 inline constexpr int kAlignedRows = 0, kAnyRows = 1;
+template <class Kernel>
+TW_DEVICE constexpr int gpu_variants() {
+  if constexpr (requires { Kernel::kGpuVariants; })
+    return Kernel::kGpuVariants;
+  else
+    return 1;
+}
 /// Registers of a GPU's thread at most, unless the kernel wants more.
 template <class Kernel>
 TW_DEVICE constexpr int gpu_registers() {

@@ -57,6 +57,7 @@ TW_INLINE int way_of(const Kernel& kernel, int64_t threads, [[maybe_unused]] con
     };
     if (way == kAlignedRows && !kernel.row_operands(are_aligned)) way = kAnyRows;
   }
+  if constexpr (gpu_variants<Kernel>() > 1) way += kernel.variant() * ways_of_variant<Kernel>();
   return way;
 }
 

@@ -57,10 +57,11 @@ __device__ __forceinline__ void run(const Kernel& kernel, const Launch& launch) 
 #endif
   wait_for_grids_before();
   launch_grids_after();
+  constexpr int kWays = ways_of_variant<Kernel>();
   if constexpr (ways_of<Kernel>() == 1)
     run_as<P>(kernel, launch, reductions, exchange);
   else
-    run_as<OnWay<P, kWay>>(kernel, launch, reductions, exchange);
+    run_as<OnWay<P, kWay % kWays, kWay / kWays>>(kernel, launch, reductions, exchange);
 }
 
 }  // namespace tw::tile::cuda

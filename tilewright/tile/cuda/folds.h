@@ -106,6 +106,28 @@ __device__ __forceinline__ void fold_batch(const Fold& fold, F&& term, const Fol
     fold.add(known[i], column, which);
   }
 }
+/// What is known of the columns at `at` after a thread's rows. Of those each is `shares` behind the
+/// one before; `first` is the first one's number.
+template <class C, int kN, class Fold, class F, class At, class... Row>
+__device__ __forceinline__ auto fold_turns(const Fold& fold, F&& term, const At& at, int first,
+                                           int shares, int rows, Turns<Row>... turns) {
+  using Running = typename Fold::Running;
+  constexpr bool kIsFull = (... && is_whole<Row>);
+  constexpr int kAhead = rows_to_fold<Running, decltype(load_raw(turns.row, at))...>(kIsFull);
+  Pack<Running, kN> known;
+  TW_UNROLL
+  for (int i = 0; i < kN; ++i) known[i] = fold.start();
+  const auto fold_some = [&](auto whole, int some, int seen) {
+    const FoldedRows which{some, first + seen * shares, shares, seen};
+    fold_batch<C, kN, kAhead>(fold, term, which, known,
+                              spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
+  };
+  int seen = 0;
+  TW_ROLLED
+  for (; seen + kAhead <= rows; seen += kAhead) fold_some(Whole<true>{}, kAhead, seen);
+  if (seen < rows) fold_some(Whole<false>{}, rows - seen, seen);
+  return known;
+}
 /// Writes f of what is known of the columns and of rows' spans.
 template <class C, int kN, int kAhead, class F, class Known, class Target, class At, class... Ahead>
 __device__ __forceinline__ void map_batch(F&& f, int count, const Known& known, Target& target,
@@ -123,6 +145,23 @@ __device__ __forceinline__ void map_batch(F&& f, int count, const Known& known, 
   }
 }
 
+/// The same of all of a thread's rows.
+template <class C, int kN, class F, class Known, class At, class To, class... Row>
+__device__ __forceinline__ void map_turns(F&& f, const Known& known, const At& at, int rows,
+                                          Turns<To> target, Turns<Row>... turns) {
+  constexpr bool kIsLarge = (... || (sizeof(load_raw(turns.row, at)) > 16));
+  constexpr int kMost = sizeof...(Row) == 0 ? 2 : (kIsLarge ? 2 : 4) / int(sizeof...(Row));
+  constexpr int kAhead = is_whole<To> ? kMost : 1;
+  const auto map_some = [&](auto whole, int some) {
+    map_batch<C, kN, kAhead>(f, some, known, target, at,
+                             spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
+  };
+  int seen = 0;
+  TW_ROLLED
+  for (; seen + kAhead <= rows; seen += kAhead) map_some(Whole<true>{}, kAhead);
+  if (seen < rows) map_some(Whole<false>{}, rows - seen);
+}
+
 }  // namespace detail
 
 /// put(column, state) for the columns of `count` rows, of which the first has the number `first`:
@@ -133,27 +172,12 @@ __device__ __forceinline__ void fold_rows(P p, const Fold& fold, int64_t first, 
                                           Put&& put, F&& term, const RowsApart<T>& operand,
                                           const RowsApart<Rest>&... rest) {
   using State = typename Fold::State;
-  using Running = typename Fold::Running;
   constexpr int kN = P::template kLanes<C>;
   const int pitch = fold_pitch(p.threads());
   State* const shared = p.template scratch<State>();
   const auto fold_all = [&](const detail::SharedRows<kN>& by, const auto& at, auto... turns) {
-    constexpr bool kIsFull = (... && is_whole<decltype(turns.row)>);
-    constexpr int kAhead =
-        detail::rows_to_fold<Running, decltype(load_raw(turns.row, at))...>(kIsFull);
-    Pack<Running, kN> known;
-    TW_UNROLL
-    for (int i = 0; i < kN; ++i) known[i] = fold.start();
-    const auto fold_some = [&](auto whole, int some, int seen) {
-      const FoldedRows which{some, int(first) + by.share + seen * by.shares, by.shares, seen};
-      detail::fold_batch<C, kN, kAhead>(
-          fold, term, which, known,
-          detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
-    };
-    int seen = 0;
-    TW_ROLLED
-    for (; seen + kAhead <= by.rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
-    if (seen < by.rows) fold_some(detail::Whole<false>{}, by.rows - seen, seen);
+    const auto known = detail::fold_turns<C, kN>(fold, term, at, int(first) + by.share, by.shares,
+                                                 by.rows, turns...);
     TW_UNROLL
     for (int i = 0; i < kN; ++i) shared[i * pitch + p.thread()] = fold.state(known[i], by.rows);
   };
@@ -185,21 +209,10 @@ __device__ __forceinline__ void map_columns(P p, Known&& known, int64_t count, F
   const auto map_all = [&](const detail::SharedRows<kN>& by, const auto& at, auto target,
                            auto... turns) {
     if (by.rows <= 0) return;
-    constexpr bool kIsLarge = (... || (sizeof(load_raw(turns.row, at)) > 16));
-    constexpr int kMost = sizeof...(From) == 0 ? 2 : (kIsLarge ? 2 : 4) / int(sizeof...(From));
-    constexpr int kAhead = is_whole<decltype(target.row)> ? kMost : 1;
     Pack<decltype(known(0)), kN> of;
     TW_UNROLL
     for (int i = 0; i < kN; ++i) of[i] = known(by.column + (i < at.count ? i : 0));
-    const auto map_some = [&](auto whole, int some) {
-      detail::map_batch<C, kN, kAhead>(
-          f, some, of, target, at,
-          detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some)...);
-    };
-    int seen = 0;
-    TW_ROLLED
-    for (; seen + kAhead <= by.rows; seen += kAhead) map_some(detail::Whole<true>{}, kAhead);
-    if (seen < by.rows) map_some(detail::Whole<false>{}, by.rows - seen);
+    detail::map_turns<C, kN>(f, of, at, by.rows, target, turns...);
   };
   detail::with_turns<C>(p, count, map_all, to, from...);
 }
@@ -219,6 +232,17 @@ __device__ __forceinline__ V shuffled(const V& value, F&& shuffle) {
   __builtin_memcpy(&out, words, sizeof(V));
   return out;
 }
+/// Combines what lanes know that are `first` or a power of two times as many apart, less than
+/// `past`.
+template <class Fold, class P, class State>
+__device__ __forceinline__ void combine_lanes(P p, const Fold& fold, int first, int past,
+                                              State& state) {
+  TW_ROLLED
+  for (int lane = first; lane < past; lane *= 2)
+    fold.combine(state, shuffled(state, [&](uint32_t word) {
+                   return __shfl_xor_sync(p.mask(), word, lane);
+                 }));
+}
 /// The threads' states, the same in every thread. A plan over 4096 columns at most has as few warps
 /// as have room for theirs.
 template <class Fold, class P>
@@ -227,11 +251,7 @@ __device__ __forceinline__ typename Fold::State combine_threads(P p, const Fold&
   using State = typename Fold::State;
   static_assert(4 * sizeof(State) <= 32 * sizeof(double));
   const int threads = p.threads(), lanes = threads < 32 ? threads : 32;
-  TW_ROLLED
-  for (int lane = lanes / 2; lane > 0; lane /= 2)
-    fold.combine(state, shuffled(state, [&](uint32_t word) {
-                   return __shfl_xor_sync(p.mask(), word, lane);
-                 }));
+  combine_lanes(p, fold, 1, lanes, state);
   if (threads <= 32)  // combined the other way round, the bits may differ
     return shuffled(state, [&](uint32_t word) { return __shfl_sync(p.mask(), word, 0, lanes); });
   State* const shared = reinterpret_cast<State*>(p.shared_);
@@ -243,15 +263,6 @@ __device__ __forceinline__ typename Fold::State combine_threads(P p, const Fold&
   return state;
 }
 
-/// The states of the same columns, combined where lanes share their rows: in the first of those.
-template <class Fold, class P, class State>
-__device__ __forceinline__ void combine_shares(P p, const Fold& fold, int shares, State& state) {
-  TW_ROLLED
-  for (int lane = 32 / shares; lane < 32; lane *= 2)
-    fold.combine(state, shuffled(state, [&](uint32_t word) {
-                   return __shfl_xor_sync(p.mask(), word, lane);
-                 }));
-}
 /// What a thread knows of a row.
 template <class C, class Fold>
 struct SeenColumns {
@@ -337,48 +348,6 @@ __device__ __forceinline__ typename Fold::State fold_list(P p, const Fold& fold,
   TW_ROLLED
   for (int64_t i = p.thread(); i < count; i += p.threads()) fold.combine(state, states[i]);
   return detail::combine_threads(p, fold, state);
-}
-
-/// put(row of the output, at, states) for each span of columns of kernels' ColumnParts, which a
-/// thread has, or some lanes of a warp. The plan is over whole warps; it needs no scratch.
-template <class C, class Fold, class P, class Parts, class Put>
-__device__ __forceinline__ void fold_parts(P p, const Fold& fold, const Parts& parts, Put&& put) {
-  using Running = typename Fold::Running;
-  constexpr int kN = Parts::kN;
-  const int shares = parts.shares, bits = __ffs(shares) - 1, slots = 32 >> bits;
-  const int64_t warp = p.index() * (p.threads() / 32) + p.thread() / 32;
-  const int lane = p.thread() % 32, share = lane >> (5 - bits);
-  const int64_t span = warp * slots + (lane & (slots - 1));
-  const int64_t part = index_quotient(span, parts.across);
-  const int64_t column = (span - part * parts.across) * kN;
-  const bool is_there = span < parts.spans;
-  const int rows = is_there ? (parts.rows - share + shares - 1) >> bits : 0;
-
-  using Row = AlignedRow<typename Parts::Element>;
-  const Row row{parts.data + part * parts.part_stride + column + share * parts.row_stride, {kN}};
-  detail::Turns<Row> turns{row, parts.row_stride * shares};
-  const auto at = span_at<C>(p, row, 0);
-  constexpr int kAhead = detail::rows_to_fold<Running, decltype(load_raw(row, at))>(true);
-  Pack<Running, kN> known;
-  TW_UNROLL
-  for (int i = 0; i < kN; ++i) known[i] = fold.start();
-  const auto fold_some = [&](auto whole, int some, int seen) {
-    const FoldedRows which{some, share + seen * shares, shares, seen};
-    detail::fold_batch<C, kN, kAhead>(
-        fold, [](const auto& v) { return v; }, which, known,
-        detail::spans_ahead<decltype(whole)::kIs, kAhead>(turns, at, some));
-  };
-  int seen = 0;
-  TW_ROLLED
-  for (; seen + kAhead <= rows; seen += kAhead) fold_some(detail::Whole<true>{}, kAhead, seen);
-  if (seen < rows) fold_some(detail::Whole<false>{}, rows - seen, seen);
-  Pack<typename Fold::State, kN> states;
-  TW_UNROLL
-  for (int i = 0; i < kN; ++i) {
-    states[i] = fold.state(known[i], rows);
-    detail::combine_shares(p, fold, shares, states[i]);
-  }
-  if (is_there && share == 0) put(part * parts.inner + column, at, states);
 }
 
 }  // namespace tw::tile

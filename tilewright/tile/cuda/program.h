@@ -233,10 +233,10 @@ struct SpreadProgram : Program {
 #endif
 };
 
-/// A program of a kernel that has several ways.
-template <class P, int kOf>
+/// A program of a kernel that has several ways, or variants.
+template <class P, int kOf, int kOfVariant>
 struct OnWay : P {
-  static constexpr int kWay = kOf;
+  static constexpr int kWay = kOf, kVariant = kOfVariant;
 };
 
 template <class P>
@@ -278,13 +278,18 @@ struct AnyOperands {
 };
 template <class Kernel>
 inline constexpr bool has_row_operands = requires(Kernel k) { k.row_operands(AnyOperands{}); };
-/// How many ways a kernel has (tile/program.h).
+/// How many ways a kernel has for one of its variants (tile/program.h).
 template <class Kernel>
-TW_DEVICE constexpr int ways_of() {
+TW_DEVICE constexpr int ways_of_variant() {
   if constexpr (requires { Kernel::kGpuWays; })
     return Kernel::kGpuWays;
   else
     return has_row_operands<Kernel> ? 2 : 1;
+}
+/// How many ways it has: those for a variant follow each other.
+template <class Kernel>
+TW_DEVICE constexpr int ways_of() {
+  return ways_of_variant<Kernel>() * gpu_variants<Kernel>();
 }
 
 /// What is launched: the kernel, or what it prepares on the host for every thread to use.
