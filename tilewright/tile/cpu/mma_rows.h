@@ -77,12 +77,15 @@ class NearRows {
       __builtin_memcpy(lines_[i], from, size_t(count) * sizeof(T));
     }
   }
-  /// Before the line of element `at` is multiplied: the next one that is wanted, unless bring()
-  /// did.
+  /// Before the line of element `at` is multiplied, unless bring() did: of each row the line after
+  /// the next one, into the nearest cache, and what is wanted later.
   TW_INLINE void prefetch(int64_t at) const {
     if (copied_) return;
     TW_UNROLL
-    for (int i = 0; i < kLanes; ++i) prefetch_l2(rows_->row[i] + at + rows_->ahead);
+    for (int i = 0; i < kLanes; ++i) {
+      __builtin_prefetch(rows_->row[i] + at + 2 * kLine);
+      prefetch_l2(rows_->row[i] + at + rows_->ahead);
+    }
   }
   TW_INLINE const T* const* rows() const { return row_; }
   /// Where element 0 of the rows lies.
