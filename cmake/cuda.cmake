@@ -44,7 +44,7 @@ if(TILEWRIGHT_CUDA)
     list(APPEND nvcc_flags -Xptxas=-v)
   endif()
   # A check leaves the neutral kernels without optimization, and ptxas, which verifies all of their
-  # instructions, makes code of none: an eighth of the time.
+  # instructions, makes code of none: a fifth of the time or less.
   set(neutral_flags ${nvcc_flags})
   if(TILEWRIGHT_CUDA_CHECK)
     list(REMOVE_ITEM neutral_flags -Xptxas=-v)  # tells nothing of what optimized code will use
