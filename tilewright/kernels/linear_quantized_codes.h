@@ -120,7 +120,7 @@ TW_INLINE void prefetch_ahead(const uint8_t* block, int in_chunk, int g, int64_t
   constexpr int kLines = int(kF.block_bytes() / 64), kScales = kF.scale_bytes;
   const auto ask = [&](const uint8_t* line) TW_INLINED {
     if constexpr (kByteCodes<kF>)
-      tile::prefetch_late(line);
+      tile::prefetch_l2(line);
     else
       tile::prefetch(line);
   };

@@ -339,7 +339,7 @@ TW_INLINE void prefetch(const void* p) {
   __builtin_prefetch(p, 0, 3);
 }
 /// For what is wanted only when the nearest cache has been through something else: into the second.
-TW_INLINE void prefetch_late(const void* p) {
+TW_INLINE void prefetch_l2(const void* p) {
   __builtin_prefetch(p, 0, 2);
 }
 

@@ -175,7 +175,7 @@ TW_INLINE const char* mma_columns(P, const typename Format::Unit* a,
   for (; steps >= kUnroll; steps -= kUnroll) {
     TW_UNROLL
     for (int u = 0; u < kUnroll; ++u) Format::step(acc, a + u * kUnits, b + u * kElements);
-    __builtin_prefetch(ahead, 0, 2);
+    prefetch_l2(ahead);
     ahead += 64;
     a += kUnroll * kUnits;
     b += kUnroll * kElements;

@@ -83,7 +83,7 @@ class NearRows {
     if (copied_) return;
     TW_UNROLL
     for (int i = 0; i < kLanes; ++i) {
-      __builtin_prefetch(rows_->row[i] + at + 2 * kLine);
+      tile::prefetch(rows_->row[i] + at + 2 * kLine);
       prefetch_l2(rows_->row[i] + at + rows_->ahead);
     }
   }
@@ -187,8 +187,7 @@ TW_INLINE void mma_across(P p, int rows, const typename Units::Unit* a, const T*
         for (int v = 0; v < kVecs; ++v) {
           w[v] = Units::template across<U>(from + v * kN, pitch, kN, k - u * kDepth);
           TW_UNROLL
-          for (int d = 0; d < kDepth; ++d)
-            __builtin_prefetch(from + (k + d) * pitch + v * kN, 0, 2);
+          for (int d = 0; d < kDepth; ++d) prefetch_l2(from + (k + d) * pitch + v * kN);
         }
         TW_UNROLL
         for (int r = 0; r < kSums; ++r) {

@@ -8,11 +8,6 @@
 
 namespace tw::tile {
 
-/// Fetches a line that is needed soon, but not next, into the second-level cache.
-TW_INLINE void prefetch_l2(const void* p) {
-  __builtin_prefetch(p, 0, 2);
-}
-
 // ---- units ---------------------------------------------------------------------------------
 
 namespace detail {

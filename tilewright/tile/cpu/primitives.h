@@ -12,7 +12,7 @@ template <class P, class T>
 TW_INLINE void prefetch_random(P, const View<T, 1>& row) {
   if (row.stride(0) != 1) return;
   for (int64_t c = 0; c < row.size(0); c += kLineBytes / int64_t{sizeof(T)})
-    prefetch_late(row.data + c);
+    prefetch_l2(row.data + c);
 }
 /// Begins to fetch a short row, where memory is what a kernel waits for.
 template <class P, class T>

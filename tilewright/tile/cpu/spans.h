@@ -140,7 +140,7 @@ TW_INLINE void store(P p, const View<T, 1>& row, const Span<P, C, kFull>& at, V 
 template <class P, class C, bool kFull, class T>
 TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, kFull>& at) {
   if (p.streaming() && at.offset * int64_t{sizeof(T)} % kLineBytes == 0)
-    prefetch_late(row.data + at.offset);
+    prefetch_l2(row.data + at.offset);
 }
 template <class P, class T, class At>
 TW_INLINE void prefetch(P, const View<T, 1>&, const At&) {}
@@ -213,7 +213,7 @@ template <class P, class C, int kChains, class T>
 TW_INLINE void prefetch(P p, const AdjacentRow<T>& row, const Span<P, C, true, kChains>& at) {
   if (!p.streaming()) return;
   for (int i = 0; i < at.kLanes; i += kLineBytes / int{sizeof(T)})
-    prefetch_late(row.data + at.offset + i);
+    prefetch_l2(row.data + at.offset + i);
 }
 /// Begins to fetch what a loop over the row comes to some spans later: where arithmetic fills the
 /// processor's window, loads do not reach ahead far enough by themselves. The spans of a row's end
@@ -226,7 +226,7 @@ TW_INLINE void prefetch_ahead(P p, const AdjacentRow<T>& row,
   const int64_t past = (at.offset - row.count) * int64_t{sizeof(T)} + kAhead;
   const auto fetch = [](uint64_t first, int64_t bytes) TW_INLINED {
     for (int64_t b = 0; b < bytes; b += kLineBytes)
-      prefetch_late(reinterpret_cast<const void*>(first + uint64_t(b)));
+      prefetch_l2(reinterpret_cast<const void*>(first + uint64_t(b)));
   };
   fetch(past < 0 ? uint64_t(row.data + at.offset) + kAhead : uint64_t(row.next) + uint64_t(past),
         kBytes);
