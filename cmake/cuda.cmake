@@ -50,9 +50,10 @@ if(TILEWRIGHT_CUDA)
     list(REMOVE_ITEM neutral_flags -Xptxas=-v)  # tells nothing of what optimized code will use
     list(APPEND neutral_flags --Ofast-compile=max -Xptxas=--entry=tw_checked)
   endif()
-  # Images are made with -c, which means nothing beside -fatbin: without it ccache keeps none.
+  # An operator has an image of its own; in a check a group of operators has one (kernels.cmake),
+  # which is embedded for each: to read the headers takes longer there than most operators.
   set(sources)
-  set(neutral_images)
+  set(groups)
   set(embedded)
   foreach(header IN LISTS operator_headers)
     # Operators say where their kernels for GPUs come from, if not from the neutral text
@@ -64,17 +65,34 @@ if(TILEWRIGHT_CUDA)
     endif()
     string(REGEX REPLACE "\\.h$" "" NAME ${header})
     tilewright_camel_case(${NAME} CAMEL_NAME)
-    set(stem ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME})
-    set(IMAGE ${stem}.fatbin)
+    set(group ${NAME})
+    if(TILEWRIGHT_CUDA_CHECK AND TILEWRIGHT_UNITY)
+      tilewright_unity_group(${NAME} group)
+      string(PREPEND group group_)
+    endif()
+    list(APPEND groups ${group})
+    string(APPEND ${group}_includes "#include \"tilewright/ops/${NAME}.h\"\n")
+    string(APPEND ${group}_instances "template void instantiate<ops::${CAMEL_NAME}>();\n")
+    string(APPEND embedded
+           "TW_EMBED(tw_cuda_${NAME}, \"${PROJECT_BINARY_DIR}/kernels/cuda/${group}.fatbin\")\n")
+    set(host ${PROJECT_BINARY_DIR}/kernels/cuda/${NAME}.cc)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_host.cc.in ${host} @ONLY)
+    list(APPEND sources ${host})
+  endforeach()
+  list(REMOVE_DUPLICATES groups)
+  # Images are made with -c, which means nothing beside -fatbin: without it ccache keeps none.
+  set(neutral_images)
+  foreach(group IN LISTS groups)
+    set(INCLUDES ${${group}_includes})
+    set(INSTANCES ${${group}_instances})
+    set(stem ${PROJECT_BINARY_DIR}/kernels/cuda/${group})
+    set(image ${stem}.fatbin)
     configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_kernel.cu.in ${stem}.cu @ONLY)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/cuda_host.cc.in ${stem}.cc @ONLY)
-    add_custom_command(OUTPUT ${IMAGE} DEPENDS ${stem}.cu DEPFILE ${stem}.d
+    add_custom_command(OUTPUT ${image} DEPENDS ${stem}.cu DEPFILE ${stem}.d
       COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${NVCC_PROGRAM} ${neutral_flags} -c -fatbin -MD -MF ${stem}.d
-              -MT ${IMAGE} ${stem}.cu -o ${IMAGE}
-      COMMENT "Building CUDA kernels of ${NAME}" VERBATIM)
-    list(APPEND sources ${stem}.cc)
-    list(APPEND neutral_images ${IMAGE})
-    string(APPEND embedded "TW_EMBED(tw_cuda_${NAME}, \"${IMAGE}\")\n")
+              -MT ${image} ${stem}.cu -o ${image}
+      COMMENT "Building CUDA kernels of ${group}" VERBATIM)
+    list(APPEND neutral_images ${image})
   endforeach()
   # On their own: what sources depend on is lost where several are compiled as one.
   set(embedding ${PROJECT_BINARY_DIR}/kernels/cuda/neutral_images.cc)
@@ -134,7 +152,7 @@ if(TILEWRIGHT_CUDA)
     target_compile_options(tilewright_kernels_cuda PRIVATE -O0)
   endif()
   set_target_properties(tilewright_kernels_cuda PROPERTIES UNITY_BUILD ${TILEWRIGHT_UNITY}
-                        UNITY_BUILD_BATCH_SIZE 8)
+                        UNITY_BUILD_BATCH_SIZE 16)
   list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_cuda)
 endif()
 

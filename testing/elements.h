@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "tilewright/core/error.h"
@@ -65,22 +67,26 @@ void for_each_place(const TensorRef& tensor, F&& f) {
     for (int64_t i = 0; i < row.columns(); ++i) f((row.offset() + i * row.stride()) * size);
 }
 
-/// The first `count` elements, in order, become draw().
+/// The elements become, in order, `period` results of draw(), over and over.
 template <class F>
-void fill(const TensorRef& tensor, int64_t count, F&& draw) {
+void fill(const TensorRef& tensor, int64_t period, F&& draw) {
   visit_dtype(tensor.dtype, [&]<class T>(T*) {
+    const int64_t count = tensor.count(), drawn = std::min(count, period);
+    const auto values = std::make_unique_for_overwrite<T[]>(static_cast<size_t>(drawn));
+    for (T& value : std::span(values.get(), static_cast<size_t>(drawn))) {
+      if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
+        value = static_cast<T>(static_cast<int64_t>(draw()));
+      else
+        value = static_cast<T>(draw());
+    }
     RowWalk row(tensor);
-    for (int64_t done = 0; done < count; row.next()) {
+    int64_t next = 0;
+    for (int64_t left = count; left > 0; left -= row.columns(), row.next()) {
       T* element = static_cast<T*>(tensor.data) + row.offset();
-      const int64_t columns = std::min(row.columns(), count - done), stride = row.stride();
-      for (int64_t i = 0; i < columns; ++i, element += stride) {
-        const double value = draw();
-        if constexpr (std::is_integral_v<T>)  // integers wrap; a double out of range is undefined
-          *element = static_cast<T>(static_cast<int64_t>(value));
-        else
-          *element = static_cast<T>(value);
+      for (int64_t i = 0; i < row.columns(); ++i, element += row.stride()) {
+        *element = values[size_t(next)];
+        next = next + 1 == drawn ? 0 : next + 1;
       }
-      done += columns;
     }
   });
 }

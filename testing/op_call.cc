@@ -50,8 +50,13 @@ int64_t padded(int64_t columns, DType dtype) {
   return (columns * element_size(dtype) / kUnit + 2) * kUnit / element_size(dtype);
 }
 
-/// Elements after which a benchmark's data may repeat: drawing more would take longer than timing.
-constexpr int64_t kPeriod = (1 << 20) + 1;
+/// Elements after which data repeats: to draw more would take longer than what is done with it.
+/// Odd, so that rows differ; and some rows, which then have no number twice because of it, up to a
+/// size.
+int64_t period_of(std::span<const int64_t> shape) {
+  constexpr int64_t kLeast = (1 << 16) + 1, kMost = (1 << 20) + 1;
+  return shape.empty() ? kLeast : std::clamp(4 * std::min(shape.back(), kMost) + 1, kLeast, kMost);
+}
 
 }  // namespace
 
@@ -131,8 +136,7 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
   if (layout == Layout::kAligned) {
     kept_.push_back(Tensor::empty(shape, dtype));
     out.data = kept_.back().ref().data;
-    poison(out.data, std::min(bytes, kPeriod * element_size(dtype)), dtype);
-    repeat(out.data, bytes, kPeriod * element_size(dtype));
+    poison(out.data, bytes, dtype);
     if (output) outputs_.push_back(out);
     return out;
   }
@@ -186,10 +190,8 @@ TensorRef OpCall::make_random(std::span<const int64_t> shape, DType dtype, Layou
   const TensorRef tensor = make(shape, dtype, layout, false);
   Random data(seed);
   const bool floating = info(dtype).kind == DTypeKind::kFloat;
-  const int64_t count = tensor.count();
-  const int64_t drawn = layout == Layout::kAligned ? std::min(count, kPeriod) : count;
-  fill(tensor, drawn, [&] { return floating ? data.normal() : double(data.below(101) - 50); });
-  if (drawn < count) repeat(tensor.data, count * element_size(dtype), drawn * element_size(dtype));
+  fill(tensor, period_of(shape),
+       [&] { return floating ? data.normal() : double(data.below(101) - 50); });
   return tensor;
 }
 
