@@ -1,8 +1,9 @@
 // The schedule of a relayout (relayout.h) on a GPU: blocks are turned in shared memory; what is not
-// aligned, or has small dimensions, goes by boxes.
+// aligned, or has small dimensions, is gathered by the destination's words, or goes by boxes.
 #pragma once
 
 #include "tilewright/kernels/relayout_box_gpu.h"
+#include "tilewright/kernels/relayout_gather_gpu.h"
 #include "tilewright/kernels/relayout_turn_gpu.h"
 #if !defined(__CUDACC__)
 #include "tilewright/kernels/relayout_cpu.h"
@@ -19,23 +20,29 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   /// Rows of one span a thread are copied together, so that loads of all are under way at once; of
   /// few rows each has a program, which is done sooner.
   static constexpr int64_t kTogether = 4, kFewRows = 8192, kShortRow = 256;
-  /// Bytes of a side below which neither a turned block nor a row is worth its threads.
-  static constexpr int64_t kLeastSide = 128, kLeastRow = 64;
+  /// Bytes of a side below which neither a turned block nor a row is the first choice, and elements
+  /// of a side below which it is not the second one either.
+  static constexpr int64_t kLeastSide = 128, kLeastRow = 64, kLeastTurned = 16;
   /// What a program has. Short rows come together, else one by one.
-  enum Way { kAligned, kAny, kGroups, kTurnedWords, kTurned, kBoxes };
-  static constexpr int kGpuWays = kBoxes + 1;
+  enum Way { kAligned, kAny, kGroups, kTurnedWords, kTurned, kBoxes, kGathered };
+  static constexpr int kGpuWays = kGathered + 1;
   Way how = kAny;
   int together = kTogether;
   int64_t groups = 0;  // of short rows, in the innermost outer dimension
   RelayoutBox<U> box;
+  RelayoutGather<U> gathered;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
-    if (Cut::rows > 0 && dims.rank > 0 && goes_by_boxes())
-      box = RelayoutBox<U>(dims, Cut::from, Cut::to);
+    if (Cut::rows > 0 && dims.rank > 0 && is_narrow(kLeastSide)) {
+      gathered = RelayoutGather<U>(dims, Cut::from, Cut::to);
+      if (gathered.rank == 0 && is_narrow(kLeastTurned * int64_t{sizeof(U)}))
+        box = RelayoutBox<U>(dims, Cut::from, Cut::to);
+    }
     if (Cut::rows <= kFewRows) together = 1;
     if (Cut::outer > 0 && Cut::rows > 0 && dims.sizes[Cut::outer] <= kShortRow)
       groups = (inner() + together - 1) / together;
-    how = box.rank > 0         ? kBoxes
+    how = gathered.rank > 0    ? kGathered
+          : box.rank > 0       ? kBoxes
           : turned_in_words()  ? kTurnedWords
           : turned             ? kTurned
           : groups > 0         ? kGroups
@@ -44,6 +51,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
   TW_INLINE tile::Plan plan(const Machine&) const {
+    if (how == kGathered) return gathered.plan();
     if (how == kBoxes) return box.plan();
     if (how == kTurned || how == kTurnedWords)
       return tile::plan_of(blocks(), P::template kTurnedBytes<U>).over_threads(kTurnedThreads);
@@ -58,6 +66,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   TW_INLINE void operator()([[maybe_unused]] OnWay p) const {
 #if defined(__CUDACC__)
     constexpr int kWay = OnWay::kWay;
+    if constexpr (kWay == kGathered) return gathered.move(p, Cut::from, Cut::to);
     if constexpr (kWay == kBoxes) return box.move(p, Cut::from, Cut::to);
     if constexpr (kWay == kTurned || kWay == kTurnedWords) return turn < kWay == kTurnedWords > (p);
     if constexpr (kWay == kGroups) return copy_together(p);
@@ -73,7 +82,8 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
  private:
-  TW_INLINE bool goes_by_boxes() const {
+  /// Whether rows are short, or sides of blocks to be turned, or these are not aligned.
+  TW_INLINE bool is_narrow(int64_t least_side) const {
     const int last = dims.rank - 1;
     const auto bytes = [&](int d) { return dims.sizes[d] * int64_t{sizeof(U)}; };
     if (dims.to[last] != 1) return false;
@@ -81,7 +91,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
     auto bits =
         reinterpret_cast<uint64_t>(Cut::to);  // a block may read by elements: lines are shared
     for (int d = 0; d < last; ++d) bits |= uint64_t(dims.to[d]) * sizeof(U);
-    return bits % 16 != 0 || bytes(last) < kLeastSide || bytes(last - 1) < kLeastSide;
+    return bits % 16 != 0 || bytes(last) < least_side || bytes(last - 1) < least_side;
   }
   TW_INLINE bool turned_in_words() const {
     if (!turned) return false;

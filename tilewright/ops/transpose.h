@@ -46,6 +46,9 @@ struct Transpose : RelayoutOperator {
                                         {"seven rows", "x=[7,1001]"},
                                         {"columns of images", "x=[2,601,3] dim0=1 dim1=2"},
                                         {"short rows", "x=[21,34,3] dim0=0 dim1=1"},
+                                        {"rows of pairs", "x=[9,35,6] dim0=0 dim1=1"},
+                                        {"rows of half words", "x=[7,35,12] dim0=0 dim1=1"},
+                                        {"rows of words", "x=[21,34,8] dim0=0 dim1=1"},
                                         {"the same dimension", "x=[5,40] dim0=1"}};
   static constexpr Case kWorkloads[] = {{"heads", "x=[1,2048,32,128] dim0=1 dim1=2"},
                                         {"llama-3.1-8b/weight", "x=[4096,14336]"},

@@ -28,7 +28,7 @@ ErrorKind kind_of_open(const std::string& path) {
 }
 
 TEST(MappedFile, MapsAndMoves) {
-  const std::string path = testing::TempDir() + "mapped_file_test.bin";
+  const std::string path = ::testing::TempDir() + "mapped_file_test.bin";
   std::ofstream(path) << "hello";
   MappedFile file = MappedFile::open(path);
   const std::byte* data = file.bytes().data();
@@ -44,7 +44,7 @@ TEST(MappedFile, MapsAndMoves) {
 TEST(MappedFile, ReleasedPagesReadTheSameAgain) {
   std::string numbers;
   for (int i = 0; i < 5000; ++i) numbers += std::to_string(i) + "\n";
-  const std::string path = testing::TempDir() + "mapped_file_release.txt";
+  const std::string path = ::testing::TempDir() + "mapped_file_release.txt";
   std::ofstream(path) << numbers;
   const MappedFile file = MappedFile::open(path);
   ASSERT_EQ(text(file), numbers);
@@ -56,16 +56,16 @@ TEST(MappedFile, ReleasedPagesReadTheSameAgain) {
 }
 
 TEST(MappedFile, AnEmptyFileHasNoBytes) {
-  const std::string path = testing::TempDir() + "mapped_file_empty.bin";
+  const std::string path = ::testing::TempDir() + "mapped_file_empty.bin";
   std::ofstream(path).close();
   EXPECT_TRUE(MappedFile::open(path).bytes().empty());
   std::remove(path.c_str());
 }
 
 TEST(MappedFile, NamesThePathThatItRefuses) {
-  EXPECT_EQ(kind_of_open(testing::TempDir() + "no/such/file"), ErrorKind::kIo);
-  EXPECT_EQ(kind_of_open(testing::TempDir()), ErrorKind::kBadFile);
-  const std::string pipe = testing::TempDir() + "mapped_file_pipe";
+  EXPECT_EQ(kind_of_open(::testing::TempDir() + "no/such/file"), ErrorKind::kIo);
+  EXPECT_EQ(kind_of_open(::testing::TempDir()), ErrorKind::kBadFile);
+  const std::string pipe = ::testing::TempDir() + "mapped_file_pipe";
   std::remove(pipe.c_str());
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(kind_of_open(pipe), ErrorKind::kBadFile);  // and does not wait for a writer

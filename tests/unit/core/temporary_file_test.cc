@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class TemporaryFileTest : public testing::Test {
+class TemporaryFileTest : public ::testing::Test {
  protected:
   TemporaryFileTest() { fs::create_directories(folder_); }
   ~TemporaryFileTest() override { fs::remove_all(folder_); }
@@ -28,7 +28,7 @@ class TemporaryFileTest : public testing::Test {
 
   // Of this process: tests may run in several.
   const fs::path folder_ =
-      fs::path(testing::TempDir()) / ("tilewright_temporary_file_" + std::to_string(getpid()));
+      fs::path(::testing::TempDir()) / ("tilewright_temporary_file_" + std::to_string(getpid()));
   const std::string path_ = folder_ / "file";
 };
 

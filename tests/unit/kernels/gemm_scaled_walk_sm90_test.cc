@@ -34,7 +34,7 @@ std::vector<ScaledGemmPiece> pieces_of(const Product& p, int block) {
   return out;
 }
 
-class EveryProduct : public testing::TestWithParam<Product> {};
+class EveryProduct : public ::testing::TestWithParam<Product> {};
 
 TEST_P(EveryProduct, EveryBlockOfKOfEveryTileIsMultipliedOnce) {
   const Product& p = GetParam();
@@ -76,12 +76,12 @@ TEST_P(EveryProduct, PartsOfATileAreInOrderAndApart) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ScaledGemmWalk, EveryProduct,
-                         testing::Values(Product{704, 3, 32, kMultiprocessors, 1},
-                                         Product{1216, 4, 128, kMultiprocessors, 1},
-                                         Product{133, 8, 9, kMultiprocessors, 1},
-                                         Product{9, 1, 5, 5, 1}, Product{7, 2, 3, 5, 1},
-                                         Product{704, 1, 32, kMultiprocessors, 1},
-                                         Product{10, 1, 9, 20, 2}, Product{3, 1, 4, 3, 1}));
+                         ::testing::Values(Product{704, 3, 32, kMultiprocessors, 1},
+                                           Product{1216, 4, 128, kMultiprocessors, 1},
+                                           Product{133, 8, 9, kMultiprocessors, 1},
+                                           Product{9, 1, 5, 5, 1}, Product{7, 2, 3, 5, 1},
+                                           Product{704, 1, 32, kMultiprocessors, 1},
+                                           Product{10, 1, 9, 20, 2}, Product{3, 1, 4, 3, 1}));
 
 int parts_of(int64_t m, int64_t n, int64_t k, bool grouped = false) {
   const ScaledGemmSize size{1, m, n, k, grouped};

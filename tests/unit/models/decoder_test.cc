@@ -108,7 +108,7 @@ struct Kind {
   QuantizedCompute compute;
 };
 
-class DecoderBits : public testing::TestWithParam<Kind> {
+class DecoderBits : public ::testing::TestWithParam<Kind> {
  protected:
   Decoder load(runtime::ThreadPool& pool) const {
     return Decoder::load(GgufFile::parse(bytes_, "tiny.gguf"), pool);
@@ -263,16 +263,16 @@ TEST_P(DecoderBits, AreCloseToThoseOfFloat32) {
                                                                                      : 0.06);
 }
 
-std::string kind_name(const testing::TestParamInfo<Kind>& param) {
+std::string kind_name(const ::testing::TestParamInfo<Kind>& param) {
   const std::string type = param.param.type == kF32 ? "F32" : "Q4";
   const char* const computes[] = {"Int8", "Bf16", "F32"};
   return type + computes[int(param.param.compute)];
 }
 INSTANTIATE_TEST_SUITE_P(, DecoderBits,
-                         testing::Values(Kind{kF32, QuantizedCompute::kF32},
-                                         Kind{kQ4_0, QuantizedCompute::kF32},
-                                         Kind{kQ4_0, QuantizedCompute::kBf16},
-                                         Kind{kQ4_0, QuantizedCompute::kInt8}),
+                         ::testing::Values(Kind{kF32, QuantizedCompute::kF32},
+                                           Kind{kQ4_0, QuantizedCompute::kF32},
+                                           Kind{kQ4_0, QuantizedCompute::kBf16},
+                                           Kind{kQ4_0, QuantizedCompute::kInt8}),
                          kind_name);
 
 TEST(Generator, ReusesACommonPrefixWithoutChangingTheText) {

@@ -147,7 +147,7 @@ TEST(Gguf, LookUpsNameFileKeyAndPlace) {
 }
 
 TEST(Gguf, OpenMapsAndMovesWithItsViews) {
-  const std::string path = testing::TempDir() + "gguf_test.gguf";
+  const std::string path = ::testing::TempDir() + "gguf_test.gguf";
   const GgufBuilder builder = small_file();
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(builder.bytes().data()),
