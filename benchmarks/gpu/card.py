@@ -14,6 +14,12 @@ LOAD_SECONDS = 0.1  # several times as long as NVML's figures are old
 MOST_CALLS = 2000  # of a few microseconds, which end as soon as they are issued
 
 
+def machine() -> dict[str, str]:
+    """What results say of the machine."""
+    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+            "tilewright": tilewright.__version__}  # fmt: skip
+
+
 class Timings(dict[str, float]):
     """Seconds by name; `card` is what a row's JSON says of the card: empty without NVML."""
 

@@ -19,9 +19,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import tilewright.torch
-import torch
 import torch.nn.functional as F
+from card import machine
 from replay import OPS, Call, graph_of, normal, seconds
 
 BUILD = "TILEWRIGHT_GEMM_BUILD"
@@ -129,9 +128,7 @@ def main() -> None:
             print(f"build {name}, {build['m']}x{build['n']}: {clocks:.0f}, {us:.1f} "
                   f"(now {build['clocks']:.0f}, {build['us']:.1f})")  # fmt: skip
     if options.out:
-        machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__,
-                   "tilewright": tilewright.__version__}  # fmt: skip
-        options.out.write_text(json.dumps({"machine": machine, "results": rows}) + "\n")
+        options.out.write_text(json.dumps({"machine": machine(), "results": rows}) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import tilewright.torch  # noqa: F401 (registers the operators)
 import torch
 from card import Timings, measured
 
