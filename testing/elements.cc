@@ -61,13 +61,14 @@ std::string message(int64_t i, const TensorRef& want, double g, double w, double
   return text.str();
 }
 
-}  // namespace
-
+/// Fills `bytes` with copies of the first `period` of them.
 void repeat(void* data, int64_t bytes, int64_t period) {
   auto* const at = static_cast<std::byte*>(data);
   for (int64_t done = period; done < bytes; done += std::min(done, bytes - done))
     std::memcpy(at + done, at, static_cast<size_t>(std::min(done, bytes - done)));
 }
+
+}  // namespace
 
 void poison(void* data, int64_t bytes, DType dtype) {
   visit_dtype(dtype, [&]<class T>(T*) {

@@ -91,8 +91,6 @@ void fill(const TensorRef& tensor, int64_t period, F&& draw) {
   });
 }
 
-/// Fills `bytes` with copies of the first `period` of them.
-void repeat(void* data, int64_t bytes, int64_t period);
 /// Fills the memory with what no test expects: NaN, or a large integer.
 void poison(void* data, int64_t bytes, DType dtype);
 
