@@ -236,11 +236,13 @@ struct QuantizedProduct {
       }
     }
     if (s.path == QuantizedPath::kDots || s.path == QuantizedPath::kByteTiles) return;
-    taker.expect(taker.self, out.tokens);
-    if (s.path == QuantizedPath::kFloats) multiply_floats<P, kF>(p, s, panel, count, out);
 #if defined(__AMX_BF16__)
-    if (s.path == QuantizedPath::kPairTiles) multiply_pairs<P, kF>(p, s, panel, count, out);
+    if (s.path == QuantizedPath::kPairTiles) multiply_pairs<P, kF>(p, s, panel, count, out, taker);
 #endif
+    if (s.path == QuantizedPath::kFloats) {
+      taker.expect(taker.self, out.tokens);
+      multiply_floats<P, kF>(p, s, panel, count, out);
+    }
     taker.take(taker.self, out.tokens);
   }
 
@@ -248,17 +250,24 @@ struct QuantizedProduct {
   /// Tiles of 32 tokens times both panels.
   template <class P, QuantizedFormat kF>
   TW_INLINE void multiply_pairs(P p, const QuantizedSchedule& s, const uint8_t* panel, int count,
-                                const QuantizedResults& out) const {
+                                const QuantizedResults& out, const QuantizedTaker& taker) const {
     uint32_t* const weights = p.template scratch<uint32_t>() + s.results_bytes / 4;
+    const auto tile_at = [&](int64_t t) {
+      const int64_t rest = out.tokens.count - t;
+      return TokenRange{out.tokens.first + t, int(rest < kPairTokens ? rest : kPairTokens)};
+    };
     const tile::TileScope scope(tile::product_tiles(kPairTokens));
     for (int64_t b = 0; b < s.blocks; b += s.piece) {
       const int64_t end = b + s.piece < s.blocks ? b + s.piece : s.blocks;
       for (int i = 0; i < count; ++i)  // without a second one, nobody reads its results
         pack_panel_pairs<P, kF>(p, panel + i * kF.panel_bytes(s.blocks), b, end,
                                 weights + i * kQuantizedRows);
-      for (int64_t t = 0; t < out.tokens.count; t += kPairTokens)
+      const bool last = end == s.blocks;
+      for (int64_t t = 0; t < out.tokens.count; t += kPairTokens) {
+        if (last) taker.expect(taker.self, tile_at(t));
         multiply_pair_tile(p, p.template workspace<uint8_t>(), s.token_bytes, tokens,
                            out.tokens.first + t, b, end, weights, out.sums + t * kResultStride);
+      }
     }
   }
 #endif

@@ -70,7 +70,7 @@ struct RelayoutGather {
   /// memory.
   TW_INLINE static bool pays(const RelayoutDims& of) {
     constexpr int64_t kWarp = 32 * kN, kMostRead = 7 * kWarp * int64_t{sizeof(U)};
-    constexpr int64_t kSmall = int64_t{1} << 20, kCached = int64_t{8} << 20;
+    constexpr int64_t kSmall = int64_t{4} << 20, kCached = int64_t{8} << 20;
     int64_t left = kWarp, bytes = int64_t{sizeof(U)}, parts[kMaxRank];
     int unit = of.rank - 1;  // along which the source's elements are closest
     for (int d = of.rank - 1; d >= 0; --d) {

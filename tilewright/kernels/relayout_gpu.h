@@ -23,6 +23,8 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   /// Bytes of a side below which neither a turned block nor a row is the first choice, and elements
   /// of a side below which it is not the second one either.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64, kLeastTurned = 16;
+  /// Bytes of all, up to which words are gathered whatever the sides.
+  static constexpr int64_t kSmallRows = int64_t{4} << 20, kSmallTurned = int64_t{256} << 10;
   /// What a program has. Short rows come together, else one by one.
   enum Way { kAligned, kAny, kGroups, kTurnedWords, kTurned, kBoxes, kGathered };
   static constexpr int kGpuWays = kGathered + 1;
@@ -33,7 +35,7 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   RelayoutGather<U> gathered;
 
   TW_INLINE RelayoutOnGpu(const Rows<const U>& x, const Rows<U>& out) : Cut(x, out) {
-    if (Cut::rows > 0 && dims.rank > 0 && is_narrow(kLeastSide)) {
+    if (Cut::rows > 0 && dims.rank > 0 && (is_small() || is_narrow(kLeastSide))) {
       gathered = RelayoutGather<U>(dims, Cut::from, Cut::to);
       if (gathered.rank == 0 && is_narrow(kLeastTurned * int64_t{sizeof(U)}))
         box = RelayoutBox<U>(dims, Cut::from, Cut::to);
@@ -82,6 +84,14 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
  private:
+  /// Whether nothing waits for memory, and what it costs to begin decides: of rows, and of turned
+  /// blocks, whose programs wait for each other's words.
+  TW_INLINE bool is_small() const {
+    if (dims.rank < 2 || dims.to[dims.rank - 1] != 1) return false;
+    int64_t bytes = sizeof(U);
+    for (int d = 0; d < dims.rank; ++d) bytes *= dims.sizes[d];
+    return bytes <= (turned ? kSmallTurned : kSmallRows);
+  }
   /// Whether rows are short, or sides of blocks to be turned, or these are not aligned.
   TW_INLINE bool is_narrow(int64_t least_side) const {
     const int last = dims.rank - 1;

@@ -46,6 +46,10 @@ class TW_API Context {
   /// around the caches; it changes no result.
   void launch(const ops::KernelEntry& entry, const void* kernel, const ops::Cost& cost);
 
+  /// Memory for what a program hands from launch to launch, for cache lines; what it holds is the
+  /// caller's until the next call.
+  void* between_launches(int64_t bytes) { return between_launches_.reserve(bytes); }
+
  private:
   /// Grow-only, so that steady state allocates nothing.
   struct Buffer {
@@ -59,7 +63,7 @@ class TW_API Context {
   cuda::Allocator cuda_allocator_;
   std::string_view answered_by_;
   Machine machine_;
-  Buffer workspace_;
+  Buffer workspace_, between_launches_;
   std::vector<Buffer> scratch_;  // one per worker
 };
 

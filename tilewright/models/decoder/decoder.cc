@@ -90,7 +90,6 @@ struct Decoder::Pass {
   LogitRows wanted;
   int64_t tokens = 0;
   ops::RopeTables rope{}, rope_local{};
-  Tensor memory{};  // of the buffers: one block, which lies in huge pages when it is large
   Buffer x{}, normed{}, qkv{}, attended{}, rounded{}, hidden{}, wide{}, branch{};
 
   void prepare() {
@@ -131,8 +130,8 @@ struct Decoder::Pass {
     int64_t size = 0;
     for (const auto& [buffer, cols] : buffers)
       size = checked_add(size, round_up(checked_mul(tokens, cols), kLine));
-    memory = Tensor::empty({size}, DType::kF32);
-    float* next = memory.span<float>().data();
+    const int64_t bytes = checked_mul(size, int64_t{sizeof(float)});
+    auto* next = static_cast<float*>(context.between_launches(bytes));
     for (const auto& [buffer, cols] : buffers) {
       *buffer = {next, tokens, cols};
       next += round_up(tokens * cols, kLine);

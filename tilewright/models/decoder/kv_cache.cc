@@ -17,17 +17,17 @@ constexpr int64_t kSmallest = 4;  // pages; below this, growing costs more than 
 
 /// All elements of x as rows of its last dimension.
 template <class T>
-Rows<T> rows_of(const View<T, 3>& x) {
-  Rows<T> out = rows(x.data, x.size(0) * x.size(1), x.size(2));
-  out.col_stride = x.stride(2);
-  out.lead = 2;
-  std::copy_n(x.sizes, 2, out.lead_sizes);
-  std::copy_n(x.strides, 2, out.lead_strides);
+Rows<T> rows_of(const View<T, 4>& x) {
+  Rows<T> out = rows(x.data, x.size(0) * x.size(1) * x.size(2), x.size(3));
+  out.col_stride = x.stride(3);
+  out.lead = 3;
+  std::copy_n(x.sizes, 3, out.lead_sizes);
+  std::copy_n(x.strides, 3, out.lead_strides);
   return out;
 }
 
 template <class T>
-void store(runtime::Context& context, const View<const float, 3>& from, const View<T, 3>& to) {
+void store(runtime::Context& context, const View<const float, 4>& from, const View<T, 4>& to) {
   if constexpr (std::is_same_v<T, float>) {
     using Bits = bits_of<T>;
     runtime::launch<ops::Copy>(context,
@@ -39,19 +39,27 @@ void store(runtime::Context& context, const View<const float, 3>& from, const Vi
   }
 }
 
-/// Tokens of `from`, [tokens, heads, dim], to positions first, first + 1, ... of the pages.
+/// Tokens of `from`, [tokens, heads, dim], to positions first, first + 1, ... of the pages: of a
+/// page at a time, or of as many whole pages as there are.
 template <class T>
-void store_paged(runtime::Context& context, View<const float, 3> from, int64_t first,
+void store_paged(runtime::Context& context, const View<const float, 3>& from, int64_t first,
                  const View<const T, 4>& pages) {
-  for (int64_t done = 0, all = from.size(0); done < all; done += from.size(0)) {
-    const int64_t inside = (first + done) % KvCache::kPage;
-    from.sizes[0] = std::min(all - done, KvCache::kPage - inside);
-    const View<const T, 3> page = pages[(first + done) / KvCache::kPage];
-    const View<T, 3> to{const_cast<T*>(page.data) + inside * page.stride(0),
-                        {from.size(0), from.size(1), from.size(2)},
-                        {page.stride(0), page.stride(1), page.stride(2)}};
-    store(context, from, to);
-    from.data += from.size(0) * from.stride(0);
+  for (int64_t done = 0, all = from.size(0), taken = 0; done < all; done += taken) {
+    const int64_t page = (first + done) / KvCache::kPage, inside = (first + done) % KvCache::kPage;
+    const int64_t whole = inside > 0 ? 0 : (all - done) / KvCache::kPage;
+    const int64_t count = whole > 0 ? whole : 1;
+    const int64_t tokens =
+        whole > 0 ? KvCache::kPage : std::min(all - done, KvCache::kPage - inside);
+    const View<const float, 4> source{
+        from.data + done * from.stride(0),
+        {count, tokens, from.size(1), from.size(2)},
+        {tokens * from.stride(0), from.stride(0), from.stride(1), from.stride(2)}};
+    const View<T, 4> to{
+        const_cast<T*>(pages.data) + page * pages.stride(0) + inside * pages.stride(1),
+        {count, tokens, from.size(1), from.size(2)},
+        {pages.stride(0), pages.stride(1), pages.stride(2), pages.stride(3)}};
+    store(context, source, to);
+    taken = count * tokens;
   }
 }
 

