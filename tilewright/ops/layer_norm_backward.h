@@ -17,7 +17,7 @@ struct LayerNormBackward {
   using Types = Combos<Combo<float>, Combo<f16>, Combo<bf16>>;
   using ReferenceTypes = Combos<Combo<double>>;
   /// Of two columns, whatever their gradients, only what eps takes from a difference is left.
-  static constexpr double kOperandTolerance = 0x1p-22;
+  static constexpr double kOperandTolerance = 0x1p-21;
 
   template <class T>
   using Kernel = kernels::LayerNormBackward<T>;

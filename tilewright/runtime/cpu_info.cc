@@ -250,6 +250,9 @@ CpuInfo read_cpu_info(const Cpuid& cpuid, uint64_t xcr0) {
   if (amd) out.microarchitecture = amd_microarchitecture(out.family, out.model);
   if (out.vendor == "GenuineIntel" && out.family == 6)
     out.microarchitecture = intel_microarchitecture(out.model);
+  // A hypervisor may report an older model; no core that multiplies tiles is older than this.
+  if (out.features.amx_tile && out.microarchitecture != Microarchitecture::kGraniteRapids)
+    out.microarchitecture = Microarchitecture::kSapphireRapids;
   read_caches(cpuid, amd ? 0x8000001du : 4u, out);
   return out;
 }

@@ -45,8 +45,6 @@ constexpr CoreTable kZen5Mobile{3.7, 32, 32, 64, 0, 64, 64, 128, 40, 60, 8};
 constexpr int kBf16Tile = 1024, kInt8Tile = 2048;
 
 const CoreTable& table_of(const CpuInfo& cpu) {
-  // A hypervisor may report an older model; no core that multiplies tiles is weaker than this.
-  if (cpu.features.amx_tile) return kSapphireRapids;
   switch (cpu.microarchitecture) {
     case Microarchitecture::kHaswell:
       return kHaswell;

@@ -73,8 +73,10 @@ double left_over(const Setting& s, OpCall& call) {
   double largest = 0;
   for (int i = 0; i < s.op->schema->size(); ++i) {
     const ops::Arg& arg = (*s.op->schema)[i];
-    if (arg.kind == ops::ArgKind::kTensor && !arg.output && call.call()[i].present)
-      largest = std::max(largest, testing::rms(call.call()[i].tensor));
+    if (arg.kind != ops::ArgKind::kTensor || arg.output || !call.call()[i].present) continue;
+    const TensorRef& operand = call.call()[i].tensor;
+    if (info(operand.dtype).kind == DTypeKind::kFloat)
+      largest = std::max(largest, testing::rms(operand));
   }
   return largest * s.op->operand_tolerance;
 }

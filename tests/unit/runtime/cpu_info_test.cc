@@ -89,6 +89,15 @@ TEST(CpuInfo, EachLevelNeedsItsFeatures) {
   EXPECT_EQ(strongest(FakeCpu("GenuineIntel", 0x806f8).with_amx().read(kSavesTiles)), 5);
 }
 
+TEST(CpuInfo, TilesTellWhatAnOlderModelNumberHides) {
+  const auto core = [](uint32_t version, uint64_t saved) {
+    return FakeCpu("GenuineIntel", version).with_amx().read(saved).microarchitecture;
+  };
+  EXPECT_EQ(core(0xa0670, kSavesTiles), Microarchitecture::kSapphireRapids);
+  EXPECT_EQ(core(0xa0670, kSavesZmm), Microarchitecture::kIceLake);
+  EXPECT_EQ(core(0xa06d1, kSavesTiles), Microarchitecture::kGraniteRapids);
+}
+
 TEST(CpuInfo, EveryRequiredBitIsRequired) {
   const std::pair<uint32_t, uint32_t> bits_of_leaf7[] = {
       // {register: 1 ebx 2 ecx, bit}: those of avx512_vnni
