@@ -30,6 +30,7 @@ struct RelayoutGather {
   static constexpr int kMaxRank = 6;
   static constexpr int kN = sizeof(U) > 1 ? 16 / int(sizeof(U)) : 8;  // elements of a word
   static constexpr int64_t kThreads = 256, kMost = int64_t{1} << 31;
+  static constexpr int64_t kSmall = int64_t{4} << 20;  // bytes, which wait for no memory
 
   struct Dim {
     IndexDivisor size;
@@ -66,11 +67,10 @@ struct RelayoutGather {
  private:
   static constexpr int64_t kSector = 32;  // bytes
   /// Measured: a warp may read seven times the bytes that it writes, of what the cache still has
-  /// when the other warps come that need the rest of these sectors. What is small waits for no
-  /// memory.
+  /// when the other warps come that need the rest of these sectors.
   TW_INLINE static bool pays(const RelayoutDims& of) {
     constexpr int64_t kWarp = 32 * kN, kMostRead = 7 * kWarp * int64_t{sizeof(U)};
-    constexpr int64_t kSmall = int64_t{4} << 20, kCached = int64_t{8} << 20;
+    constexpr int64_t kCached = int64_t{8} << 20;
     int64_t left = kWarp, bytes = int64_t{sizeof(U)}, parts[kMaxRank];
     int unit = of.rank - 1;  // along which the source's elements are closest
     for (int d = of.rank - 1; d >= 0; --d) {

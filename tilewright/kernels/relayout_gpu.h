@@ -23,8 +23,9 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   /// Bytes of a side below which neither a turned block nor a row is the first choice, and elements
   /// of a side below which it is not the second one either.
   static constexpr int64_t kLeastSide = 128, kLeastRow = 64, kLeastTurned = 16;
-  /// Bytes of all, up to which words are gathered whatever the sides.
-  static constexpr int64_t kSmallRows = int64_t{4} << 20, kSmallTurned = int64_t{256} << 10;
+  /// Bytes of all, up to which words are gathered instead of turned, whatever the sides: of more
+  /// the blocks are quicker.
+  static constexpr int64_t kSmallTurned = int64_t{256} << 10;
   /// What a program has. Short rows come together, else one by one.
   enum Way { kAligned, kAny, kGroups, kTurnedWords, kTurned, kBoxes, kGathered };
   static constexpr int kGpuWays = kGathered + 1;
@@ -84,13 +85,12 @@ struct RelayoutOnGpu : RelayoutCut<P, U, tile::kTurnedBlock<U>, tile::kTurnedBlo
   }
 
  private:
-  /// Whether nothing waits for memory, and what it costs to begin decides: of rows, and of turned
-  /// blocks, whose programs wait for each other's words.
+  /// Whether it waits for no memory, so that what it costs to begin decides.
   TW_INLINE bool is_small() const {
     if (dims.rank < 2 || dims.to[dims.rank - 1] != 1) return false;
     int64_t bytes = sizeof(U);
     for (int d = 0; d < dims.rank; ++d) bytes *= dims.sizes[d];
-    return bytes <= (turned ? kSmallTurned : kSmallRows);
+    return bytes <= (turned ? kSmallTurned : RelayoutGather<U>::kSmall);
   }
   /// Whether rows are short, or sides of blocks to be turned, or these are not aligned.
   TW_INLINE bool is_narrow(int64_t least_side) const {
