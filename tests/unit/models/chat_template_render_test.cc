@@ -97,6 +97,9 @@ TEST(ChatTemplate, NamesTheLineOfAnError) {
   EXPECT_EQ(failure("a\n{% if x %}\nb"),
             "chat template, line 3: unexpected end of template, looking for 'endif'");
   EXPECT_EQ(failure("{{ 'a' + 1 }}"), "chat template, line 1: no '+' between 'str' and 'int'");
+  const std::string start(79, 'n');  // messages quote 80 bytes, and no half of a code point
+  EXPECT_EQ(failure("{{ x '" + start + "\u00e9\u00e9' }}"),
+            "chat template, line 1: unexpected '" + start + "'");
 }
 
 TEST(ChatTemplate, RefusesWhatPythonRefuses) {

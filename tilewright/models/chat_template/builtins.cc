@@ -66,8 +66,7 @@ Value call_builtin(Sandbox& sandbox, const Builtin& builtin, const Value& self,
                                  [&wanted = key](const Parameter& p) { return p.name == wanted; });
     const auto at = size_t(it - parameters.begin());
     if (positional_only || it == parameters.end() || arguments.positional[at].is_given()) {
-      sandbox.fail(quote(name) + " takes no keyword argument " + quote(key.substr(0, 80)) +
-                   " here");
+      sandbox.fail(quote(name) + " takes no keyword argument " + quote_start(key) + " here");
     }
     arguments.positional[at] = value;
   }

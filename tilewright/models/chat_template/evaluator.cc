@@ -164,7 +164,7 @@ Arguments Interpreter::evaluate_arguments(const Expr& call, const Scope& scope) 
 Value Interpreter::evaluate_builtin(const Expr& expr, const Value& input, const Scope& scope) {
   if (expr.builtin == nullptr) {
     const char* what = expr.kind == ExprKind::kFilter ? "no filter named " : "no test named ";
-    sandbox_.fail(what + quote(expr.name.substr(0, 80)), ErrorKind::kUnsupported);
+    sandbox_.fail(what + quote_start(expr.name), ErrorKind::kUnsupported);
   }
   Arguments arguments = evaluate_arguments(expr, scope);
   Value result = call_builtin(sandbox_, *expr.builtin, input, std::move(arguments));
@@ -249,7 +249,7 @@ void Interpreter::bind_macro(const Macro& macro, Arguments& arguments, Scope& sc
   if (syntax.takes_caller) bind_caller(arguments, scope);
   if (!arguments.named.empty() && !syntax.takes_kwargs) {
     sandbox_.fail("the macro " + quote(syntax.name) + " takes no keyword argument " +
-                  quote(arguments.named[0].first.substr(0, 80)));
+                  quote_start(arguments.named[0].first));
   }
   // A default may mention the parameters before it.
   for (size_t i = 0; i < count; ++i) {

@@ -44,7 +44,7 @@ FieldSpec parse_spec(Sandbox& sandbox, std::string_view text) {
     if (spec.precision < 0) sandbox.fail("format specifier missing precision");
   }
   if (pos < text.size()) spec.type = text[pos++];
-  if (pos < text.size()) sandbox.fail("invalid format specifier " + quote(text.substr(0, 80)));
+  if (pos < text.size()) sandbox.fail("invalid format specifier " + quote_start(text));
   return spec;
 }
 

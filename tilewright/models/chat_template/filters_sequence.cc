@@ -273,8 +273,8 @@ const Builtin& named_builtin(Sandbox& sandbox, const Value& name, bool filter) {
   const Builtin* found = nullptr;
   if (name.is_string()) found = filter ? find_filter(name.text()) : find_test(name.text());
   if (found == nullptr) {
-    const std::string text = to_text(sandbox, name).substr(0, 80);
-    sandbox.fail(std::string("no ") + (filter ? "filter" : "test") + " named " + quote(text),
+    const std::string text = to_text(sandbox, name);
+    sandbox.fail(std::string("no ") + (filter ? "filter" : "test") + " named " + quote_start(text),
                  ErrorKind::kUnsupported);
   }
   return *found;

@@ -43,7 +43,7 @@ void Parser::fail_unexpected() const {
     case TokenType::kFloat:
       fail("unexpected number");
     default:
-      fail("unexpected " + quote(token.text.substr(0, 80)));
+      fail("unexpected " + quote_start(token.text));
   }
 }
 
@@ -155,7 +155,7 @@ void Parser::fail_tag(const std::string& tag) const {
        {"autoescape", "block", "extends", "from", "import", "include", "print"}) {
     if (tag == known) fail("the tag " + quote(tag) + " is not supported", ErrorKind::kUnsupported);
   }
-  fail("unknown tag " + quote(tag.substr(0, 80)));
+  fail("unknown tag " + quote_start(tag));
 }
 
 StmtPtr Parser::parse_if() {

@@ -71,7 +71,7 @@ ExprPtr Parser::parse_filter(ExprPtr input) {
   filter->name = parse_dotted_name();
   filter->builtin = find_filter(filter->name);
   if (filter->builtin == nullptr && soft_ == 0) {
-    fail("no filter named " + quote(filter->name.substr(0, 80)), ErrorKind::kUnsupported);
+    fail("no filter named " + quote_start(filter->name), ErrorKind::kUnsupported);
   }
   if (current().is_operator("(")) parse_arguments(*filter);
   return filter;
@@ -84,7 +84,7 @@ ExprPtr Parser::parse_test(ExprPtr input) {
   test->name = parse_dotted_name();
   test->builtin = find_test(test->name);
   if (test->builtin == nullptr && soft_ == 0) {
-    fail("no test named " + quote(test->name.substr(0, 80)), ErrorKind::kUnsupported);
+    fail("no test named " + quote_start(test->name), ErrorKind::kUnsupported);
   }
   if (current().is_operator("(")) {
     parse_arguments(*test);

@@ -49,7 +49,7 @@ void Sandbox::fail(const std::string& message, ErrorKind kind) const {
 void Sandbox::fail_undefined(const Value& value) const {
   const Undefined& missing = value.undefined();
   if (!missing.hint.empty()) fail(std::string(missing.hint));
-  const std::string name = quote(missing.name.substr(0, 80));
+  const std::string name = quote_start(missing.name);
   if (missing.owner.empty()) fail(name + " is undefined");
   const std::string owner(missing.owner);
   fail(quote(owner == "NoneType" ? "None" : owner + " object") + " has no attribute " + name);

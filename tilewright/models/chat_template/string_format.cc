@@ -133,7 +133,7 @@ class BraceFormatter {
     for (const auto& [key, value] : arguments_.named) {
       if (key == name) return value;
     }
-    sandbox_.fail("no argument " + quote(name.substr(0, 80)) + " to format");
+    sandbox_.fail("no argument " + quote_start(name) + " to format");
   }
 
   /// The number that all of `text` is; -1 when it is none.

@@ -283,4 +283,10 @@ std::string escape_html(std::string_view text) {
   return out;
 }
 
+std::string quote_start(std::string_view text) {
+  size_t end = std::min<size_t>(text.size(), 80);
+  while (end > 0 && end < text.size() && is_continuation(text[end])) --end;
+  return quote(text.substr(0, end));
+}
+
 }  // namespace tw::models::chat_template

@@ -84,6 +84,8 @@ std::string escape_html(std::string_view text);
 
 /// repr(str).
 std::string quote(std::string_view text);
+/// Of its first 80 bytes, less a code point that they cut: for messages.
+std::string quote_start(std::string_view text);
 
 /// repr(float): the shortest digits that read back as the same number.
 std::string format_float(double value);
