@@ -73,7 +73,7 @@ function(tilewright_unity_group name out)
   tilewright_camel_case(${name} camel_name)
   if(name MATCHES "^(attention(_fp8|_paged|_varlen)?|mla(_paged)?)$")
     set(group attention)
-  elseif(name MATCHES "^(gated_linear|linear|linear_packed|matmul|(k_)?grouped_matmul|fused_linear_cross_entropy)$")
+  elseif(name MATCHES "^(gated_linear|linear|linear_packed|linear_quantized|matmul|(k_)?grouped_matmul|fused_linear_cross_entropy)$")
     set(group gemm)
   elseif(name MATCHES "^(linear_int|int_matmul|scaled_grouped|grouped_|fused_experts)")
     set(group products)
@@ -118,9 +118,14 @@ target_compile_options(tilewright_operators PRIVATE $<$<CONFIG:Release>:-O1>)
 tilewright_set_unity_groups(tilewright_operators OFF ${sources})
 
 set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -fno-trapping-math)
-# g++ 12's own AVX-512 headers read a variable to say "undefined".
+# g++ 12's own AVX-512 headers read a variable to say "undefined". Kernels say themselves what is a
+# vector and which loops are unrolled: that -O3 copies functions and loops once more only takes time.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  list(APPEND kernel_flags -Wno-uninitialized -Wno-maybe-uninitialized)
+  list(APPEND kernel_flags -Wno-uninitialized -Wno-maybe-uninitialized
+       -fno-ipa-cp-clone -fno-unswitch-loops -fno-split-paths -fno-split-loops
+       -fno-version-loops-for-strides -fno-loop-interchange -fno-loop-unroll-and-jam
+       -fno-tree-loop-distribution -fno-predictive-commoning -fno-gcse-after-reload
+       -fno-tree-partial-pre -fvect-cost-model=very-cheap)
 endif()
 # At -O1, as the sanitizers build, Clang leaves some loops rolled and says so.
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)

@@ -64,6 +64,13 @@ def get_available_backends() -> list[str]:
     return [name for name in BACKENDS if name in used or not why_unavailable(name)]
 
 
+def cpu_unavailable() -> str:
+    """Why no kernel can run on this processor; empty where kernels can."""
+    library = _library.load()
+    reason: str = "" if library.tw_isa() else library.tw_last_error().decode()
+    return reason
+
+
 def cuda_unavailable() -> str:
     """Why no call can run on a GPU; empty where calls can."""
     reason: str = _library.load().tw_cuda_unavailable().decode()
@@ -81,7 +88,9 @@ def get_available_backends_for_op(op: str) -> list[str]:
         >>> "reference" in tilewright.get_available_backends_for_op("exp")
         True
     """
-    used = {backend for name, backend in _registered if name == op} | {"cpu", "reference"}
+    used = {backend for name, backend in _registered if name == op} | {"reference"}
+    if not cpu_unavailable():
+        used.add("cpu")
     if _schema.find(op).on_cuda and not cuda_unavailable():
         used.add("cuda")
     if not composites.why_none(op):
@@ -91,6 +100,8 @@ def get_available_backends_for_op(op: str) -> list[str]:
 
 def why_unavailable(name: str) -> str:
     """Why a backend can run nothing on this machine; empty where it can."""
+    if name == "cpu":
+        return cpu_unavailable()
     if name == "cuda":
         return cuda_unavailable()
     return "" if name != "torch" or composites.is_available() else "PyTorch is not installed"

@@ -61,8 +61,8 @@ TW_INLINE void copy_keys(P p, const Tile& tile, int64_t start, KeyRange keys) {
       scale_keys(p, tile.k_scale, first, end, dims / parts, parts, depth, to);
   }
   if (tile.k_pe)
-    pack_keys<M>(p, tile.k_pe, first, end, tile.shape.rotated_dims, depth,
-                 to + units_of<M>(dims) * kPanel<P>);
+    tile.k_pe.pack(p, first, end, tile.shape.rotated_dims, depth,
+                   to + units_of<M>(dims) * kPanel<P>);
 }
 template <class M, class P, class Tile>
 TW_INLINE void copy_values(P p, const Tile& tile, int64_t start, KeyRange keys) {

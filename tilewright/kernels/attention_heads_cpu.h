@@ -26,9 +26,9 @@ TW_INLINE bool heads_lie_together(const AttentionShape& shape, const KeySource<U
 
 /// The tiles of all kv heads. Their scratch memories follow each other, and share what is used up
 /// at once.
-template <class P, class U, class M, class R>
+template <class P, class U, class M>
 struct AttentionHeads {
-  using Tile = AttentionTile<P, U, M, R>;
+  using Tile = AttentionTile<P, U, M>;
   using Rows = typename Tile::Rows;
 
   const Tile& first;  // of head 0

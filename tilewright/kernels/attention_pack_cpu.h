@@ -125,6 +125,31 @@ __attribute__((noinline)) void pack_keys(P p, const KeySource<U>& k, int64_t fir
   }
 }
 
+/// Further dims of keys, or none, of a type that who packs them need not know.
+template <class P, class M>
+struct RotatedKeys {
+  using Unit = typename M::Unit;
+
+  template <class T>
+  TW_INLINE static RotatedKeys of(const KeySource<T>& keys) {
+    if (!keys) return {};
+    return {&keys, [](P p, const void* source, int64_t first, int64_t end, int64_t dims,
+                      int64_t depth, Unit* to) {
+              pack_keys<M>(p, *static_cast<const KeySource<T>*>(source), first, end, dims, depth,
+                           to);
+            }};
+  }
+  TW_INLINE explicit operator bool() const { return source != nullptr; }
+  TW_INLINE void pack(P p, int64_t first, int64_t end, int64_t dims, int64_t depth,
+                      Unit* to) const {
+    pack_source(p, source, first, end, dims, depth, to);
+  }
+
+  const void* source = nullptr;
+  void (*pack_source)(P, const void* source, int64_t first, int64_t end, int64_t dims,
+                      int64_t depth, Unit* to) = nullptr;
+};
+
 /// Values of keys [first, end) to rows offset, offset + 1, ... of all panels.
 template <class P, class U>
 __attribute__((noinline)) void pack_values(P, const KeySource<U>& v, int64_t first, int64_t end,

@@ -135,19 +135,19 @@ __attribute__((noinline)) void run_by_tiles(P p, const AttentionTile<P, bf16>& t
 }
 #endif
 
-template <class M, class R, class P, class T, class U>
-TW_INLINE AttentionTile<P, U, M, R> tile_of(P p, const AttentionShape& shape,
-                                            const AttentionOptions& options,
-                                            const AttentionSequence<T, U>& sequence,
-                                            const TileRows& who) {
-  AttentionTile<P, U, M, R> tile{
+template <class M, class P, class T, class U>
+TW_INLINE AttentionTile<P, U, M> tile_of(P p, const AttentionShape& shape,
+                                         const AttentionOptions& options,
+                                         const AttentionSequence<T, U>& sequence,
+                                         const KeySource<T>& rotated, const TileRows& who) {
+  AttentionTile<P, U, M> tile{
       .shape = shape,
       .mask = options.mask(sequence.q_len(), sequence.kv_len),
       .k = sequence.k.head(who.kv_head),
       .v = sequence.v.head(who.kv_head),
       .next_k =
           who.kv_head + 1 < shape.kv_heads ? sequence.k.head(who.kv_head + 1) : KeySource<U>{},
-      .k_pe = {},
+      .k_pe = RotatedKeys<P, M>::of(rotated),
       .k_scale = sequence.k_scale.head(who.kv_head),
       .v_scale = sequence.v_scale.head(who.kv_head),
       .scale_parts = sequence.scale_parts,
@@ -160,13 +160,12 @@ TW_INLINE AttentionTile<P, U, M, R> tile_of(P p, const AttentionShape& shape,
       .at = TileScratch<P>(shape, who.rows),
       .scratch = p.template scratch<float>(),
   };
-  if constexpr (tile::same_type<R, T>) tile.k_pe = sequence.k_pe.head(who.kv_head);
   tile.choose_layout();
   return tile;
 }
 
-template <class M, class P, class T, class U, class R>
-TW_INLINE void load_queries(P p, const AttentionTile<P, U, M, R>& tile,
+template <class M, class P, class T, class U>
+TW_INLINE void load_queries(P p, const AttentionTile<P, U, M>& tile,
                             const AttentionSequence<T, U>& sequence) {
   const float scale = tile.factor * sequence.query_scale(tile.who.kv_head);
   load_queries<M>(p, tile.who, sequence.q, scale, tile.depth(), tile.queries());
@@ -190,11 +189,11 @@ TW_INLINE void walk(P p, const Tile& tile, const AttentionOptions& options,
 }
 
 /// The keys `blocks` of all kv heads: to the end, or left for other tasks.
-template <class M, class P, class T, class U, class R>
-TW_INLINE void run_heads(P p, const AttentionTile<P, U, M, R>& tile, KeyRange blocks,
+template <class M, class P, class T, class U>
+TW_INLINE void run_heads(P p, const AttentionTile<P, U, M>& tile, KeyRange blocks,
                          const AttentionOptions& options, const AttentionSequence<T, U>& sequence,
                          const Partials* partials) {
-  const AttentionHeads<P, U, M, R> all{tile};
+  const AttentionHeads<P, U, M> all{tile};
   for (int64_t h = 0; h < all.heads(); ++h) {
     const auto here = all.tile(h);
     load_queries(p, here, sequence);
@@ -208,18 +207,14 @@ TW_INLINE void run_heads(P p, const AttentionTile<P, U, M, R>& tile, KeyRange bl
   }
 }
 
-/// Keys' rotated dims, if there are, are of type R.
-template <class T, class U, class R = U, class P, class K>
-TW_INLINE void run(P p, const K& kernel) {
-  const AttentionShape shape = kernel.shape();
-  const AttentionOptions options = kernel.options();
-  const SequenceLengths lengths = kernel.lengths();
-  const Schedule schedule = schedule_of<P, T, U>(kernel, p.machine());
+/// Task `at`, whatever operator it is of.
+template <class P, class T, class U>
+__attribute__((noinline)) void run_task(P p, const AttentionShape& shape,
+                                        const AttentionOptions& options, const Schedule& schedule,
+                                        const TaskAt& at, const AttentionSequence<T, U>& sequence) {
   const bool split = schedule.blocks_per_split > 0, merges = p.phase() > 0;
-  const TaskAt at = find_task<P>(shape, lengths, schedule, merges, p.index());
-  const AttentionSequence<T, U> sequence = kernel.sequence(at.sequence);
-
-  const auto tile = tile_of<Floats, R>(p, shape, options, sequence, at.who);
+  const KeySource<T> rotated = sequence.k_pe.head(at.who.kv_head);
+  const auto tile = tile_of<Floats>(p, shape, options, sequence, rotated, at.who);
   Partials partials;
   if (split) {
     partials = Partials::in(p.template workspace<char>(), schedule.slots, shape,
@@ -255,13 +250,21 @@ TW_INLINE void run(P p, const K& kernel) {
                    tile.accumulator(0), tile.at.acc_stride);
   } else if (kHasPairs<P, T, U> && p.machine().prefers_bf16_pairs() && !tile.copies_scales()) {
     if constexpr (kHasPairs<P, T, U>)
-      multiplied(tile_of<Pairs, R>(p, shape, options, sequence, at.who));
+      multiplied(tile_of<Pairs>(p, shape, options, sequence, rotated, at.who));
   } else {
     multiplied(tile);
   }
   if ((split || schedule.together) && !merges) return;
   finish_rows(p, at.who, 0, at.who.rows, tile.states(), tile.accumulator(0), tile.at.acc_stride,
               sequence.out, sequence.lse);
+}
+
+template <class T, class U, class P, class K>
+TW_INLINE void run(P p, const K& kernel) {
+  const AttentionShape shape = kernel.shape();
+  const Schedule schedule = schedule_of<P, T, U>(kernel, p.machine());
+  const TaskAt at = find_task<P>(shape, kernel.lengths(), schedule, p.phase() > 0, p.index());
+  run_task(p, shape, kernel.options(), schedule, at, kernel.sequence(at.sequence));
 }
 
 }  // namespace tw::kernels::attention_detail

@@ -10,8 +10,7 @@
 
 namespace tw::kernels::attention_detail {
 
-/// Rotated dims of keys, if there are, are of type R.
-template <class P, class U, class M = Floats, class R = U>
+template <class P, class U, class M = Floats>
 struct AttentionTile {
   using Unit = typename M::Unit;
 
@@ -19,7 +18,7 @@ struct AttentionTile {
   AttentionMask mask;
   KeySource<U> k, v;
   KeySource<U> next_k;  // of the head that is likely worked on next, or no data
-  KeySource<R> k_pe;    // further dims of keys, or no data
+  RotatedKeys<P, M> k_pe;
   KeySource<float> k_scale, v_scale;
   int64_t scale_parts;  // equal parts of a row's dims that have a scale each
   ScoreBias bias;

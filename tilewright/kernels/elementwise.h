@@ -151,6 +151,35 @@ TW_INLINE void map_block(P p, const Rows<T>& out, F&& f, const Rows<In>&... in) 
 }
 #endif
 
+#if !defined(__CUDACC__)
+/// What for_parts calls of each part: with copies, which no store to a row can change.
+template <class T, class... In>
+using PartFunction = void (*)(void* context, tile::AdjacentRow<T> to,
+                              tile::AdjacentRow<const In>... from);
+
+/// Calls f(context, rows...) of the parts of the program's block, side by side in memory or in
+/// buffers: one code for all that is computed of elements of these types.
+template <class P, class T, class... In>
+__attribute__((noinline)) void for_parts(P p, void* context, PartFunction<T, In...> f,
+                                         const Rows<T>& out, const Rows<const In>&... in) {
+  const ElementwiseBlock block = block_of(p, out);
+  const bool adjacent = out.col_stride == 1 && ((in.col_stride == 1) && ...);
+  const auto run = [&](tile::StagedRows<T> to, auto... from) TW_INLINED {
+    for (int64_t r = block.first_row; r < block.end_row; ++r) {
+      for (int64_t c = 0, n; c < block.count; c += n) {
+        const int64_t rest = block.count - c;
+        const bool whole = adjacent || rest < tile::kStaged;
+        const auto all = to.place(r, block.begin + c, whole ? rest : tile::kStaged);
+        n = adjacent ? tile::first_part(all) : all.count;
+        f(context, all.part(0, n), from.read(r, block.begin + c, n, c == 0)...);
+        to.write(r, block.begin + c, n);
+      }
+    }
+  };
+  run({out, p.streaming()}, tile::StagedRows<const In>(in, p.streaming())...);
+}
+#endif
+
 /// The work of one program: f over its block, in arithmetic type C. kChains: see tile::for_row.
 template <class C, int kChains = 1, class P, class T, class F, class... In>
 TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&... in) {
@@ -159,27 +188,20 @@ TW_INLINE void elementwise(P p, const Rows<T>& out, F&& f, const Rows<const In>&
     map_block<C>(p, out, f, in...);
 #endif
   } else {
-    const ElementwiseBlock block = block_of(p, out);
-    const bool adjacent = out.col_stride == 1 && ((in.col_stride == 1) && ...);
-    const auto run = [&](tile::StagedRows<T> to, auto... from) {
-      for (int64_t r = block.first_row; r < block.end_row; ++r) {
-        for (int64_t c = 0, n; c < block.count; c += n) {
-          const int64_t rest = block.count - c;
-          const bool whole = adjacent || rest < tile::kStaged;
-          const auto all = to.place(r, block.begin + c, whole ? rest : tile::kStaged);
-          n = adjacent ? tile::first_part(all) : all.count;
-          const auto target = all.part(0, n);
-          [&](const auto&... row) {
-            tile::for_row<C, kChains>(p, n, [&](auto at) TW_INLINED {
-              if constexpr (kChains > 1) (tile::prefetch_ahead(p, row, at), ...);
-              tile::store(p, target, at, f(tile::load(row, at)...));
-            });
-          }(from.read(r, block.begin + c, n, c == 0)...);
-          to.write(r, block.begin + c, n);
-        }
-      }
+#if !defined(__CUDACC__)
+    auto part = [&](const auto& to, const auto&... from) TW_INLINED {
+      tile::for_row<C, kChains>(p, to.size(0), [&](auto at) TW_INLINED {
+        if constexpr (kChains > 1) (tile::prefetch_ahead(p, from, at), ...);
+        tile::store(p, to, at, f(tile::load(from, at)...));
+      });
     };
-    run({out, p.streaming()}, tile::StagedRows<const In>(in, p.streaming())...);
+    using Part = decltype(part);
+    const PartFunction<T, In...> call = [](void* context, tile::AdjacentRow<T> to,
+                                           tile::AdjacentRow<const In>... from) {
+      (*static_cast<Part*>(context))(to, from...);
+    };
+    for_parts(p, &part, call, out, in...);
+#endif
   }
 }
 

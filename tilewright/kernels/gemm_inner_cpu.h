@@ -44,9 +44,10 @@ struct VectorInner {
   };
 
   template <class P, class T>
-  TW_INLINE static void pack_rows(P p, const Rows<const T>& a, int64_t row, int64_t count,
-                                  int height, int64_t first, int64_t k, typename Units::Unit* to,
-                                  typename Units::Unit* end) {
+  __attribute__((noinline)) static void pack_rows(P p, const Rows<const T>& a, int64_t row,
+                                                  int64_t count, int height, int64_t first,
+                                                  int64_t k, typename Units::Unit* to,
+                                                  typename Units::Unit* end) {
     const int64_t ahead = a.lead_strides[a.lead - 1] * height;
     const tile::PackRows<P, T> rows(count, a.col_stride, ahead,
                                     [&](int i) { return a.row(row + i).data; });
@@ -113,8 +114,9 @@ struct TileInner {
   };
 
   template <class P>
-  TW_INLINE static void pack_rows(P p, const Rows<const T>& a, int64_t row, int64_t count,
-                                  int height, int64_t first, int64_t k, uint32_t* to, uint32_t*) {
+  __attribute__((noinline)) static void pack_rows(P p, const Rows<const T>& a, int64_t row,
+                                                  int64_t count, int height, int64_t first,
+                                                  int64_t k, uint32_t* to, uint32_t*) {
     for (int i = 0; i < height; i += tile::kTileRows) {
       const int64_t from = i < count ? i : count - 1;
       const tile::PackRows<P, T> rows(count - from, a.col_stride, 0,

@@ -12,9 +12,8 @@
 //                           wanted next or, where that is 0, those of the next panel; across(), the
 //                           next values of k
 //     multiply<Units>()     a tile of few packed rows of a and all k
-//     side_by_side(), multiply_across<Units>()   those that are across and a dense row: the same
-//     for
-//                           many columns
+//     side_by_side(), multiply_across<Units>()   across() and each row dense: the same for many
+//                           columns
 #pragma once
 
 #include "tilewright/core/view.h"
@@ -34,6 +33,24 @@ struct ReadyPanels {
   int64_t stride;  // elements from one panel to the next
 };
 
+/// Tiles of few packed rows of a, one after the other, and columns of b that lie side by side, in
+/// rows `pitch` elements apart: a few rows of b at a time, each from the first column to the last.
+template <class Units, class P, class T>
+__attribute__((noinline)) void mma_columns(P p, int rows_of_a, const typename Units::Unit* a,
+                                           const T* b, int64_t pitch, int64_t columns, int64_t k,
+                                           tile::sum_t<Units>* tiles) {
+  constexpr int64_t kStep = 16;
+  int64_t first = 0;
+  do {
+    const int64_t step = k - first < kStep ? k - first : kStep;
+    for (int64_t j = 0; j < columns; j += tile::kPanelWidth)
+      tile::mma_across<Units, kStep>(p, rows_of_a, a + first / Units::kDepth * rows_of_a,
+                                     b + first * pitch + j, pitch, step, tiles + j * rows_of_a,
+                                     columns - j, first > 0);
+    first += step;
+  } while (first < k);
+}
+
 /// b as it is. RowsOfB: Rows, or what has the same members.
 template <class T, class RowsOfB = Rows<const T>>
 struct StridedPanels {
@@ -50,27 +67,16 @@ struct StridedPanels {
     return across() && rows.lead == 1 && rows.lead_strides[0] == 1;
   }
 
-  /// Tiles of few packed rows of a, one after the other, for columns side by side: a few rows of b
-  /// at a time, each from the first column to the last.
+  /// Tiles of few packed rows of a, one after the other.
   template <class Units, class P>
   TW_INLINE void multiply_across(P p, int rows_of_a, const typename Units::Unit* a, int64_t column,
                                  int64_t columns, int64_t k, tile::sum_t<Units>* tiles) const {
-    constexpr int64_t kStep = 16;
-    int64_t first = 0;
-    do {
-      const int64_t step = k - first < kStep ? k - first : kStep;
-      const T* from = rows.row(column).data + first * rows.col_stride;
-      for (int64_t j = 0; j < columns; j += tile::kPanelWidth)
-        tile::mma_across<Units, kStep>(p, rows_of_a, a + first / Units::kDepth * rows_of_a,
-                                       from + j, rows.col_stride, step, tiles + j * rows_of_a,
-                                       columns - j, first > 0);
-      first += step;
-    } while (first < k);
+    mma_columns<Units>(p, rows_of_a, a, rows.row(column).data, rows.col_stride, columns, k, tiles);
   }
 
   template <class Units, class P>
-  TW_INLINE void pack(P p, int64_t column, int64_t first, int64_t k, int64_t ahead,
-                      typename Units::Unit* to) const {
+  __attribute__((noinline)) void pack(P p, int64_t column, int64_t first, int64_t k, int64_t ahead,
+                                      typename Units::Unit* to) const {
     using V = typename P::template Vec<typename Units::Unit>;
     constexpr int kLanes = tile::kLanesOf<V>;
     // Of columns side by side a panel has a short piece of each row of memory, where the hardware

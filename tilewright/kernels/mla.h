@@ -41,7 +41,7 @@ TW_INLINE tile::Plan make_plan(const K& kernel, const Machine& machine) {
 template <class T, class U, class P, class K>
 TW_INLINE void run(P p, const K& kernel) {
 #if !defined(__CUDACC__)
-  attention_detail::run<T, U, T>(p, kernel);
+  attention_detail::run<T, U>(p, kernel);
 #else
   attention_neutral::run<T, U>(p, kernel);
 #endif

@@ -276,6 +276,14 @@ def test_a_gpu_is_a_backend_where_there_is_one(monkeypatch: pytest.MonkeyPatch) 
         ops.exp(X, backend="cuda")
 
 
+def test_a_processor_without_kernels_is_no_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backends.cpu_unavailable() == ""
+    monkeypatch.setenv("TILEWRIGHT_ISA", "mmx")
+    assert "is no instruction set" in backends.cpu_unavailable()
+    assert "cpu" not in tilewright.get_available_backends()
+    assert "cpu" not in tilewright.get_available_backends_for_op("exp")
+
+
 def test_the_kernels_of_either_device_are_the_default() -> None:
     with tilewright.use_backend("cuda"), tilewright.explain() as e:
         ops.exp(X)
