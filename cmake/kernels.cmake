@@ -89,14 +89,17 @@ function(tilewright_unity_group name out)
   set(${out} ${group} PARENT_SCOPE)
 endfunction()
 
-# tilewright_set_unity_groups(TARGET FEW SOURCE...): FEW is true where most sources say no more than
-# that the operator has nothing there.
-function(tilewright_set_unity_groups target few)
+# tilewright_set_unity_groups(TARGET MUCH SOURCE...): MUCH is `all` where each source has much code,
+# `some` where it has little beside the headers, `few` where most say no more than that the operator
+# has nothing there.
+function(tilewright_set_unity_groups target much)
   foreach(source IN LISTS ARGN)
     get_filename_component(name ${source} NAME_WE)
     tilewright_unity_group(${name} group)
-    if(few AND NOT group MATCHES "^(attention|gemm)$")
+    if(much STREQUAL few AND NOT group MATCHES "^(attention|gemm)$")
       set(group others)
+    elseif(much STREQUAL some AND group MATCHES "^[0-9]$")
+      math(EXPR group "${group} / 3")
     endif()
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
   endforeach()
@@ -115,7 +118,7 @@ endforeach()
 add_library(tilewright_operators OBJECT ${sources})
 target_link_libraries(tilewright_operators PRIVATE tilewright_build_settings)
 target_compile_options(tilewright_operators PRIVATE $<$<CONFIG:Release>:-O1>)
-tilewright_set_unity_groups(tilewright_operators OFF ${sources})
+tilewright_set_unity_groups(tilewright_operators some ${sources})
 
 set(kernel_flags ${TILEWRIGHT_KERNEL_OPTIMIZATION} -fno-math-errno -fno-trapping-math)
 # g++ 12's own AVX-512 headers read a variable to say "undefined". Kernels say themselves what is a
@@ -149,7 +152,7 @@ endif()
 
 set(TILEWRIGHT_KERNEL_TARGETS)
 set(isa_entries)
-set(has_wide_set OFF)
+set(much all)
 foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
   string(APPEND isa_entries " X(${ISA})")
   set(sources)
@@ -176,11 +179,11 @@ foreach(ISA IN LISTS TILEWRIGHT_BUILT_ISAS)
     target_compile_options(tilewright_kernels_${ISA} PRIVATE ${kernel_flags} ${${ISA}_flags})
     target_link_libraries(tilewright_kernels_${ISA} PRIVATE tilewright_build_settings)
     # Only operators that list it in kIsas or kBf16Isas have a build for a set beyond another of its width.
-    tilewright_set_unity_groups(tilewright_kernels_${ISA} ${has_wide_set} ${sources})
+    tilewright_set_unity_groups(tilewright_kernels_${ISA} ${much} ${sources})
     list(APPEND TILEWRIGHT_KERNEL_TARGETS tilewright_kernels_${ISA})
   endif()
   if(NOT ISA STREQUAL avx2)
-    set(has_wide_set ON)
+    set(much few)
   endif()
 endforeach()
 

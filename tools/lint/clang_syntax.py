@@ -20,6 +20,11 @@ from pathlib import Path
 CLANG = "clang++-19"
 CACHE = "ccache"
 GCC_ONLY = ("-Wno-restrict", "-Wno-maybe-uninitialized", "-Wno-subobject-linkage")
+# What nothing here does, and Clang has other names for.
+OPTIMIZATIONS = (
+    *("-fno-ipa-", "-fno-unswitch-", "-fno-split-", "-fno-version-loops-", "-fno-loop-"),
+    *("-fno-tree-", "-fno-predictive-", "-fno-gcse-", "-fvect-"),
+)
 WITH_VALUE = ("-o", "-MT", "-MF", "-include")  # what is included so is a precompiled header
 ALONE = ("-c", "-MD", "-Werror")
 
@@ -36,7 +41,7 @@ def clang_command(entry: dict[str, str]) -> list[str]:
         if word in WITH_VALUE:
             value = next(arguments)
             built = value if word == "-o" else built
-        elif word not in ALONE and word not in GCC_ONLY:
+        elif word not in (*ALONE, *GCC_ONLY) and not word.startswith(OPTIMIZATIONS):
             command.append(word)
     if not shutil.which(CACHE):
         return [*command, "-fsyntax-only"]
