@@ -235,7 +235,7 @@ def _why_not(backend: str, op: Operator, arguments: list[Any]) -> str:
         return ""
     if backend == "torch" and (none := _why_no_composite(op, example)):
         return none
-    if backend == "cuda" and (unavailable := backends.cuda_unavailable()):
+    if backend in backends.KERNELS and (unavailable := backends.why_unavailable(backend)):
         return unavailable
     if backend == "cuda" and not op.on_cuda:
         return "it has no kernel for GPUs"

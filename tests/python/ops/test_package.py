@@ -282,6 +282,8 @@ def test_a_processor_without_kernels_is_no_backend(monkeypatch: pytest.MonkeyPat
     assert "is no instruction set" in backends.cpu_unavailable()
     assert "cpu" not in tilewright.get_available_backends()
     assert "cpu" not in tilewright.get_available_backends_for_op("exp")
+    with pytest.raises(NotImplementedError, match='cpu: TILEWRIGHT_ISA is "mmx"'):
+        ops.exp(X, backend="cuda")
 
 
 def test_the_kernels_of_either_device_are_the_default() -> None:
