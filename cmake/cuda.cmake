@@ -180,4 +180,11 @@ if(TILEWRIGHT_CUDA)
   foreach(file run_gpu_suite.sh gpu_sanitizer.sh gpu_known_hazards.txt)
     configure_file(${PROJECT_SOURCE_DIR}/tools/${file} ${PROJECT_BINARY_DIR} COPYONLY)
   endforeach()
+  # What the suite runs of Python; the folder of a build is taken to machines without the sources.
+  set(copies)
+  foreach(folder python/tilewright testing/python tests/python benchmarks/gpu)
+    list(APPEND copies COMMAND ${CMAKE_COMMAND} -E copy_directory
+         ${PROJECT_SOURCE_DIR}/${folder} ${PROJECT_BINARY_DIR}/suite/${folder})
+  endforeach()
+  add_custom_target(tilewright_gpu_suite ALL ${copies} VERBATIM)
 endif()

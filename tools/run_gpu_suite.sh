@@ -1,24 +1,34 @@
 #!/usr/bin/env bash
-# usage: run_gpu_suite.sh [--no-sanitizer] [OUT]
+# usage: run_gpu_suite.sh [--no-sanitizer] [--no-python] [OUT]
 #
-# Everything that needs a GPU, in one go: conformance, the sanitizer (gpu_sanitizer.sh), benchmarks.
+# Everything that needs a GPU, in one go: conformance, the sanitizer (gpu_sanitizer.sh), benchmarks,
+# and from Python the operators of PyTorch (opcheck, gradients, graphs) and measurements beside it.
 # `make cuda` copies this script and what it needs into build/cuda; that folder runs as it is on any
-# machine with a driver of version 580 or later. Where there is no compute-sanitizer it fails, unless
-# it is told to do without. Results are JSON files in the folder OUT (default: results).
+# machine with a driver of version 580 or later. Where there is no compute-sanitizer, or where PYTHON
+# (default: python3) has no PyTorch for GPUs or no pytest, it fails, unless it is told to do without.
+# Results are JSON files in the folder OUT (default: results).
 set -uo pipefail
 cd "$(dirname "$0")" || exit
 help() { sed -n '2,/^set/s/^# \{0,1\}//p' run_gpu_suite.sh; }
 
-out=results sanitizer=1 failed=0
+out=results sanitizer=1 python=${PYTHON:-python3} failed=0
 for argument in "$@"; do
   case $argument in
     --no-sanitizer) sanitizer=0 ;;
+    --no-python) python= ;;
     -h | --help) help && exit ;;
     -*) printf 'run_gpu_suite: no such option: %s\n' "$argument" >&2 && exit 2 ;;
     *) out=$argument ;;
   esac
 done
 mkdir -p "$out"
+if [ -n "$python" ]; then
+  export TILEWRIGHT_LIBRARY_DIR=$PWD PYTHONPATH=$PWD/suite/python:$PWD/suite/testing/python
+  "$python" -c 'import pytest, torch; torch.empty(0, device="cuda")' || {
+    echo "run_gpu_suite: FAILED: $python has no pytest or no PyTorch for this GPU (see PYTHON, --no-python)" >&2
+    exit 1
+  }
+fi
 
 # step NAME COMMAND...
 step() {
@@ -64,15 +74,44 @@ portable() {
   done
   return "$failed"
 }
+# test_part INDEX COUNT
+# shellcheck disable=SC2317
+test_part() {
+  TILEWRIGHT_TEST_SHARD=$1/$2 "$python" -m pytest -q -p no:cacheprovider --tb=short --no-header \
+    --junit-xml="$out/pytorch.$1.xml" suite/tests/python/ops/*_cuda.py >"$out/pytorch.$1.log" 2>&1
+}
+# shellcheck disable=SC2317
+pytorch() {
+  local count status
+  count=$(env -u OMP_NUM_THREADS nproc)
+  seq 0 $((count - 1)) | TILEWRIGHT_NUM_THREADS=1 OMP_NUM_THREADS=1 \
+    xargs -P "$count" -I{} bash -c "test_part {} $count"
+  status=$?
+  grep -h '^FAILED\|^ERROR\|passed\|failed' "$out"/pytorch.*.log
+  return "$status"
+}
+# beside_peers NAME SCRIPT [ARGUMENT...]
+# shellcheck disable=SC2317
+beside_peers() { "$python" "suite/benchmarks/gpu/$2.py" "${@:3}" --out "$out/$1.json"; }
 # shellcheck disable=SC2317
 benchmark() { ./tilewright bench --device cuda --dtype bf16 --seconds 0.05 --json >"$out/operators.json"; }
 
-export -f shard
-export out
+export -f shard test_part
+export out python
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv
 step "conformance" conformance
 step "families of one operator" families_of_one
 step "products for any GPU" portable
 if [ "$sanitizer" = 1 ]; then step "compute-sanitizer" ./gpu_sanitizer.sh "$out"; fi
+if [ -n "$python" ]; then step "PyTorch's operators" pytorch; fi
 step "benchmarks" benchmark
+if [ -n "$python" ]; then
+  for name in attention attention_backward attention_fp8 flex_attention fused_experts \
+    linear_cross_entropy mla layouts middle_dimensions sequences; do
+    step "$name beside its peers" beside_peers "gpu_$name" "$name"
+  done
+  step "products beside their peers" beside_peers gpu_gemm gemm_peers
+  step "other operators beside their peers" beside_peers gpu_memory_bound torch_peers
+  step "few rows beside their peers" beside_peers gpu_few_rows torch_peers --few
+fi
 exit $failed

@@ -131,7 +131,7 @@ def main() -> None:
     machine = {"gpu": properties.name, "torch": torch.__version__, "copy_gbs": copy * 1e-9,
                "tilewright": tilewright.__version__, "liger": liger_peers.version()}  # fmt: skip
     print(machine)
-    results = []
+    results, failed = [], 0
     for row in _rows(options.few, options.shape):
         if options.filters and not any(f in row.name for f in options.filters):
             continue
@@ -139,6 +139,7 @@ def main() -> None:
             _measure(row, time.perf_counter() - begin < options.compile_for, liger.get(row.name))
         except Exception as error:
             print(f"{row.name:20} {row.shape!s:20} FAILED {error!s:.300}", file=sys.stderr)
+            failed += 1
             continue
         finally:
             torch._dynamo.reset()
@@ -150,6 +151,8 @@ def main() -> None:
                         **row.timings.card})  # fmt: skip
         if options.out:  # after every row, for runs that are cut short
             options.out.write_text(json.dumps({"machine": machine, "results": results}, indent=1))
+    if failed:
+        sys.exit(f"torch_peers: {failed} FAILED")
 
 
 if __name__ == "__main__":

@@ -203,7 +203,8 @@ def test_the_gpu_is_a_backend() -> None:
     x = normal(3, 40, dtype=torch.float32)
     torch.testing.assert_close(ops.softmax(x, backend="reference"), torch.softmax(x, -1))
     assert ops.softmax(x, backend="reference").device == x.device
-    with pytest.raises(NotImplementedError, match="cpu: takes arrays on the cpu, these are on the"):
+    reason = "takes arrays on the cpu, these are on the" if has_cpu_kernels() else "this processor"
+    with pytest.raises(NotImplementedError, match=f"cpu: {reason}"):
         ops.softmax(x, backend="cpu")
     with pytest.raises(NotImplementedError, match="cuda: takes arrays on the cuda"):
         ops.softmax(x.cpu(), backend="cuda")
