@@ -54,6 +54,8 @@ cuda:  ## build/cuda: the same with kernels for NVIDIA GPUs, and for CPUs those 
 	@tools/setup.sh build
 	@mkdir -p build && $(call CONFIGURE,cuda,$(if $(filter file,$(origin ISAS)),,-DTILEWRIGHT_ISAS=$(ISAS)))
 	@$(call BUILD,cuda)
+	@$(if $(filter file,$(origin ISAS)),find -L build/cuda/libtilewright.so -size -41943040c | grep -q . \
+	    || { echo "make cuda: libtilewright.so has more than 40 MiB" >&2; exit 1; })
 
 test:  ## all tests: C++ (GoogleTest) and comparisons with other implementations (pytest)
 	@tools/setup.sh test

@@ -72,8 +72,10 @@ def digest(folder: Path) -> str:
         for path in sorted(folder.glob(pattern)):
             data = json.loads(path.read_text())
             where = data["machine"]["gpu"].removeprefix("NVIDIA ")
-            ratios = _of_gpu(data["results"], peers)
-            rows.append(_row(work, where, ", ".join(peers.values()), ratios))
+            there = {name for row in data["results"] for name in row["seconds"]}
+            beside = {name: peer for name, peer in peers.items() if name in there}
+            ratios = _of_gpu(data["results"], beside)
+            rows.append(_row(work, where, ", ".join(beside.values()), ratios))
     about = (
         "All of it beside its peers: times of the peer, of several of the quickest, over "
         "tilewright's. Each case: [on a CPU](docs/figures/cpu.md), with one thread and two; "

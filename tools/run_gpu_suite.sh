@@ -74,18 +74,25 @@ portable() {
   done
   return "$failed"
 }
-# test_part INDEX COUNT
+# test_part INDEX COUNT MODULE...
 # shellcheck disable=SC2317
 test_part() {
   TILEWRIGHT_TEST_SHARD=$1/$2 "$python" -m pytest -q -p no:cacheprovider --tb=short --no-header \
-    --junit-xml="$out/pytorch.$1.xml" suite/tests/python/ops/*_cuda.py >"$out/pytorch.$1.log" 2>&1
+    -k cuda --junit-xml="$out/pytorch.$1.xml" "${@:3}" >"$out/pytorch.$1.log" 2>&1
 }
+# What the tests of operators do on a GPU. Modules that need what this Python lacks are left out, and
+# said to be.
 # shellcheck disable=SC2317
 pytorch() {
-  local count status
+  local count status lacks modules all=(suite/tests/python/ops/test_*.py)
+  lacks=$("$python" -c '
+from importlib.util import find_spec
+print(*(name for name in ("gguf", "hypothesis", "jax", "transformers") if not find_spec(name)), sep="\\|")')
+  mapfile -t modules < <(grep -L "^\(from\|import\) \(${lacks:-none}\)\b" "${all[@]}")
+  grep -l "^\(from\|import\) \(${lacks:-none}\)\b" "${all[@]}" | sed 's/^/left out, for want of a package: /'
   count=$(env -u OMP_NUM_THREADS nproc)
   seq 0 $((count - 1)) | TILEWRIGHT_NUM_THREADS=1 OMP_NUM_THREADS=1 \
-    xargs -P "$count" -I{} bash -c "test_part {} $count"
+    xargs -P "$count" -I{} bash -c "test_part {} $count ${modules[*]}"
   status=$?
   grep -h '^FAILED\|^ERROR\|passed\|failed' "$out"/pytorch.*.log
   return "$status"

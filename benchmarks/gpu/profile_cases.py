@@ -18,6 +18,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,11 @@ def _row_of(module: str, name: str) -> Call:
 
 def _row(name: str, rows: int, cols: int) -> Call:
     """One of the rows of torch_peers.py."""
-    from memory_gradients import gradient_rows
+    from memory_gradients import gradient_rows, loss_rows
     from memory_rows import forward_rows
 
-    row = next(r for r in forward_rows(rows, cols) + gradient_rows(rows, cols) if r.name == name)
+    every = [rows_of(rows, cols) for rows_of in (forward_rows, gradient_rows, loss_rows)]
+    row = next(r for r in chain(*every) if r.name == name)
     operands = row.make()
     return lambda: row.ours(*operands)
 
@@ -76,6 +79,39 @@ def _experts(tokens: int) -> Call:
     return lambda: OPS.fused_experts(*given)
 
 
+# Rows of torch_peers.py: their name, rows and columns.
+ROWS = (
+    ("layer_norm", 16384, 8192),
+    ("layer_norm", 4096, 32768),
+    ("layer_norm_backward", 16384, 8192),
+    ("rms_norm_backward", 4096, 32768),
+    ("fused_add_rms_norm_backward", 16384, 8192),
+    ("silu_and_mul_backward", 16384, 8192),
+    ("gelu", 16384, 8192),
+    ("dropout", 16384, 8192),
+    ("type_as, bf16 to f32", 16384, 8192),
+    ("cross_entropy_backward", 8192, 131072),
+    ("rope", 16384, 4096),
+    ("sum", 4096, 32768),
+    ("sum dim 0", 16384, 8192),
+    ("softmax", 64, 8192),
+    ("add", 1, 4096),
+    ("copy", 64, 4096),
+    ("dropout_backward", 1, 4096),
+)
+PRODUCTS = (
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (4096, 4096, 14336),
+    (4095, 4097, 4093),
+    (1, 4096, 4096),
+    (1, 14336, 4096),
+    (16, 4096, 4096),
+    (64, 4096, 4096),
+    (128, 4096, 4096),
+    (1023, 1025, 1027),
+)
+
 CASES: dict[str, Callable[[], Call]] = {
     "attention D64 S512 causal": lambda: _row_of("attention", "D64 S512 causal"),
     "attention D256 S512 causal": lambda: _row_of("attention", "D256 S512 causal"),
@@ -96,24 +132,15 @@ CASES: dict[str, Callable[[], Call]] = {
     "decode B16 L64..65536 paged": lambda: _row_of("attention", "decode B16 L64..65536 paged"),
     "decode B1 L65536": lambda: _row_of("attention", "decode B1 L65536 dense"),
     "decode B64 L8192 paged int8": lambda: _row_of("attention", "decode B64 L8192 paged int8"),
-    "layer_norm 16384x8192": lambda: _row("layer_norm", 16384, 8192),
-    "layer_norm_backward 16384x8192": lambda: _row("layer_norm_backward", 16384, 8192),
-    "rms_norm_backward 4096x32768": lambda: _row("rms_norm_backward", 4096, 32768),
-    "rope 16384x4096": lambda: _row("rope", 16384, 4096),
-    "sum 4096x32768": lambda: _row("sum", 4096, 32768),
-    "softmax 64x8192": lambda: _row("softmax", 64, 8192),
-    "add 1x4096": lambda: _row("add", 1, 4096),
+    **{f"{name} {rows}x{cols}": partial(_row, name, rows, cols) for name, rows, cols in ROWS},
     "experts qwen3-30b-a3b 8192 tokens": lambda: _experts(8192),
-    "bf16 4096x4096x4096": lambda: _product(4096, 4096, 4096),
-    "bf16 4095x4097x4093": lambda: _product(4095, 4097, 4093),
-    "bf16 1x14336x4096": lambda: _product(1, 14336, 4096),
-    "bf16 16x4096x4096": lambda: _product(16, 4096, 4096),
-    "bf16 128x4096x4096": lambda: _product(128, 4096, 4096),
-    "bf16 1023x1025x1027": lambda: _product(1023, 1025, 1027),
+    **{f"bf16 {m}x{n}x{k}": partial(_product, m, n, k) for m, n, k in PRODUCTS},
     "f32 4096x4096x4096": lambda: _product(4096, 4096, 4096, "float32"),
     "fp8 4096x4096x4096": lambda: _fp8(4096, 4096, 4096),
+    "fp8 8192x8192x8192": lambda: _fp8(8192, 8192, 8192),
     "fp8 blocks of 128 64x2112x7168": lambda: _fp8(64, 2112, 7168, 128),
     "int4 1x4096x4096": lambda: _int4(1, 4096, 4096),
+    "int4 1x14336x4096": lambda: _int4(1, 14336, 4096),
     "int4 128x4096x4096": lambda: _int4(128, 4096, 4096),
 }
 
