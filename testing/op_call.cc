@@ -122,7 +122,9 @@ TensorRef OpCall::make(std::span<const int64_t> shape, DType dtype, Layout layou
   int64_t stride = layout == Layout::kStrided && out.rank > 0 ? 2 : 1;
   int64_t reach = 1;  // elements from the first to one past the last
   bool is_empty = false;
-  for (size_t d = shape.size(); d-- > 0;) {
+  for (size_t i = shape.size(); i-- > 0;) {
+    const bool exchanged = layout == Layout::kTurned && shape.size() > 1 && i + 2 >= shape.size();
+    const size_t d = exchanged ? 2 * shape.size() - 3 - i : i;
     out.sizes[d] = shape[d];
     out.strides[d] = stride;
     is_empty = is_empty || shape[d] == 0;
@@ -175,7 +177,8 @@ ops::Bindings OpCall::set_scalars(const CaseSpec& spec) {
 TensorRef OpCall::take(const Tensor& made, Layout layout) {
   kept_.push_back(made);
   // Bytes are an opaque object with a header, which stays in one piece.
-  if (made.dtype() == DType::kU8 || !has_gaps(layout)) return made.ref();
+  const bool lies_so = layout == Layout::kContiguous || layout == Layout::kAligned;
+  if (made.dtype() == DType::kU8 || lies_so) return made.ref();
   const TensorRef copy = make(made.ref().shape(), made.dtype(), layout, false);
   const auto* from = static_cast<const std::byte*>(made.ref().data);
   for_each_place(copy, [&, size = element_size(copy.dtype)](int64_t place) {

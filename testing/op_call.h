@@ -18,6 +18,7 @@ enum class Layout {
   kContiguous,  // ends where a page that may be touched ends
   kStrided,     // every dimension padded, the last one with stride 2, NaN in between
   kPaddedRows,  // rows begin at multiples of 16 bytes, as bulk copies need, NaN in between
+  kTurned,      // the last two dimensions lie as if they were exchanged
   kAligned,     // as an application allocates: aligned, huge pages, no guards; for benchmarks
 };
 

@@ -40,7 +40,8 @@ struct ColumnSums {
   /// Whether `x` is of that kind.
   TW_INLINE static bool takes(const Rows<const T>& x) {
     const int last = x.lead - 1;
-    return x.lead_strides[last] == 1 && x.col_stride != 1 && x.lead_sizes[last] >= 8 && x.cols > 1;
+    return x.lead_strides[last] == 1 && x.col_stride != 1 && x.lead_sizes[last] >= 8 &&
+           x.cols > 1 && x.rows > 0;
   }
   /// Whether it is, and of more than small parts.
   TW_INLINE static bool pays(const Rows<const T>& x) {

@@ -149,7 +149,8 @@ double elements(const ops::Schema& schema, const CaseSpec& spec) {
 }
 
 /// Those of random shapes. Bulk copies need rows whose elements are next to each other.
-constexpr Layout kLayouts[] = {Layout::kContiguous, Layout::kStrided, Layout::kPaddedRows};
+constexpr Layout kLayouts[] = {Layout::kContiguous, Layout::kStrided, Layout::kPaddedRows,
+                               Layout::kTurned};
 
 /// How many of an operator's shapes are drawn for each combination of dtypes.
 int draws() {
