@@ -16,10 +16,11 @@ export TILEWRIGHT_BIN=$1/tilewright
 export TILEWRIGHT_RANDOM_CALLS=3 # for each operator
 
 # Of the many edge cases each operator's richest; what measures memory or needs much of it elsewhere.
-elsewhere='keeps_memory or more_elements or (layouts and not f32) or beyond or up_to_date'
+elsewhere='keeps_memory or (layouts and not f32) or up_to_date'
 LD_PRELOAD=$runtime .venv/bin/python -m pytest -n "$2" -k "not ($elsewhere)" \
   tests/python/ops/test_unusual_input.py \
   tests/python/ops/test_torch_behaviour.py \
+  tests/python/ops/test_fork.py \
   tests/python/ops/test_package.py \
   tests/python/ops/test_random_calls.py \
   tests/python/ops/test_torch_ops.py::test_layouts_and_overloads_agree

@@ -192,18 +192,26 @@ def empty_like_kind(example: Any, shape: Shape, zeros: bool = False) -> Any:
     return getattr(np, make)(sizes, dtype=name)
 
 
+def _namespace(example: Any) -> Any:
+    """The module that makes arrays like this one; CuPy's arrays do not name theirs."""
+    namespace = getattr(example, "__array_namespace__", None)
+    if namespace is not None:
+        return namespace()
+    return sys.modules.get(type(example).__module__.partition(".")[0])
+
+
 def _made_on_gpu(example: Any, make: str, sizes: tuple[int, ...], name: str) -> Any:
     """From the array's own library, such as CuPy, where the array is."""
-    namespace = getattr(example, "__array_namespace__", None)
-    dtype = getattr(namespace(), name, None) if namespace is not None else None
-    if namespace is None or dtype is None:
+    namespace = _namespace(example)
+    dtype = getattr(namespace, name, None)
+    if dtype is None:
         raise _library.UnsupportedError(
             f"{type(example).__module__} makes no arrays of {name} for results on a GPU"
         )
     device = getattr(example, "device", None)
     there: Any = device if hasattr(device, "__enter__") else contextlib.nullcontext()
     with there:
-        return getattr(namespace(), make)(sizes, dtype=dtype)
+        return getattr(namespace, make)(sizes, dtype=dtype)
 
 
 def finished(example: Any, result: Any) -> Any:

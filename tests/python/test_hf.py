@@ -200,6 +200,17 @@ def test_patched_models_can_be_copied_and_kept(tmp_path) -> None:
         assert {"attention", "rope", "rms_norm", "swiglu"} <= {record.op for record in ran.records}
 
 
+def test_a_model_is_loaded_with_our_attention(tmp_path) -> None:
+    model, ids = build("llama"), tokens(2, 7)
+    model.save_pretrained(tmp_path)
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    loaded = load(tmp_path, attn_implementation="tilewright")
+    assert loaded.config._attn_implementation == "tilewright"
+    with tilewright.explain() as ran:
+        assert_close(loaded(ids).logits, model(ids).logits)
+    assert [record.op for record in ran.records] == ["attention"] * len(model.model.layers)
+
+
 def test_patches_in_any_order() -> None:
     model, ids = build("llama"), tokens(2, 7)
     want = model(ids).logits

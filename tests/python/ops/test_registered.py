@@ -89,3 +89,16 @@ def test_gradients_that_nothing_needs_may_be_none() -> None:
     with registered("add", lambda x, other, alpha: x + alpha * other, lambda ctx, g: (g, None)):
         ops.add(x, X, backend="torch").sum().backward()
     assert torch.equal(x.grad, torch.ones(2, 3))
+
+
+def test_what_is_registered_is_listed() -> None:
+    assert tilewright.registered_impls() == {}
+    with registered("exp", torch.exp), registered("softmax", torch.softmax):
+        listed = tilewright.registered_impls()
+        assert set(listed) == {("exp", "torch"), ("softmax", "torch")}
+        assert listed["exp", "torch"].forward is torch.exp
+        listed.clear()  # a copy
+        assert len(tilewright.registered_impls()) == 2
+    assert tilewright.registered_impls() == {}
+    with pytest.raises(ValueError, match="nothing is registered for exp on torch"):
+        tilewright.unregister_impl("exp", "torch")

@@ -112,11 +112,12 @@ def test_traces_with_symbolic_sizes(case: Case) -> None:
     opcheck(overload(case), arguments, test_utils=("test_aot_dispatch_dynamic",))
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.parametrize("case", RICH, ids=str)
-def test_compiles_without_a_graph_break(case: Case) -> None:
+def test_compiles_without_a_graph_break(case: Case, backend: str) -> None:
     torch._dynamo.reset()
     arguments = case.arguments()
-    compiled = torch.compile(overload(case), fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled = torch.compile(overload(case), fullgraph=True, dynamic=True, backend=backend)
     for g, w in zip(
         results(compiled(*arguments)), results(overload(case)(*arguments)), strict=True
     ):

@@ -257,51 +257,6 @@ def test_numpy_arrays_that_run_backwards_are_read(backend) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
 
 
-def free_gibibytes() -> float:
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 2**20
-
-
-@pytest.mark.skipif(free_gibibytes() < 12, reason="needs 12 GiB of free memory")
-@pytest.mark.parametrize("shape", [(2**31 + 67,), (3, 2**30 + 5)])
-def test_more_elements_than_31_bits_count(shape) -> None:
-    x = torch.zeros(shape, dtype=torch.int8)
-    x.view(-1)[-3:] = torch.tensor([5, 6, 7], dtype=torch.int8)
-    x.view(-1)[2**31 : 2**31 + 2] = torch.tensor([3, 4], dtype=torch.int8)
-    out = OPS.copy(x)
-    assert torch.equal(out.view(-1)[-70:], x.view(-1)[-70:])
-    assert out.view(-1)[2**31 : 2**31 + 2].tolist() == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("name", "want"),
-    [("sum", 2**30 + 32), ("amax", 0.5), ("argmax", 0), ("count_nonzero", 2**31 + 64)],
-)
-def test_a_row_of_more_elements_than_31_bits_count(name, want) -> None:
-    """Whose elements share their memory."""
-    row = torch.tensor(0.5).expand(2**31 + 64)
-    assert getattr(OPS, name)(row).item() == pytest.approx(want, rel=1e-6)
-
-
-@pytest.mark.skipif(free_gibibytes() < 8, reason="needs 8 GiB of free memory")
-@pytest.mark.parametrize("name", ["exp", "softmax"])
-def test_results_of_more_elements_than_31_bits_count(name) -> None:
-    """Of rows that share their memory."""
-    row = torch.randn(1, 4096).bfloat16()
-    out = getattr(OPS, name)(row.expand(2**19 + 1, 4096))
-    want = (row.exp() if name == "exp" else row.softmax(-1))[0]
-    for at in (0, 2**19 - 1, 2**19):  # the last one begins at element 2^31
-        torch.testing.assert_close(out[at], want)
-
-
-def test_a_table_of_more_elements_than_31_bits_count() -> None:
-    table = torch.empty(2**21 + 5, 1024, dtype=torch.float16)  # whose pages are not there yet
-    ids = torch.tensor([2**21 + 4, 0, 2**21, 2**20 + 1], dtype=torch.int32)
-    rows = torch.randn(4, 1024).half()
-    table[ids.long()] = rows
-    assert torch.equal(OPS.embedding(table, ids), rows)
-
-
 @pytest.mark.parametrize("kind", [torch.from_numpy, np.asarray])
 def test_a_call_after_one_that_found_no_memory(kind) -> None:
     """Which had given back what both use."""
@@ -318,21 +273,6 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code], env=paths, capture_output=True, text=True, timeout=120
     )
-
-
-def test_after_fork() -> None:
-    result = python(
-        "import os, torch, tilewright.torch\n"
-        "torch.set_num_threads(2)\n"
-        "x = torch.randn(512, 4096)\n"
-        "want = torch.ops.tilewright.softmax(x)\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    same = torch.ops.tilewright.softmax(x).numpy().tobytes() == want.numpy().tobytes()\n"
-        "    os._exit(0 if same else 3)\n"
-        "raise SystemExit(os.waitpid(child, 0)[1])"
-    )
-    assert result.returncode == 0, result.stderr
 
 
 def test_while_the_interpreter_ends() -> None:
