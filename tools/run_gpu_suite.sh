@@ -77,7 +77,7 @@ portable() {
 # test_part INDEX COUNT MODULE...
 # shellcheck disable=SC2317
 test_part() {
-  TILEWRIGHT_TEST_SHARD=$1/$2 "$python" -m pytest -q -p no:cacheprovider --tb=short --no-header \
+  TILEWRIGHT_TEST_SHARD=$1/$2 "$python" -m pytest -p no:cacheprovider -p no:logging --tb=short --no-header -v \
     -k cuda --junit-xml="$out/pytorch.$1.xml" "${@:3}" >"$out/pytorch.$1.log" 2>&1
 }
 # What the tests of operators do on a GPU. Modules that need what this Python lacks are left out, and
@@ -91,6 +91,7 @@ print(*(name for name in ("gguf", "hypothesis", "jax", "transformers") if not fi
   mapfile -t modules < <(grep -L "^\(from\|import\) \(${lacks:-none}\)\b" "${all[@]}")
   grep -l "^\(from\|import\) \(${lacks:-none}\)\b" "${all[@]}" | sed 's/^/left out, for want of a package: /'
   count=$(env -u OMP_NUM_THREADS nproc)
+  touch suite/pytest.ini # makes it the tests' root: folders above, such as "cuda", are keywords otherwise
   seq 0 $((count - 1)) | TILEWRIGHT_NUM_THREADS=1 OMP_NUM_THREADS=1 \
     xargs -P "$count" -I{} bash -c "test_part {} $count ${modules[*]}"
   status=$?
