@@ -15,7 +15,7 @@ EACH = {"clock", "read L1", "latency DRAM", "copy DRAM (read + written)", "call:
 
 @pytest.mark.skipif(not TOOL.exists(), reason="built without benchmarks")
 def test_all_is_measured() -> None:
-    command = [str(TOOL), "--array-mib", "2", "--json"]
+    command = [str(TOOL), "--threads", "2", "--array-mib", "2", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     limits = json.loads(done.stdout)["limits"]
     assert limits.keys() >= EACH
