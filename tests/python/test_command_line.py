@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import TOOL, run_json, run_tool
+from command_line import run_json, run_tool
 
 # What each subcommand needs beside the option under test; files need not exist, since arguments are
 # read before any file.
@@ -250,12 +250,6 @@ def test_env_says_what_is_usable() -> None:
     ("variable", "value"), [("TILEWRIGHT_ISA", "bogus"), ("TILEWRIGHT_NUM_THREADS", "many")]
 )
 def test_env_fails_where_what_is_needed_is_broken(variable: str, value: str) -> None:
-    done = subprocess.run(
-        [TOOL, "env", "--json"],
-        env={**os.environ, variable: value},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_tool("env", "--json", env={**os.environ, variable: value})
     assert done.returncode == 2
     assert f'{variable} is "{value}"' in done.stderr

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
+from package_path import BUILD
 
-TOOL = Path(os.environ.get("TILEWRIGHT_LIBRARY_DIR", "build/release")) / "tilewright-micro"
+TOOL = BUILD / "tilewright-micro"
 EACH = {"clock", "read L1", "latency DRAM", "copy DRAM (read + written)", "call: kernel alone"}
 
 

@@ -5,13 +5,9 @@ Its own parallel operators would wait for them, so the child calls ours alone.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
-import package_path
 import pytest
 import torch
+from package_path import run_python
 
 PROGRAM = """
 import os, sys, torch, tilewright.torch
@@ -49,7 +45,5 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_the_child_computes_the_same(call: str) -> None:
     if call == "backward" and torch.cuda.is_available():
         pytest.skip("PyTorch records nothing in a child once autograd has threads for devices")
-    environment = {**os.environ, "PYTHONPATH": str(package_path.ROOT / "python")}
-    command = [sys.executable, "-c", PROGRAM, call]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = run_python(PROGRAM, call)
     assert done.returncode == 0, done.stderr

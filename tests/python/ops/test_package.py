@@ -11,24 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from package_path import run_python
 
 import tilewright
 from tilewright import _schema, backends, composites, ops
 
 ROOT = Path(__file__).resolve().parents[3]
 X = np.linspace(-3, 3, 24, dtype=np.float32).reshape(2, 12)
-
-
-def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in a new interpreter that finds the package."""
-    paths = {"PYTHONPATH": str(ROOT / "python"), **environment}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **paths},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 class Lends:
@@ -70,7 +59,7 @@ def test_import_loads_neither_torch_nor_numpy() -> None:
         "import sys, tilewright, tilewright.env_check\n"
         "assert not {'torch', 'numpy'} & set(sys.modules), sys.modules.keys()"
     )
-    assert python(code).stderr == ""
+    assert run_python(code).stderr == ""
 
 
 def test_works_where_torch_cannot_be_imported() -> None:
@@ -79,7 +68,7 @@ def test_works_where_torch_cannot_be_imported() -> None:
         "import numpy as np, tilewright\n"
         "print(tilewright.ops.exp(np.zeros(2, np.float32)))"
     )
-    result = python(code)
+    result = run_python(code)
     assert result.stdout == "[1. 1.]\n", result.stderr
 
 
@@ -372,7 +361,7 @@ def test_after_fork() -> None:
         "    os._exit(0 if np.array_equal(ops.softmax(x), want) else 3)\n"
         "raise SystemExit(os.waitpid(child, 0)[1])"
     )
-    assert python(code).returncode == 0
+    assert run_python(code).returncode == 0
 
 
 def test_stub_and_header_are_up_to_date() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
-import package_path
 import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
+from package_path import run_python
 
 OPS = torch.ops.tilewright
 
@@ -34,14 +30,9 @@ print(others() - before)
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_as_many_threads_work_as_torch_uses(threads: int) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(package_path.ROOT / "python"),
-        "OMP_NUM_THREADS": "1",  # none is there before it is asked for
-        "OMP_WAIT_POLICY": "passive",
-    }
-    command = [sys.executable, "-c", PROGRAM, str(threads)]
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    # One thread: none beside it is there before it is asked for.
+    told = run_python(PROGRAM, threads, OMP_NUM_THREADS="1", OMP_WAIT_POLICY="passive")
+    assert told.returncode == 0, told.stderr
     assert (int(told.stdout) > 0) == (threads > 1)
 
 

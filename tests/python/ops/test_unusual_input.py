@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +12,11 @@ import pytest
 import tilewright.torch  # noqa: F401 - registers the operators
 import torch
 from cases import Case, assert_close, every_case, results
+from package_path import run_python
 
 from tilewright import _arrays, _call, _library, _schema, _values, ops
 
 OPS = torch.ops.tilewright
-ROOT = Path(__file__).resolve().parents[3]
 X = torch.linspace(-3, 3, 24).reshape(2, 12)
 
 
@@ -268,15 +264,8 @@ def test_a_call_after_one_that_found_no_memory(kind) -> None:
     np.testing.assert_array_equal(ops.linear(x, x), want)
 
 
-def python(code: str) -> subprocess.CompletedProcess[str]:
-    paths = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=paths, capture_output=True, text=True, timeout=120
-    )
-
-
 def test_while_the_interpreter_ends() -> None:
-    result = python(
+    result = run_python(
         "import atexit, threading, torch, tilewright.torch\n"
         "x = torch.randn(64, 512)\n"
         "call = torch.ops.tilewright.softmax.default\n"
